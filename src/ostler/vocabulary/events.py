@@ -1,0 +1,554 @@
+"""Every event there is, as one tagged union.
+
+An event is an *entry* (has a parent, forms the session's tree, may be told to the model), a *record*
+(belongs to the whole session, does not rewind), a *delta* (live only; the fact that follows holds or
+names the whole) or a *live value* (present state without history, replaced whole). Entries and records
+are facts: stored, numbered, committed before anybody sees them. `governance.py` says what becomes of
+each. Fields that have their default are left out of the JSON.
+
+`seq`, `session`, `run`, `time`, `parent` and `origin` belong to the envelope of a fact (`facts.py`); no
+event has a field of that name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.messages import BlobRef, Block, Message, PlainBlock, StopReason
+from ostler.vocabulary.outcomes import FailureKind, Question
+from ostler.vocabulary.usage import Usage
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", tag=_snake, omit_defaults=True):
+    """Something that happened, or is happening."""
+
+    @property
+    def type(self) -> str:
+        return type(self).__struct_config__.tag  # type: ignore[return-value]
+
+
+class Entry(Event, frozen=True):
+    """A fact on the tree."""
+
+
+class Record(Event, frozen=True):
+    """A fact of the whole session."""
+
+
+class Delta(Event, frozen=True):
+    """A live fragment; never stored."""
+
+
+class LiveEvent(Event, frozen=True):
+    """Present state; never stored."""
+
+
+# --- the session ------------------------------------------------------------------------------------
+
+
+class SessionStarted(Record, frozen=True):
+    """The first fact of every session."""
+
+    cwd: str
+    version: str
+    driver: Literal["agent", "terminal"] = "agent"
+    forked_from: str = ""
+    forked_at: int = 0
+    child_of: str = ""
+    """The parent's session, for a child; `call` is the parent's tool call."""
+    call: str = ""
+
+
+class SessionRenamed(Record, frozen=True):
+    """The session has this title from now on."""
+
+    title: str
+    request: str = ""
+
+
+class Labelled(Record, frozen=True):
+    """A name for an entry; an empty one removes it."""
+
+    entry: int
+    label: str
+    request: str = ""
+
+
+class LeafMoved(Record, frozen=True):
+    """The current leaf is now `to` (0: before the first entry)."""
+
+    to: int
+    request: str = ""
+
+
+class SettingsChanged(Record, frozen=True):
+    """Settings that hold from the next step on; only those that changed are present."""
+
+    model: str = ""
+    reasoning: str = ""
+    tools: tuple[str, ...] | None = None
+    permissions: str = ""
+    by: str = "user"
+    request: str = ""
+
+
+class RequestRefused(Record, frozen=True):
+    """A request from the inbox that was taken up and declined."""
+
+    request: str
+    reason: str
+
+
+class PromptsHeld(Record, frozen=True):
+    """Prompts in the inbox wait until someone releases them."""
+
+    reason: str
+
+
+class PromptsReleased(Record, frozen=True):
+    """The prompts that were held may start."""
+
+    request: str = ""
+
+
+# --- a run, in order --------------------------------------------------------------------------------
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ends a run with `limit`; `None` is no limit."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    depth: int | None = None
+    children: int | None = None
+
+
+class RunStarted(Record, frozen=True):
+    """A run begins: by which version, where, with which model and under which limits."""
+
+    version: str
+    cwd: str
+    model: str
+    request: str = ""
+    """The request that caused it, for one that came through the inbox."""
+    permissions: str = ""
+    limits: Limits = Limits()
+    extensions: tuple[str, ...] = ()
+    continues: bool = False
+    """No new message: the run goes on with the transcript as it is."""
+    root: str = ""
+    """The run at the root of the tree of children, when it is not this one."""
+
+
+class UserMessage(Entry, frozen=True):
+    """What a person, a steer, a reminder or a host says to the model. `hidden`: told, but not shown."""
+
+    content: tuple[PlainBlock, ...]
+    source: Literal["prompt", "steer", "reminder", "hook", "terminal"] = "prompt"
+    hidden: bool = False
+    request: str = ""
+
+
+class StepStarted(Record, frozen=True):
+    """A step begins, with these tools on offer. Steps count from 1 in each run."""
+
+    number: int
+    tools: tuple[str, ...] = ()
+
+
+Purpose = Literal["step", "compaction", "summary", "title", "extension", "aside"]
+
+
+class ModelCalled(Record, frozen=True):
+    """The intent to call a model, committed before the request is sent."""
+
+    id: str
+    model: str
+    digest: str
+    """Of the request in the vocabulary's terms: what was sent, not how its wire spells it."""
+    attempt: int = 1
+    purpose: Purpose = "step"
+    messages: int = 0
+    trace: Any = None
+    """How the context was built."""
+
+
+class UsageReported(Record, frozen=True, tag="usage"):
+    """Exactly one for each `model_called`, also when it failed or was cut."""
+
+    call: str
+    model: str
+    usage: Usage
+    cumulative: Usage
+    purpose: Purpose = "step"
+
+
+class AssistantMessage(Entry, frozen=True):
+    """What the model answered. `content` is told to the model; `shown`, where a hook replaced it, to people.
+
+    `suppressed`: a hook withheld it from people altogether.
+    """
+
+    call: str
+    """The `model_called` that it answers."""
+    content: tuple[Block, ...]
+    stop_reason: StopReason
+    model: str = ""
+    """As the vendor reported it, where that differs from what was asked for."""
+    shown: tuple[Block, ...] | None = None
+    suppressed: bool = False
+    request_id: str = ""
+
+
+class ModelFailed(Record, frozen=True):
+    """A model call that brought no message. `partial` is what had been streamed, for people only."""
+
+    call: str
+    failure: Failure
+    attempt: int = 1
+    retry_in: float | None = None
+    """Seconds until it is tried again; absent when it is not."""
+    partial: tuple[Block, ...] = ()
+
+
+class ToolCalled(Entry, frozen=True):
+    """What the model asked for, as it asked. `malformed` says why the arguments are not usable."""
+
+    call: str
+    name: str
+    arguments: dict[str, Any]
+    step: int
+    kind: str = "other"
+    malformed: str = ""
+
+
+class ToolStarted(Record, frozen=True):
+    """The intent to run a tool, committed before it begins. A refused call has none."""
+
+    call: str
+    name: str
+    attempt: int = 1
+    arguments: dict[str, Any] | None = None
+    """After hooks, where they rewrote what the model asked."""
+    key: str = ""
+    """Idempotency key."""
+    child: str = ""
+    """The session of the child run that this call is."""
+
+
+class ToolDeferred(Record, frozen=True):
+    """The tool said `pending`: the call stays open until a request finishes it."""
+
+    call: str
+    handle: str = ""
+    note: str = ""
+
+
+class ToolResultFact(Entry, frozen=True, tag="tool_result"):
+    """What came of a call; exactly one for each. `content` is told to the model, `details` to people."""
+
+    call: str
+    name: str
+    content: tuple[PlainBlock, ...] = ()
+    failed: FailureKind | None = None
+    details: dict[str, Any] | None = None
+    summary: str = ""
+    output: BlobRef | None = None
+    """The whole output, where `content` holds a part of it."""
+    duration_ms: int = 0
+    repeats: int = 0
+    """The number of the result that this one reuses."""
+    ends_run: bool = False
+
+
+class StepEnded(Record, frozen=True):
+    """A step is over, and every call in it has its result."""
+
+    number: int
+    refused: str = ""
+    """Why a hook did not let it begin."""
+
+
+class QuestionAsked(Record, frozen=True):
+    """Something is asked of a person; any face may answer it, once."""
+
+    id: str
+    question: Question
+    call: str = ""
+    """The tool call that it stops, if it stops one."""
+    asked_by: Literal["permission", "tool", "hook", "extension", "mcp"] = "permission"
+    durable: bool = True
+    """It outlives the process; one that a handler awaits in Python does not."""
+    state: Any = None
+
+
+class QuestionAnswered(Record, frozen=True):
+    """The one answer to a question. A `secret` question's answer is not in it."""
+
+    id: str
+    outcome: Literal["answered", "declined", "withdrawn"]
+    answer: Any = None
+    by: str = ""
+    request: str = ""
+
+
+WaitReason = Literal["question", "pending", "paused"]
+
+
+class RunWaiting(Record, frozen=True):
+    """Nothing can move until something arrives. The process may end; the run has not."""
+
+    reason: WaitReason
+    questions: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+class RunResumed(Record, frozen=True):
+    """What the run waited for has arrived."""
+
+    request: str = ""
+
+
+RunStatus = Literal["completed", "cancelled", "refused", "limit", "interrupted", "failed"]
+
+
+class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Sums over a run."""
+
+    steps: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    refused_calls: int = 0
+    usage: Usage = Usage(cost=0.0)
+    duration_ms: int = 0
+
+
+class RunEnded(Record, frozen=True):
+    """Exactly one for each run."""
+
+    status: RunStatus
+    reason: str = ""
+    failure: Failure | None = None
+    own: Totals = Totals()
+    children: Totals = Totals()
+    cumulative: Usage = Usage(cost=0.0)
+    """Of the session so far."""
+    request: str = ""
+    """The request that cancelled it."""
+
+
+# --- between and beside -----------------------------------------------------------------------------
+
+
+class HistoryReplaced(Entry, frozen=True):
+    """From here on the model is told `messages` in place of all that came before on this path."""
+
+    messages: tuple[Message, ...]
+    usage: Usage | None = None
+    """A seed for the cumulative usage, when the history comes from elsewhere."""
+    by: str = "host"
+
+
+class Compacted(Entry, frozen=True):
+    """The model is told `summary` in place of the entries in `replaces`."""
+
+    summary: str
+    replaces: tuple[int, ...]
+    keeps_from: int
+    files: tuple[str, ...] = ()
+    tokens_before: int = 0
+    tokens_after: int = 0
+    by: str = "automatic"
+
+
+class CompactionUndone(Entry, frozen=True):
+    """The model is told again what that compaction had replaced."""
+
+    compaction: int
+    request: str = ""
+
+
+class BranchCollapsed(Entry, frozen=True):
+    """A branch that was left, told in a summary."""
+
+    summary: str
+    leaf: int
+    request: str = ""
+
+
+class ExtensionEntry(Entry, frozen=True):
+    """An extension's own entry on the tree. `told` is what the model is told of it, if anything."""
+
+    extension: str
+    name: str
+    data: Any = None
+    told: tuple[PlainBlock, ...] = ()
+    critical: bool = False
+
+
+class ExtensionState(Record, frozen=True):
+    """One key of an extension's state; `None` removes it."""
+
+    extension: str
+    key: str
+    value: Any = None
+
+
+class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    text: str
+    status: Literal["open", "active", "done", "dropped"] = "open"
+
+
+class TodoUpdated(Entry, frozen=True):
+    """The whole of a to-do list, as it is now."""
+
+    items: tuple[TodoItem, ...]
+    list: str = "main"
+
+
+class SourceCited(Record, frozen=True):
+    """The model named a source for what it says."""
+
+    call: str
+    url: str = ""
+    title: str = ""
+    id: str = ""
+
+
+class Warned(Record, frozen=True):
+    """Something a person should know: a vendor's warning, a limit that is near, a hook that failed."""
+
+    text: str
+    about: Literal["model", "hook", "limit", "tool", "store", "extension"] = "model"
+    call: str = ""
+    details: dict[str, Any] | None = None
+
+
+class Audited(Record, frozen=True):
+    """Why something was decided: model choice, refusal, fallback, permission, budget."""
+
+    decision: str
+    reason: str
+    details: dict[str, Any] | None = None
+
+
+class Delivered(Record, frozen=True):
+    """A terminal agent has taken the message with that number."""
+
+    message: int
+
+
+class MessageRevised(Record, frozen=True):
+    """A terminal agent redrew a message after it had become a fact."""
+
+    message: int
+    content: tuple[Block, ...]
+
+
+# --- deltas -----------------------------------------------------------------------------------------
+
+
+class TextDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """`message` is the id of the `model_called`; `offset` counts characters of this block before it."""
+
+    message: str
+    block: int
+    offset: int
+    text: str
+
+
+class ReasoningDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """Like `text_delta`, of a reasoning block."""
+
+    message: str
+    block: int
+    offset: int
+    text: str
+
+
+class ToolInputStarted(Delta, frozen=True, gc=False, omit_defaults=False):
+    """The model begins to write the arguments of a call."""
+
+    message: str
+    block: int
+    call: str
+    name: str
+
+
+class ToolInputDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """A fragment of the arguments' JSON text; the fragments of a call join to the whole."""
+
+    message: str
+    block: int
+    call: str
+    offset: int
+    text: str
+
+
+class ToolInputEnded(Delta, frozen=True, gc=False, omit_defaults=False):
+    """The arguments of this call are complete."""
+
+    message: str
+    block: int
+    call: str
+
+
+class ToolOutput(Delta, frozen=True):
+    """What a running tool prints. `offset` counts characters of this call's output before it."""
+
+    call: str
+    offset: int
+    text: str
+    stream: Literal["out", "err"] = "out"
+
+
+class ChildEvent(Delta, frozen=True):
+    """An event of a child run, seen live under the parent's call; its own log is the truth."""
+
+    call: str
+    child: str
+    event: Any
+
+
+# --- live values ------------------------------------------------------------------------------------
+
+
+class LiveValue(LiveEvent, frozen=True):
+    """A widget, a status entry, a terminal agent's screen or status. `None` removes it."""
+
+    name: str
+    value: Any = None
+
+
+class StoreFailed(LiveEvent, frozen=True):
+    """The log cannot be written: nothing more is acted on. Recovery writes the end later."""
+
+    failure: Failure
+
+
+class StreamIncomplete(LiveEvent, frozen=True):
+    """This follower sees facts only: the owner's live channel cannot be reached."""
+
+    reason: str
+
+
+def _leaves(base: type[Event]) -> list[type[Event]]:
+    children = base.__subclasses__()
+    return [leaf for child in children for leaf in _leaves(child)] if children else [base]
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    str(event.__struct_config__.tag): event for event in _leaves(Event)
+}
+"""Every event type by its tag."""

@@ -1,0 +1,134 @@
+"""A fact: an event in its envelope, with the bytes it was stored as.
+
+The bytes are kept as they were read, so what a newer version wrote (an unknown event, an unknown field)
+survives reading, forking, exporting and importing byte for byte. The event is decoded when asked for.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from ostler.vocabulary.events import EVENT_TYPES, Event
+
+_encoder = msgspec.json.Encoder()
+_TAG_START = len(b'{"type":"')
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """An event of a newer version. It is carried along and never interpreted."""
+
+    type: str
+    body: bytes
+
+
+class Fact:
+    """A numbered, stored event. `parent` is the entry before it on its path (0: none) and None for records.
+
+    `origin` names the session and number that a copy was made of.
+    """
+
+    __slots__ = ("_event", "body", "origin", "parent", "run", "seq", "session", "time_ms", "type")
+
+    def __init__(
+        self,
+        seq: int,
+        session: str,
+        run: str,
+        time_ms: int,
+        body: bytes,
+        *,
+        type: str = "",
+        parent: int | None = None,
+        origin: str = "",
+        event: Event | None = None,
+    ) -> None:
+        self.seq = seq
+        self.session = session
+        self.run = run
+        self.time_ms = time_ms
+        self.body = body
+        self.type = type or type_of(body)
+        self.parent = parent
+        self.origin = origin
+        self._event: Event | UnknownEvent | None = event
+
+    @classmethod
+    def of(
+        cls, event: Event, *, seq: int, session: str, run: str, time_ms: int, parent: int | None = None
+    ) -> Fact:
+        body = _encoder.encode(event)
+        return cls(seq, session, run, time_ms, body, type=event.type, parent=parent, event=event)
+
+    @property
+    def event(self) -> Event | UnknownEvent:
+        if self._event is None:
+            self._event = decode_event(self.body)
+        return self._event
+
+    @property
+    def time(self) -> str:
+        moment = datetime.fromtimestamp(self.time_ms / 1000, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def line(self) -> bytes:
+        """One JSON object: the event's own fields with the envelope's spliced in after `type`."""
+        return self.line_of(self.envelope())
+
+    def envelope(self) -> dict[str, Any]:
+        envelope: dict[str, Any] = {"seq": self.seq, "session": self.session, "run": self.run, "time": self.time}
+        if self.parent is not None:
+            envelope["parent"] = self.parent
+        if self.origin:
+            envelope["origin"] = self.origin
+        return envelope
+
+    def line_of(self, envelope: dict[str, Any]) -> bytes:
+        after_tag = _TAG_START + len(self.type.encode()) + 1
+        return b"%b,%b%b" % (self.body[:after_tag], _encoder.encode(envelope)[1:-1], self.body[after_tag:])
+
+    def __repr__(self) -> str:
+        return f"<{self.seq} {self.event!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fact):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_COMPARED = ("seq", "session", "run", "time_ms", "type", "body", "parent", "origin")
+
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+
+
+def type_of(body: bytes) -> str:
+    """The tag of a stored event. It stands first: this is how we write, and what `line` relies on."""
+    if not body.startswith(b'{"type":"'):
+        raise msgspec.ValidationError("a stored event must begin with its type")
+    return body[_TAG_START : body.index(b'"', _TAG_START)].decode()
+
+
+def encode_event(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> Event | UnknownEvent:
+    """The event in these bytes; one of an unknown type is kept as it is."""
+    tag = type_of(body)
+    decoder = _decoders.get(tag)
+    if decoder is None:
+        event_type = EVENT_TYPES.get(tag)
+        if event_type is None:
+            return UnknownEvent(tag, body)
+        decoder = _decoders[tag] = msgspec.json.Decoder(event_type)
+    event: Event = decoder.decode(body)
+    return event
+
+
+def encode_lines(events: list[Event]) -> bytes:
+    """Deltas and live values of one batch, one JSON object a line."""
+    return _encoder.encode_lines(events)

@@ -1,0 +1,87 @@
+"""What came of a tool call: done, failed, waiting for a person, or finishing later."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.vocabulary.messages import PlainBlock, as_content
+
+FailureKind = Literal[
+    "unknown_tool",
+    "invalid_arguments",
+    "call_refused",
+    "tool_timed_out",
+    "tool_cancelled",
+    "tool_interrupted",
+    "tool_failed",
+]
+
+
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something asked of a person: a permission, a choice, a form or free text."""
+
+    text: str
+    kind: Literal["permission", "choice", "form", "text"] = "text"
+    choices: tuple[str, ...] = ()
+    form: dict[str, Any] | None = None
+    """A JSON Schema of the answer, for `form`."""
+    details: dict[str, Any] | None = None
+    """What the person should see to judge: the command, the diff."""
+    secret: bool = False
+    """The answer is never stored."""
+    reason: str = ""
+
+
+class Ok(msgspec.Struct, frozen=True, tag_field="status", tag="ok", omit_defaults=True):
+    """`content` is told to the model; `details` and `summary` are for people and programs only."""
+
+    content: tuple[PlainBlock, ...] = ()
+    details: dict[str, Any] | None = None
+    summary: str = ""
+    ends_run: bool = False
+
+
+class Failed(msgspec.Struct, frozen=True, tag_field="status", tag="failed", omit_defaults=True):
+    """`content` says to the model what went wrong."""
+
+    kind: FailureKind
+    content: tuple[PlainBlock, ...] = ()
+    details: dict[str, Any] | None = None
+    summary: str = ""
+    ends_run: bool = False
+
+
+class NeedUser(msgspec.Struct, frozen=True, tag_field="status", tag="need_user", omit_defaults=True):
+    """The call stays open until a person answers. `state` returns to a tool that declares `resumes`."""
+
+    question: Question
+    state: Any = None
+
+
+class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", omit_defaults=True):
+    """The call stays open until a `finish` request brings its outcome, perhaps days later."""
+
+    handle: str = ""
+    note: str = ""
+
+
+Outcome = Ok | Failed | NeedUser | Pending
+Settled = Ok | Failed
+
+
+def ok(*content: str | PlainBlock, details: dict[str, Any] | None = None, summary: str = "") -> Ok:
+    """`ok("text")`: the call succeeded."""
+    return Ok(as_content(content), details, summary)
+
+
+def failed(
+    message: str,
+    *,
+    kind: FailureKind = "tool_failed",
+    details: dict[str, Any] | None = None,
+    summary: str = "",
+) -> Failed:
+    """`failed("why")`: the call failed, and the model is told why."""
+    return Failed(kind, as_content(message), details, summary)

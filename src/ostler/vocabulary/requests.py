@@ -1,0 +1,148 @@
+"""What a face may ask of a session: one closed union. Every request has an id that makes it idempotent."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.vocabulary.events import _snake
+from ostler.vocabulary.messages import PlainBlock
+from ostler.vocabulary.outcomes import Failed, Ok
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, omit_defaults=True):
+    id: str
+    by: str = ""
+    """Who asks, for the record."""
+
+
+class Prompt(Request, frozen=True):
+    """Start a run with this message; it waits its turn while a run is open."""
+
+    content: tuple[PlainBlock, ...]
+
+
+class Continue(Request, frozen=True):
+    """Start a run on the transcript as it is, without a new message."""
+
+
+class Steer(Request, frozen=True):
+    """Say this to the running model between two steps."""
+
+    content: tuple[PlainBlock, ...]
+
+
+class Answer(Request, frozen=True):
+    question: str
+    answer: Any = None
+    declined: bool = False
+
+
+class Cancel(Request, frozen=True):
+    """End the open run; with `call`, only that call."""
+
+    call: str = ""
+
+
+class Pause(Request, frozen=True):
+    """Wait before the next step."""
+
+
+class Resume(Request, frozen=True):
+    pass
+
+
+class Fork(Request, frozen=True):
+    entry: int
+    title: str = ""
+
+
+class Navigate(Request, frozen=True):
+    entry: int
+
+
+class SetModel(Request, frozen=True):
+    model: str
+    reasoning: str = ""
+
+
+class Compact(Request, frozen=True):
+    instructions: str = ""
+
+
+class Rename(Request, frozen=True):
+    title: str
+
+
+class Label(Request, frozen=True):
+    entry: int
+    label: str
+
+
+class CollapseBranch(Request, frozen=True):
+    leaf: int
+    instructions: str = ""
+
+
+class ReleasePrompts(Request, frozen=True):
+    """Let the held prompts start; with `drop`, forget them."""
+
+    drop: bool = False
+
+
+class FinishCall(Request, frozen=True):
+    """The outcome of a pending call."""
+
+    call: str
+    outcome: Ok | Failed
+
+
+class RunCommand(Request, frozen=True):
+    """Run an extension's command."""
+
+    name: str
+    arguments: str = ""
+
+
+class Keys(Request, frozen=True):
+    """Keys for a terminal agent; never stored with what they type."""
+
+    keys: str
+    kind: Literal["text", "raw"] = "raw"
+
+
+AnyRequest = (
+    Prompt
+    | Continue
+    | Steer
+    | Answer
+    | Cancel
+    | Pause
+    | Resume
+    | Fork
+    | Navigate
+    | SetModel
+    | Compact
+    | Rename
+    | Label
+    | CollapseBranch
+    | ReleasePrompts
+    | FinishCall
+    | RunCommand
+    | Keys
+)
+
+OVERTAKING = (Cancel, Answer)
+"""These are taken up before anything that arrived earlier."""
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+
+
+def encode_request(request: AnyRequest) -> bytes:
+    return _encoder.encode(request)
+
+
+def decode_request(body: bytes) -> AnyRequest:
+    return _decoder.decode(body)
