@@ -1,0 +1,259 @@
+"""One model call: the request, its stream, and the facts that come of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.draft import Draft
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import ContextDraft, DraftMessage, FailedCall, GiveUp, Replace, Report, Retry, Suppress
+from ostler.kernel.journal import Journal
+from ostler.kernel.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
+from ostler.kernel.retry import retry_delay
+from ostler.kernel.state import SessionState, StepState
+from ostler.kernel.stopping import Stopped, stops_with
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
+from ostler.vocabulary.messages import Block, Text, ToolCall
+from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+
+_decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Answering:
+    """Asks a model for the message of a step, as often as it takes."""
+
+    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, report: Report) -> None:
+        self._journal = journal
+        self._harness = harness
+        self._cancel = cancel
+        self._report = report
+
+    async def answer(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str) -> Model:
+        """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
+
+        Returns the model to use next: a hook may have chosen another one after a failure.
+        """
+        request = await self._request(step, model, tools, tool_choice)
+        self._journal.record(
+            events.ModelCalled(
+                id=request.id,
+                model=model.name,
+                digest=request.digest(),
+                attempt=step.attempts + 1,
+                messages=len(request.transcript),
+            )
+        )
+        await self._journal.commit()
+        draft = Draft()
+        held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
+        end = await self._stream(model, request, draft, held)
+        if isinstance(end, ModelDone):
+            await self._record_message(request, end, held)
+            return model
+        if end is None:
+            self._record_cut(request, draft)
+            return model
+        return await self._record_failure(request, end, draft, model, step.attempts)
+
+    async def _request(
+        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+    ) -> ModelRequest:
+        harness, state = self._harness, self._journal.state
+        transcript, system = state.transcript, harness.system
+        if "context" in harness.hooks:
+            draft = ContextDraft(system, tuple(transcript))
+            changed = await harness.hooks.context(draft, self._report)
+            system = changed.system
+            if changed is not draft and changed.messages != draft.messages:
+                transcript = Transcript(changed.messages)
+        return ModelRequest(
+            id=self._journal.world.new_id("msg"),
+            model=model.name,
+            transcript=transcript,
+            system=system,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=harness.reasoning,
+            max_output_tokens=harness.max_output_tokens,
+            session=state.id,
+        )
+
+    async def _stream(
+        self, model: Model, request: ModelRequest, draft: Draft, held: list[Event] | None
+    ) -> ModelDone | ModelFailure | None:
+        """The end of the stream; None when the run was cancelled. Deltas go out as they come."""
+        limit = self._harness.silence_limit
+        try:
+            async with (
+                stops_with(self._cancel),
+                asyncio.timeout(limit) as patience,
+                aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
+            ):
+                loop = asyncio.get_running_loop()
+                async for batch in stream:
+                    patience.reschedule(loop.time() + limit)
+                    end = self._show(batch, draft, held)
+                    if end is not None:
+                        return end
+        except Stopped:
+            return None
+        except TimeoutError:
+            text = f"{model.name} sent nothing for {limit:g} s"
+            return ModelFailure(Failure("stream_silent", text, stream_opened=True))
+        except Exception as error:
+            text = f"the wire of {model.name} failed: {type(error).__name__}: {error}"
+            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        text = f"the answer of {model.name} ended before its end"
+        return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+
+    def _show(
+        self, batch: Sequence[ModelEvent], draft: Draft, held: list[Event] | None
+    ) -> ModelDone | ModelFailure | None:
+        """Publishes a batch and returns its end, if it has one. Only the last event can be one."""
+        if not batch:
+            return None
+        draft.take(batch)
+        last = batch[-1]
+        end = last if isinstance(last, ModelDone | ModelFailure) else None
+        if end is None and held is None and type(last) is TextDelta is type(batch[0]):
+            self._journal.publish(batch)  # type: ignore[arg-type]  # the common case: nothing but text
+            return None
+        out: list[Event] = []
+        for event in batch:
+            if isinstance(event, Warned | SourceCited):
+                self._journal.record(event)
+            elif isinstance(event, ModelDone | ModelFailure):
+                continue
+            elif held is not None and isinstance(event, TextDelta | ReasoningDelta):
+                held.append(event)
+            else:
+                out.append(event)
+        if out:
+            self._journal.publish(out)
+        return end
+
+    async def _record_message(self, request: ModelRequest, done: ModelDone, held: list[Event] | None) -> None:
+        content = self._with_unique_calls(done.content)
+        if done.stop_reason in ("refusal", "cancelled"):
+            content = tuple(block for block in content if not isinstance(block, ToolCall))
+        shown: tuple[Block, ...] | None = None
+        suppressed = False
+        text = "\n".join(block.text for block in content if isinstance(block, Text))
+        if held is not None and text:
+            draft = DraftMessage(text, content, done.stop_reason)
+            verdict = await self._harness.hooks.before_message(draft, self._report)
+            if isinstance(verdict, Suppress):
+                suppressed, held = True, []
+            elif isinstance(verdict, Replace) and verdict.text != text:
+                shown = _with_text(content, verdict.text)
+                held = [TextDelta(request.id, 0, 0, verdict.text)]
+        if held:
+            self._journal.publish(held)
+        self._record_usage(request, done.usage)
+        self._journal.record(
+            events.AssistantMessage(
+                call=request.id,
+                content=content,
+                stop_reason=done.stop_reason,
+                model="" if done.model == request.model.partition("/")[2] else done.model,
+                shown=shown,
+                suppressed=suppressed,
+                request_id=done.request_id,
+            )
+        )
+        self._record_calls(content, done)
+
+    def _record_calls(self, content: tuple[Block, ...], done: ModelDone) -> None:
+        run = self._journal.state.run
+        assert run is not None and run.step is not None
+        for block in content:
+            if isinstance(block, ToolCall):
+                arguments, malformed = read_arguments(block.arguments)
+                if malformed and done.stop_reason == "length":
+                    malformed = f"the answer was cut by its output limit ({malformed})"
+                tool = self._harness.tools.get(block.name)
+                kind = tool.spec.kind if tool else "other"
+                self._journal.record(
+                    events.ToolCalled(block.id, block.name, arguments, run.step.number, kind, malformed)
+                )
+
+    def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Some vendors count their calls anew in every answer; in a session each has an id of its own."""
+        taken = self._journal.state.call_ids
+        if not any(isinstance(block, ToolCall) and (block.id in taken or not block.id) for block in content):
+            return content
+        return tuple(
+            msgspec.structs.replace(block, id=self._journal.world.new_id("call"))
+            if isinstance(block, ToolCall) and (block.id in taken or not block.id)
+            else block
+            for block in content
+        )
+
+    def _record_cut(self, request: ModelRequest, draft: Draft) -> None:
+        """A cancelled call: the text that had come stays; calls that were being written never were."""
+        self._record_usage(request, UNKNOWN_USAGE)
+        text = draft.text()
+        if text:
+            self._journal.record(events.AssistantMessage(request.id, text, "cancelled"))
+        else:
+            failure = Failure("interrupted", self._cancel.reason or "cancelled")
+            self._journal.record(events.ModelFailed(request.id, failure, partial=draft.content()))
+
+    async def _record_failure(
+        self, request: ModelRequest, end: ModelFailure, draft: Draft, model: Model, attempt: int
+    ) -> Model:
+        failure = end.failure
+        delay = retry_delay(failure, attempt, self._journal.world.random)
+        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._report)
+        if isinstance(decision, Retry):
+            delay, model = decision.delay, decision.model or model
+        elif isinstance(decision, GiveUp):
+            delay = None
+        self._record_usage(request, end.usage)
+        self._journal.record(
+            events.ModelFailed(request.id, failure, attempt, None if delay is None else round(delay, 3), draft.content())
+        )
+        return model
+
+    def _record_usage(self, request: ModelRequest, usage: Usage) -> None:
+        record_usage(self._journal, request.id, request.model, usage)
+
+
+def record_usage(journal: Journal, call: str, model: str, usage: Usage) -> None:
+    """The one `usage` that every model call has, with the session's total."""
+    state: SessionState = journal.state
+    journal.record(events.UsageReported(call, model, usage, state.usage + usage))
+
+
+def read_arguments(text: str) -> tuple[dict[str, Any], str]:
+    """A call's arguments, or why they are none. Nothing is repaired by guessing; nothing at all means {}."""
+    try:
+        return _decode_arguments.decode(text.strip() or "{}"), ""
+    except msgspec.ValidationError:
+        return {}, f"they must be a JSON object, but are: {_excerpt(text)}"
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return {}, f"they are not valid JSON ({error}): {_excerpt(text)}"
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-100:]}"
+
+
+def _with_text(content: tuple[Block, ...], text: str) -> tuple[Block, ...]:
+    """The content with one text block, where its first one was; everything else stays in its order."""
+    out: list[Block] = []
+    for block in content:
+        if not isinstance(block, Text):
+            out.append(block)
+        elif text:
+            out.append(Text(text))
+            text = ""
+    return tuple(out)

@@ -1,0 +1,414 @@
+"""Tool calls: from what the model asked to exactly one result each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import Ask, FinishedCall, PlannedCall, Refuse, Report
+from ostler.kernel.journal import Journal
+from ostler.kernel.output import OutputSpool, blob_of_call, bounded
+from ostler.kernel.processes import ProcessId
+from ostler.kernel.questions import Questions, grants
+from ostler.kernel.state import CallState, StepState
+from ostler.kernel.stopping import run_bounded
+from ostler.kernel.tool import Tool, as_outcome
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import BlobRef, Text
+from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Question, Settled, failed, ok
+
+REFUSED = "The call was refused."
+NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that may run now, with its arguments as judged and as the tool wants them."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    validated: Any
+    answer: Any = None
+    state: Any = None
+
+
+class Calls:
+    """Runs the tool calls of a step."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        harness: Harness,
+        cancel: CancelToken,
+        questions: Questions,
+        report: Report,
+    ) -> None:
+        self._report = report
+        self._journal = journal
+        self._harness = harness
+        self._cancel = cancel
+        self._questions = questions
+        self._tokens: dict[str, CancelToken] = {}
+        self._cancel.on_cancel(self._cancel_all)
+
+    async def run(self, step: StepState) -> None:
+        """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
+        while group := self._next_group(step):
+            if self._cancel.cancelled:
+                for call in step.open_calls():
+                    await self._settle(call, _cancelled(self._cancel.reason), None)
+                return
+            await self._run_group(step, group)
+
+    def cancel_call(self, call: str) -> bool:
+        """Stops one running call; False when it is not running."""
+        token = self._tokens.get(call)
+        if token is None:
+            return False
+        token.cancel("the call was cancelled")
+        return True
+
+    def _next_group(self, step: StepState) -> list[CallState]:
+        """The first call that can move, with those behind it that may run beside it."""
+        movable = [call for call in step.open_calls() if not call.is_waiting]
+        group = movable[:1]
+        for call in movable[1:]:
+            if not self._is_parallel(group[-1]) or not self._is_parallel(call):
+                break
+            group.append(call)
+        return group
+
+    def _is_parallel(self, call: CallState) -> bool:
+        tool = self._harness.tools.get(call.called.name)
+        return tool is not None and tool.spec.parallel
+
+    async def _run_group(self, step: StepState, group: list[CallState]) -> None:
+        """Judges the calls in their order, commits the start of all that may begin, and runs them together."""
+        decisions = [(call, await self._decide(call, step)) for call in group]
+        running: list[tuple[CallState, Ready]] = []
+        asking: list[tuple[CallState, events.QuestionAsked]] = []
+        for call, decision in decisions:
+            if isinstance(decision, Ready):
+                self._record_start(call, decision)
+                running.append((call, decision))
+            elif isinstance(decision, events.QuestionAsked):
+                self._journal.record(decision)
+                asking.append((call, decision))
+            else:
+                await self._settle(call, decision, None, commit=False)
+        if not running and not asking:
+            return  # only refusals: they are committed with what follows
+        await self._journal.commit()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call, ready in running:
+                    tasks.create_task(self._execute(call, ready, step))
+                if self._harness.asker is not None:
+                    for call, asked in asking:
+                        tasks.create_task(self._ask_then_execute(call, asked, step))
+        except BaseExceptionGroup as group_error:
+            # Only the log's failure gets here: whatever else a tool raises is a result.
+            raise group_error.exceptions[0] from None
+
+    async def _decide(self, call: CallState, step: StepState) -> Ready | Settled | events.QuestionAsked:
+        """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
+        called = call.called
+        tool = self._harness.tools.get(called.name)
+        if tool is None:
+            known = ", ".join(sorted(self._harness.tools)) or "none"
+            return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
+        if called.malformed:
+            return failed(f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments")
+        if call.answered and call.question:
+            return self._after_answer(call, tool, call.question, call.answered)
+        _, problem = _validated(tool, called.arguments)
+        if problem:
+            return failed(problem, kind="invalid_arguments")
+        planned = PlannedCall(called.call, called.name, tool.spec.kind, called.arguments, step.number)
+        planned, obstacle = await self._harness.hooks.before_tool(
+            planned, self._report, last_guard=self._harness.permission
+        )
+        if isinstance(obstacle, Refuse):
+            return failed(obstacle.reason or REFUSED, kind="call_refused")
+        validated, problem = _validated(tool, planned.arguments)
+        if problem:
+            return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
+        if isinstance(obstacle, Ask):
+            return self._question(call, obstacle.question, planned.arguments)
+        return Ready(tool, planned.arguments, validated)
+
+    def _question(
+        self, call: CallState, question: Question, arguments: dict[str, Any]
+    ) -> events.QuestionAsked | Failed:
+        if self._harness.asker is None and not self._harness.waits_for_answers:
+            return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
+        return events.QuestionAsked(
+            id=self._journal.world.new_id("q"),
+            question=question,
+            call=call.called.call,
+            asked_by="permission",
+            state={"arguments": arguments},
+        )
+
+    def _after_answer(
+        self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
+    ) -> Ready | Settled:
+        """What an answered question makes of its call."""
+        if asked.asked_by == "permission":
+            if not grants(answered):
+                reason = answered.answer if isinstance(answered.answer, str) else ""
+                return failed(reason or "The person declined this call.", kind="call_refused")
+            arguments = asked.state["arguments"]
+            return Ready(tool, arguments, tool.validate(arguments))
+        if answered.outcome != "answered":
+            return failed("The person did not answer the question.", kind="call_refused")
+        if not tool.spec.resumes:
+            return ok(_as_text(answered.answer), details={"answer": answered.answer})
+        validated = tool.validate(call.arguments)
+        return Ready(tool, call.arguments, validated, answered.answer, asked.state)
+
+    def _record_start(self, call: CallState, ready: Ready) -> None:
+        spec = ready.tool.spec
+        self._journal.record(
+            events.ToolStarted(
+                call=call.called.call,
+                name=spec.name,
+                attempt=call.started.attempt + 1 if call.started else 1,
+                arguments=None if ready.arguments == call.called.arguments else ready.arguments,
+                key="" if spec.idempotent == "no" else idempotency_key(spec.name, ready.arguments),
+            )
+        )
+
+    async def _ask_then_execute(self, call: CallState, asked: events.QuestionAsked, step: StepState) -> None:
+        assert self._harness.asker is not None
+        token = self._token(call)
+        status, asking = await run_bounded(self._questions.ask(asked, self._harness.asker), token, None)
+        answer = asking.result() if status == "done" else events.QuestionAnswered(asked.id, "withdrawn")
+        self._journal.record(answer, settles=answer.request)
+        if token.cancelled:
+            await self._settle(call, _cancelled(token.reason), None)
+            return
+        decision = self._after_answer(call, self._harness.tools[call.called.name], asked, answer)
+        if not isinstance(decision, Ready):
+            await self._settle(call, decision, None)
+            return
+        self._record_start(call, decision)
+        await self._journal.commit()
+        await self._execute(call, decision, step)
+
+    async def _execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+        """Runs the tool. Whatever it does, one outcome comes of it."""
+        called, tool, token = call.called, ready.tool, self._token(call)
+        spool = OutputSpool(self._journal.store, self._journal.session, called.call, self._journal.publish)
+        context = CallContext(self, call, ready, spool, token, step.number)
+        began = time.monotonic()
+        timeout = tool.spec.timeout
+        status, task = await run_bounded(_outcome_of(tool, ready, context), token, timeout)
+        outcome: Outcome
+        if status == "cancelled":
+            outcome = _cancelled(token.reason, spool.tail)
+        elif status == "timed_out":
+            outcome = _cut(f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out")
+        else:
+            outcome = _cancelled("the tool gave up") if task.cancelled() else task.result()
+        duration = round((time.monotonic() - began) * 1000)
+        await self._conclude(call, outcome, spool, duration)
+        self._tokens.pop(called.call, None)
+
+    async def _conclude(self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int) -> None:
+        if isinstance(outcome, Pending):
+            await spool.close(told=spool.size)
+            self._journal.record(events.ToolDeferred(call.called.call, outcome.handle, outcome.note))
+            await self._journal.commit()
+        elif isinstance(outcome, NeedUser):
+            await spool.close(told=spool.size)
+            await self._need_user(call, outcome, duration)
+        else:
+            told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
+            output = await spool.close(told)
+            await self._settle(call, outcome, output, duration)
+
+    async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
+        asker = self._harness.asker
+        if asker is None and not self._harness.waits_for_answers:
+            await self._settle(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
+            return
+        asked = events.QuestionAsked(
+            id=self._journal.world.new_id("q"),
+            question=outcome.question,
+            call=call.called.call,
+            asked_by="tool",
+            state=outcome.state,
+        )
+        self._journal.record(asked)
+        await self._journal.commit()
+        if asker is not None:
+            answer = await self._questions.ask(asked, asker)
+            self._journal.record(answer, settles=answer.request)
+            await self._journal.commit()
+
+    async def _settle(
+        self,
+        call: CallState,
+        outcome: Settled,
+        output: BlobRef | None,
+        duration: int = 0,
+        *,
+        commit: bool = True,
+    ) -> None:
+        """Records the one result. The last of a step is left for the append that ends the step."""
+        called, session = call.called, self._journal.session
+        content, whole = await bounded(outcome.content, self._journal.store, session, called.call)
+        failure = outcome.kind if isinstance(outcome, Failed) else None
+        finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
+        if "after_tool" in self._harness.hooks:
+            finished = await self._harness.hooks.after_tool(finished, self._report)
+        self._journal.record(
+            events.ToolResultFact(
+                call=called.call,
+                name=called.name,
+                content=finished.content,
+                failed=finished.failed,
+                details=finished.details,
+                summary=outcome.summary,
+                output=output or whole,
+                duration_ms=duration,
+                ends_run=outcome.ends_run,
+            )
+        )
+        step = self._journal.state.run.step if self._journal.state.run else None
+        if commit and step and step.open_calls():
+            await self._journal.commit()
+
+    def _token(self, call: CallState) -> CancelToken:
+        """One call's own token; it fires with the run's."""
+        token = self._tokens.setdefault(call.called.call, CancelToken())
+        if self._cancel.cancelled:
+            token.cancel(self._cancel.reason)
+        return token
+
+    def _cancel_all(self) -> None:
+        for token in list(self._tokens.values()):
+            token.cancel(self._cancel.reason)
+
+    async def settle_interrupted(self, call: CallState) -> None:
+        """After a crash: the call had begun, and its effect may or may not have happened."""
+        blob = await self._journal.store.blob(blob_of_call(call.called.call))
+        tail = ""
+        if blob is not None:
+            start = max(0, blob.size - 4096)
+            tail = (await self._journal.store.read_blob(blob.id, start)).decode(errors="replace")
+        text = "The process was interrupted while this call ran. It may have had its effect, in part or in whole."
+        await self._settle(call, _cut(text, tail, "tool_interrupted"), blob)
+
+    async def settle_unrun(self, call: CallState, reason: str) -> None:
+        """A call that will never run gets its outcome all the same."""
+        if call.is_asking and call.question:
+            self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
+        await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
+
+
+class CallContext:
+    """The `ToolContext` of one running call."""
+
+    def __init__(
+        self, calls: Calls, call: CallState, ready: Ready, spool: OutputSpool, cancel: CancelToken, step: int
+    ) -> None:
+        self._calls = calls
+        self._journal = journal = calls._journal
+        self._spool = spool
+        self.session = journal.session
+        self.run = journal.state.run.id if journal.state.run else ""
+        self.step = step
+        self.call = call.called.call
+        self.attempt = call.started.attempt if call.started else 1
+        self.cwd: Path = calls._harness.cwd
+        self.cancel = cancel
+        self.memory = calls._harness.memory
+        self.answer = ready.answer
+        self.state = ready.state
+
+    def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
+        self._spool.write(text, stream)
+
+    async def own_process(self, process: ProcessId) -> None:
+        await self._journal.store.own_process(self._journal.lease, self.call, process)
+
+    async def ask(self, question: Question) -> Any:
+        asker = self._calls._harness.asker
+        if asker is None:
+            raise CallRefused(NOBODY_TO_ASK)
+        asked = events.QuestionAsked(
+            self._journal.world.new_id("q"), question, self.call, asked_by="tool", durable=False
+        )
+        self._journal.record(asked)
+        await self._journal.commit()
+        answer = await self._calls._questions.ask(asked, asker)
+        kept = msgspec.structs.replace(answer, answer=None) if question.secret else answer
+        self._journal.record(kept, settles=answer.request)
+        await self._journal.commit()
+        if answer.outcome != "answered":
+            raise CallRefused("The person did not answer the question.")
+        return answer.answer
+
+    async def results(self) -> AsyncIterator[events.ToolResultFact]:
+        facts: list[Fact] = await self._journal.store.read_opening(self.session)
+        for fact in facts:
+            if fact.type == "tool_result" and isinstance(fact.event, events.ToolResultFact):
+                yield fact.event
+
+    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        return await self._journal.store.read_blob(blob, start, size)
+
+
+def idempotency_key(tool: str, arguments: dict[str, Any]) -> str:
+    """The same for the same tool and arguments, however they were spelled."""
+    canonical = msgspec.json.encode((tool, arguments), order="sorted")
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome:
+    """Runs the tool and makes an outcome of whatever it returns or raises."""
+    try:
+        return as_outcome(await tool.run(ready.validated, context))
+    except StoreError:
+        raise  # not the tool's failure: the log cannot be written
+    except CallRefused as error:
+        return failed(error.message, kind="call_refused")
+    except InvalidArguments as error:
+        return failed(error.message, kind="invalid_arguments")
+    except SystemExit as error:
+        return failed(f"the tool crashed: it tried to exit the process ({error.code})")
+    except Exception as error:
+        return failed(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
+    """The arguments as the tool wants them, or what is wrong with them."""
+    try:
+        return tool.validate(arguments), ""
+    except InvalidArguments as error:
+        return None, error.message
+    except Exception as error:
+        return None, f"{tool.spec.name} could not read its arguments: {type(error).__name__}: {error}"
+
+
+def _cancelled(reason: str, output: str = "") -> Failed:
+    return _cut(f"Cancelled: {reason}." if reason else "Cancelled.", output, "tool_cancelled")
+
+
+def _cut(text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]) -> Failed:
+    return failed(f"{text}\nOutput before that:\n{output}" if output.strip() else text, kind=kind)
+
+
+def _as_text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()

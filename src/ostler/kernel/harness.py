@@ -1,0 +1,56 @@
+"""The harness: everything an agent works with in a session, handed in by `ostler.runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ostler.kernel.hooks import Hook, Hooks
+from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
+from ostler.kernel.tool import Tool
+from ostler.vocabulary.events import Limits, QuestionAsked
+
+Asker = Callable[[QuestionAsked], Awaitable[Any]]
+"""A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
+
+SILENCE_LIMIT = 120.0
+
+
+@dataclass
+class Harness:
+    """May be changed between two runs; the kernel reads it anew at each step."""
+
+    model: Model
+    tools: dict[str, Tool] = field(default_factory=dict)
+    system: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
+    permission: Hook | None = None
+    """The last guard before a tool runs."""
+    permissions: str = "full"
+    """The name of the profile, for the record."""
+    limits: Limits = field(default_factory=Limits)
+    reasoning: ReasoningLevel | None = None
+    max_output_tokens: int | None = None
+    silence_limit: float = SILENCE_LIMIT
+    cwd: Path = field(default_factory=Path.cwd)
+    asker: Asker | None = None
+    waits_for_answers: bool = False
+    """A question that nobody can answer now makes the run wait instead of being refused."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    extensions: tuple[str, ...] = ()
+    _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
+
+    def use(self, tools: Iterable[Tool]) -> None:
+        """Swaps the tools."""
+        self.tools = {tool.spec.name: tool for tool in tools}
+        self._offers = ((), ())
+
+    def offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+        """The named tools as the model is told of them, in the given (sorted) order."""
+        if self._offers[0] != names:
+            specs = (self.tools[name].spec for name in names)
+            offers = tuple(ToolOffer(spec.name, spec.description, spec.schema) for spec in specs)
+            self._offers = (names, offers)
+        return self._offers[1]

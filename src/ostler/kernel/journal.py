@@ -1,0 +1,130 @@
+"""The journal of a session: its live state, and the only way to add facts to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+
+import msgspec
+
+from ostler.kernel.hooks import Hook, Report
+from ostler.kernel.state import SessionState, fold
+from ostler.kernel.store import Lease, Store
+from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
+from ostler.vocabulary.events import Entry, Event, StoreFailed, Warned
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.ids import NewId, new_id
+
+
+class World(msgspec.Struct, frozen=True):
+    """What is outside: the clock, and chance. The simulator brings its own."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    new_id: NewId = new_id
+    random: Random = Random()  # noqa: S311
+
+
+Observer = Callable[[Sequence[Fact | Event]], None]
+"""Sees committed facts and live events, in order, in batches. It must not block."""
+
+
+class Journal:
+    """Facts are *recorded* (they count for the state at once) and *committed* (they are in the log).
+
+    - Whatever is known at the same moment is recorded first and committed together: one append.
+    - Observers see a fact after it is committed; nothing is acted on before its intent is committed.
+    - After a failed append nothing more can be recorded: the log no longer says what happens.
+    """
+
+    def __init__(self, store: Store, lease: Lease, state: SessionState, world: World) -> None:
+        self.store = store
+        self.lease = lease
+        self.state = state
+        self.world = world
+        self.failed: StoreError | None = None
+        self._observers: list[Observer] = []
+        self._staged: list[Fact] = []
+        self._settled: dict[str, int] = {}
+        self._appending = asyncio.Lock()
+
+    @property
+    def session(self) -> str:
+        return self.lease.session
+
+    def record(self, event: Event, *, run: str | None = None, settles: str = "") -> Fact:
+        """Adds a fact to the next append. `settles` is the request that it answers."""
+        if self.failed:
+            raise self.failed
+        state = self.state
+        fact = Fact.of(
+            event,
+            seq=state.last_seq + 1,
+            session=self.session,
+            run=(state.run.id if state.run else "") if run is None else run,
+            time_ms=self.world.now_ms(),
+            parent=state.leaf if isinstance(event, Entry) else None,
+        )
+        state.apply(fact)
+        self._staged.append(fact)
+        if settles:
+            self._settled[settles] = fact.seq
+        return fact
+
+    async def commit(self) -> None:
+        """Appends what was recorded, all of it or nothing, and shows it to the observers."""
+        if not self._staged and not self._appending.locked():
+            return
+        async with self._appending:
+            facts, self._staged = self._staged, []
+            settled, self._settled = self._settled, {}
+            if not facts:
+                return
+            try:
+                await self.store.append(self.lease, facts, settled)
+            except StoreError as error:
+                self.failed = error
+                self.publish([StoreFailed(failure_of(error))])
+                raise
+            self.publish(facts)
+
+    def publish(self, events: Sequence[Fact | Event]) -> None:
+        """Shows events to all observers. One that raises is taken off, and the others are told."""
+        for observer in tuple(self._observers):
+            try:
+                observer(events)
+            except Exception as error:
+                self._observers.remove(observer)
+                text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
+                self.publish([Warned(text, about="hook")])
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Adds an observer. Returns how to take it off."""
+        self._observers.append(observer)
+
+        def stop() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return stop
+
+    async def reload(self) -> None:
+        """Folds the log anew, after the leaf was moved."""
+        if self._staged:
+            raise OstlerError("a session cannot be reloaded while it has uncommitted facts")
+        self.state = fold(await self.store.read_opening(self.session))
+
+
+def hook_reporter(journal: Journal) -> Report:
+    """Makes a fact of a hook's failure."""
+
+    def report(hook: Hook, problem: str) -> None:
+        text = f"the hook {hook.name or hook.point} failed: {problem}"
+        journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
+
+    return report
+
+
+async def open_journal(store: Store, lease: Lease, world: World) -> Journal:
+    return Journal(store, lease, fold(await store.read_opening(lease.session)), world)

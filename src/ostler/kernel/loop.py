@@ -1,0 +1,263 @@
+"""The loop: drives a session's open run from its last fact to the next quiet point.
+
+    run_started
+      user_message
+      step_started, model_called … usage, assistant_message, tool_called*
+      tool_started … tool_result, for each call
+      step_ended, user_message* (steering)
+      …
+    run_ended, or run_waiting
+
+Every turn of the loop looks at what the facts say and does the next thing, so it makes no difference
+whether the facts before were written a moment ago or by a process that was killed last week.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from ostler.kernel.answering import Answering, record_usage
+from ostler.kernel.calls import Calls
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import Refuse, StepPlan
+from ostler.kernel.journal import Journal, hook_reporter
+from ostler.kernel.model import Model
+from ostler.kernel.questions import Questions
+from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
+from ostler.kernel.state import RunState, StepState
+from ostler.kernel.stopping import Stopped, stops_with
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import Failure, OstlerError
+from ostler.vocabulary.events import RunEnded, RunStatus, RunWaiting
+from ostler.vocabulary.messages import Text
+from ostler.vocabulary.requests import Steer
+from ostler.vocabulary.usage import UNKNOWN_USAGE
+
+
+class Steering(Protocol):
+    """Where the loop finds what was said to the model while it worked, in order of arrival."""
+
+    def take(self) -> list[Steer]: ...
+
+
+class Loop:
+    """Drives one run of one session. A fresh one is made for each `advance`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        harness: Harness,
+        *,
+        cancel: CancelToken,
+        questions: Questions,
+    ) -> None:
+        self._journal = journal
+        self._harness = harness
+        self._cancel = cancel
+        self.steering: Steering | None = None
+        self._report = hook_reporter(journal)
+        self._answering = Answering(journal, harness, cancel, self._report)
+        self.calls = Calls(journal, harness, cancel, questions, self._report)
+        self._model: Model = harness.model
+        self._plan: StepPlan | None = None
+        self._ended: RunEnded | None = None
+
+    async def advance(self) -> RunEnded | RunWaiting:
+        """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
+        journal = self._journal
+        if journal.state.undecipherable:
+            raise OstlerError(
+                f"session {journal.session} holds a {journal.state.undecipherable!r} entry of a newer version; "
+                "it can be read and copied, but only that version can go on with it"
+            )
+        await self._recover()
+        while (run := journal.state.run) is not None:
+            step = run.step
+            if self._cancel.cancelled:
+                await self._end_cancelled(run)
+            elif step is None or step.ended:
+                await self._next_step(run)
+            elif step.message is None:
+                await self._ask_model(step)
+            elif step.open_calls():
+                await self.calls.run(step)
+                if any(call.is_waiting for call in step.open_calls()):
+                    return await self._wait(run, step)
+            else:
+                self._journal.record(events.StepEnded(step.number))
+        await journal.commit()
+        assert self._ended is not None
+        return self._ended
+
+    async def close(self, status: RunStatus, reason: str) -> RunEnded | None:
+        """Ends the open run where it is: open calls get their outcome, then the run its end."""
+        await self._recover()
+        run = self._journal.state.run
+        if run is None:
+            return None
+        await self._close_step(run, reason)
+        self._end(run, status, reason)
+        await self._journal.commit()
+        return self._ended
+
+    # --- the turns of the loop ----------------------------------------------------------------------
+
+    async def _next_step(self, run: RunState) -> None:
+        """Ends the run, or begins its next step."""
+        if self._is_over(run):
+            return
+        number = run.steps + 1
+        limit = self._harness.limits.steps
+        if limit is not None and number > limit:
+            self._end(run, "limit", f"the limit of {limit} steps was reached")
+            return
+        plan = StepPlan(number, self._model, tuple(sorted(self._harness.tools)))
+        if "before_step" in self._harness.hooks:
+            await self._journal.commit()
+            verdict = await self._harness.hooks.before_step(plan, self._report)
+            if isinstance(verdict, Refuse):
+                reason = verdict.reason or "a hook refused the step"
+                self._journal.record(events.StepStarted(number))
+                self._journal.record(events.StepEnded(number, refused=reason))
+                self._end(run, "refused", reason)
+                return
+            plan = verdict
+        self._plan = plan
+        tools = tuple(sorted(name for name in plan.tools if name in self._harness.tools))
+        self._journal.record(events.StepStarted(number, tools))
+
+    def _is_over(self, run: RunState) -> bool:
+        """Whether the step before was the last; if not, what was said meanwhile is told to the model."""
+        step = run.step
+        if step is not None:
+            if step.message is None:
+                self._end_without_message(run, step)
+                return True
+            if any(call.result and call.result.ends_run for call in step.calls.values()):
+                self._end(run, "completed", "a tool ended the run")
+                return True
+            if most_repeated(run) >= STOP_AT:
+                self._end(run, "limit", f"the same call had the same result {STOP_AT} times in a row")
+                return True
+        steers = self.steering.take() if self.steering else []
+        for steer in steers:
+            message = events.UserMessage(steer.content, source="steer", request=steer.id)
+            self._journal.record(message, settles=steer.id)
+        if step is None or steers:
+            return False
+        if not step.calls:
+            self._end_with_message(run, step)
+            return True
+        if (text := reminder(run)) is not None:
+            self._journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
+        return False
+
+    def _end_with_message(self, run: RunState, step: StepState) -> None:
+        assert step.message is not None
+        if step.message.stop_reason == "refusal":
+            self._end(run, "refused", "the model refused to answer")
+        elif step.message.stop_reason == "length":
+            self._end(run, "completed", "the answer was cut by its output limit")
+        else:
+            self._end(run, "completed", "")
+
+    def _end_without_message(self, run: RunState, step: StepState) -> None:
+        failure = step.failure.failure if step.failure else None
+        if step.ended and step.ended.refused:
+            self._end(run, "refused", step.ended.refused)
+        else:
+            self._end(run, "failed", failure.message if failure else "the model did not answer", failure)
+
+    async def _ask_model(self, step: StepState) -> None:
+        """One attempt at the step's message, after the pause that the failure before it asked for."""
+        if step.failure is not None:
+            if step.failure.retry_in is None:
+                self._journal.record(events.StepEnded(step.number))
+                return
+            await self._journal.commit()
+            try:
+                async with stops_with(self._cancel):
+                    await asyncio.sleep(step.failure.retry_in)
+            except Stopped:
+                return
+        plan = self._plan or StepPlan(step.number, self._model, tuple(sorted(self._harness.tools)))
+        offers = self._harness.offers(tuple(sorted(name for name in plan.tools if name in self._harness.tools)))
+        self._model = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
+        if self._model is not plan.model:
+            self._plan = StepPlan(plan.number, self._model, plan.tools, plan.tool_choice)
+
+    async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
+        calls = [call for call in step.open_calls() if call.is_waiting]
+        questions = tuple(call.question.id for call in calls if call.is_asking and call.question)
+        waiting = RunWaiting(
+            "question" if questions else "pending", questions, tuple(call.called.call for call in calls)
+        )
+        if run.waiting != waiting:
+            self._journal.record(waiting)
+        await self._journal.commit()
+        return waiting
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    async def _end_cancelled(self, run: RunState) -> None:
+        await self._close_step(run, f"not run: {self._cancel.reason}")
+        self._end(run, "cancelled", self._cancel.reason, request=self._cancel.request)
+
+    async def _close_step(self, run: RunState, reason: str) -> None:
+        step = run.step
+        if step is None or step.ended:
+            return
+        for call in step.open_calls():
+            await self.calls.settle_unrun(call, reason)
+        self._journal.record(events.StepEnded(step.number))
+
+    def _end(
+        self, run: RunState, status: RunStatus, reason: str, failure: Failure | None = None, request: str = ""
+    ) -> None:
+        now = self._journal.world.now_ms()
+        if run.waiting:
+            self._journal.record(events.RunResumed(request))
+        self._ended = RunEnded(
+            status=status,
+            reason=reason,
+            failure=failure,
+            own=events.Totals(
+                steps=run.steps,
+                model_calls=run.model_calls,
+                tool_calls=run.tool_calls,
+                refused_calls=run.refused_calls,
+                usage=run.usage,
+                duration_ms=max(0, now - run.time_ms),
+            ),
+            cumulative=self._journal.state.usage,
+            request=request,
+        )
+        self._journal.record(self._ended, settles=request)
+
+    # --- after a crash ------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """Gives what a dead process left open its outcome. A run that nobody left has nothing to recover."""
+        for asked in list(self._journal.state.questions.values()):
+            if not asked.durable:
+                self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"))
+        run = self._journal.state.run
+        step = run.step if run else None
+        if run is None or step is None or step.ended:
+            return
+        called = step.model_call
+        if called is not None and step.message is None and step.failure is None:
+            if not step.usage_known:
+                record_usage(self._journal, called.id, called.model, UNKNOWN_USAGE)
+            failure = Failure("interrupted", "the process ended during the call")
+            self._journal.record(
+                events.ModelFailed(called.id, failure, called.attempt, 0.0 if called.attempt < 3 else None)
+            )
+        for call in step.open_calls():
+            if call.started is None or call.is_waiting or call.answered:
+                continue
+            tool = self._harness.tools.get(call.called.name)
+            if tool is None or tool.spec.idempotent == "no":
+                await self.calls.settle_interrupted(call)

@@ -1,0 +1,136 @@
+"""The Model contract, and what a model is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.events import (
+    ReasoningDelta,
+    SourceCited,
+    TextDelta,
+    ToolInputDelta,
+    ToolInputEnded,
+    ToolInputStarted,
+    Warned,
+)
+from ostler.vocabulary.messages import Block, Message, StopReason
+from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+
+ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class ToolOffer(msgspec.Struct, frozen=True):
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+class Transcript:
+    """The messages a model is told, each with its encodings.
+
+    A transcript only grows. Every wire asks for its own encoding of each message through `encoded`,
+    which calls the encoder once a message, however many steps the message lives through.
+    """
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = list(messages)
+        self._encodings: dict[str, list[bytes]] = {}
+        self._hasher = blake2b(digest_size=16)
+        self._hashed = 0
+
+    def append(self, message: Message) -> None:
+        self._messages.append(message)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __getitem__(self, index: int) -> Message:
+        return self._messages[index]
+
+    def encoded(self, key: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+        """One encoding a message. `key` names the encoder: a wire and whatever changes its output."""
+        done = self._encodings.setdefault(key, [])
+        for message in self._messages[len(done) :]:
+            done.append(encode(message))
+        return done
+
+    def digest(self) -> bytes:
+        for message in self._messages[self._hashed :]:
+            self._hasher.update(_encoder.encode(message))
+            self._hasher.update(b"\n")
+        self._hashed = len(self._messages)
+        return self._hasher.digest()
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """Everything that decides one answer. The same request yields the same bytes on the wire."""
+
+    id: str
+    """The id of its `model_called`; deltas name it as their message."""
+    model: str
+    transcript: Transcript
+    system: str = ""
+    tools: tuple[ToolOffer, ...] = ()
+    """Sorted by name, so that the prefix which prompt caches depend on does not move."""
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of a tool."""
+    reasoning: ReasoningLevel | None = None
+    max_output_tokens: int | None = None
+    session: str = ""
+
+    def digest(self) -> str:
+        """Of what is asked, apart from its id; costs only what was added since the last time."""
+        hasher = blake2b(self.transcript.digest(), digest_size=16)
+        rest = (self.model, self.system, self.tools, self.tool_choice, self.reasoning, self.max_output_tokens)
+        hasher.update(_encoder.encode(rest))
+        return hasher.hexdigest()
+
+
+class ModelDone(msgspec.Struct, frozen=True):
+    """The answer, whole. The last event of a stream that succeeded."""
+
+    content: tuple[Block, ...]
+    stop_reason: StopReason
+    usage: Usage = UNKNOWN_USAGE
+    model: str = ""
+    request_id: str = ""
+
+
+class ModelFailure(msgspec.Struct, frozen=True):
+    """The last event of a stream that failed. `usage` is what the vendor had reported by then."""
+
+    failure: Failure
+    usage: Usage = UNKNOWN_USAGE
+
+
+ModelDelta = TextDelta | ReasoningDelta | ToolInputStarted | ToolInputDelta | ToolInputEnded
+ModelEvent = ModelDelta | Warned | SourceCited | ModelDone | ModelFailure
+
+
+class Model(Protocol):
+    """Answers requests.
+
+    - `stream` yields batches: the events of one network read travel together.
+    - The last event is exactly one `ModelDone` or `ModelFailure`; failures are values, never exceptions.
+    - One attempt only: whether and when to try again is the kernel's decision.
+    - A stream that ends without its wire's proper end is a `ModelFailure`.
+    - Closing the iterator abandons the request and frees its connection.
+    """
+
+    @property
+    def name(self) -> str:
+        """`provider/id`."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...

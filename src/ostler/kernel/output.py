@@ -1,0 +1,118 @@
+"""The output of a running tool: shown live, kept in a blob, bounded for the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from ostler.kernel.store import Blobs
+from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.events import ToolOutput
+from ostler.vocabulary.messages import BlobRef, PlainBlock, Text
+
+FLUSH_AFTER = 0.2
+FLUSH_SIZE = 256 * 1024
+KEEP_AT_MOST = 256 * 1024 * 1024
+"""A command that prints for ever must not fill the disk."""
+
+TAIL_SIZE = 4 * 1024
+
+MODEL_LIMIT = 50 * 1024
+"""Characters of a result's text that the model is told, for tools that do not bound it themselves."""
+
+
+def blob_of_call(call: str) -> str:
+    """Where a call's output is kept: the same name before and after a crash."""
+    return f"out_{call}"
+
+
+class OutputSpool:
+    """Everything one call printed. It reaches the blob store at the latest `FLUSH_AFTER` seconds later,
+    so that a crash loses next to nothing of it; a short, quick call writes nothing at all."""
+
+    def __init__(
+        self, blobs: Blobs, session: str, call: str, publish: Callable[[list[ToolOutput]], None]
+    ) -> None:
+        self._blobs = blobs
+        self._session = session
+        self._call = call
+        self._publish = publish
+        self._waiting: list[str] = []
+        self._waiting_size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._tail = ""
+        self.size = 0
+        self.stored = 0
+        self.problem: StoreError | None = None
+
+    def write(self, text: str, stream: Literal["out", "err"]) -> None:
+        if not text or self._closed:
+            return
+        self._publish([ToolOutput(self._call, self.size, text, stream)])
+        self.size += len(text)
+        self._tail = (self._tail + text)[-TAIL_SIZE:]
+        if self.size > KEEP_AT_MOST:
+            return
+        self._waiting.append(text)
+        self._waiting_size += len(text)
+        if self._waiting_size >= FLUSH_SIZE:
+            self._flush_soon()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_AFTER, self._flush_soon)
+
+    @property
+    def tail(self) -> str:
+        """The end of the output, to tell of a call that was cut."""
+        return self._tail
+
+    async def close(self, told: int) -> BlobRef | None:
+        """The blob with the whole output, when the model was told fewer characters than there were."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        if self._flushing:
+            await self._flushing
+        if self.stored or self.size > told:
+            await self._flush()
+        if self.problem:
+            raise self.problem
+        return await self._blobs.blob(blob_of_call(self._call)) if self.stored else None
+
+    def _flush_soon(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush())
+
+    async def _flush(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        data = "".join(self._waiting).encode()
+        self._waiting, self._waiting_size = [], 0
+        if not data or self.problem:
+            return
+        try:
+            await self._blobs.append_blob(self._session, blob_of_call(self._call), data)
+        except StoreError as error:
+            self.problem = error  # raised by close: the call's own task must see it
+            return
+        self.stored += len(data)
+
+
+async def bounded(
+    content: tuple[PlainBlock, ...], blobs: Blobs, session: str, call: str
+) -> tuple[tuple[PlainBlock, ...], BlobRef | None]:
+    """Content that is not too long for the model: the middle is cut, the whole is kept in a blob."""
+    size = sum(len(block.text) for block in content if isinstance(block, Text))
+    if size <= MODEL_LIMIT:
+        return content, None
+    whole = "\n".join(block.text for block in content if isinstance(block, Text))
+    name = blob_of_call(call)
+    if await blobs.blob(name) is None:
+        await blobs.append_blob(session, name, whole.encode())
+    half = MODEL_LIMIT // 2
+    note = f"\n\n[… {len(whole) - 2 * half} characters left out; read blob:{name} for all of it …]\n\n"
+    others = tuple(block for block in content if not isinstance(block, Text))
+    return (Text(whole[:half] + note + whole[-half:]), *others), await blobs.blob(name)

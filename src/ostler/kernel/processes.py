@@ -1,0 +1,107 @@
+"""Processes as they are known across a crash: by pid *and* start time, on one boot of one host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+CALL_VARIABLE = "OSTLER_CALL"
+"""Set in the environment of every process a tool starts, so that recovery finds even those whose row
+was not yet written when we were killed."""
+
+
+class ProcessId(msgspec.Struct, frozen=True):
+    """A process and, as leader, its group. The start time tells it from a later one with the same pid."""
+
+    pid: int
+    started: str
+    boot: str
+    host: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        return cls(pid=pid, started=start_time(pid), boot=boot_id(), host=host_name())
+
+    def is_here(self) -> bool:
+        """Whether it would be a process of this boot of this host."""
+        return self.host == host_name() and self.boot == boot_id()
+
+    def is_alive(self) -> bool:
+        return self.is_here() and self.started != "" and start_time(self.pid) == self.started
+
+    def kill_group(self) -> bool:
+        """Ends the group that it leads. Members outlive their leader: the group is signalled even when
+        the leader is gone, unless its pid now belongs to somebody else."""
+        if not self.is_here() or self.pid <= 1:
+            return False
+        present = start_time(self.pid)
+        if present and present != self.started:
+            return False
+        return signal_group(self.pid, signal.SIGKILL)
+
+
+@cache
+def current_process() -> ProcessId:
+    return ProcessId.of(os.getpid())
+
+
+@cache
+def host_name() -> str:
+    return socket.gethostname()
+
+
+@cache
+def boot_id() -> str:
+    """Changes at each boot, so a pid of an earlier boot is never taken for a living one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return _ask("sysctl", "-n", "kern.bootsessionuuid")
+
+
+def start_time(pid: int) -> str:
+    """When a process began, in the kernel's own terms; empty when there is none (or only a zombie)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return "" if _has_proc() else _ask("ps", "-o", "lstart=", "-p", str(pid))
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+@cache
+def _has_proc() -> bool:
+    return Path("/proc/self/stat").exists()
+
+
+def signal_group(group: int, number: signal.Signals) -> bool:
+    """Sends a signal to a process group; False when there is none left."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_processes_of_call(call: str) -> int:
+    """Ends every process whose environment names this call. Linux only; elsewhere rows must do."""
+    marker = f"{CALL_VARIABLE}={call}".encode()
+    killed = 0
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if marker in entry.read_bytes().split(b"\0"):
+                os.kill(int(entry.parent.name), signal.SIGKILL)
+                killed += 1
+        except (OSError, ValueError):
+            continue  # it ended meanwhile, or is another user's
+    return killed
+
+
+def _ask(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,0 +1,51 @@
+"""Questions to people while a run is under way: the first answer wins, whichever face it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ostler.kernel.harness import Asker
+from ostler.vocabulary.errors import CallRefused
+from ostler.vocabulary.events import QuestionAnswered, QuestionAsked
+
+
+class Questions:
+    """Hands answers that arrive from outside to whoever waits for them in this process."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[QuestionAnswered]] = {}
+
+    def deliver(self, answer: QuestionAnswered) -> bool:
+        """False when nobody here waits for it (any more)."""
+        waiting = self._waiting.get(answer.id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    async def ask(self, asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
+        """Puts the question to a face, and waits for its answer or for one delivered from elsewhere."""
+        waiting = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+        asking = asyncio.ensure_future(_ask_face(asked, asker))
+        try:
+            await asyncio.wait({waiting, asking}, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else asking.result()
+        finally:
+            asking.cancel()
+            del self._waiting[asked.id]
+
+
+async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
+    try:
+        answer: Any = await asker(asked)
+    except CallRefused as refusal:
+        return QuestionAnswered(asked.id, "declined", refusal.message)
+    except Exception as error:
+        return QuestionAnswered(asked.id, "withdrawn", f"the question could not be put: {error}")
+    return QuestionAnswered(asked.id, "answered", answer)
+
+
+def grants(answer: QuestionAnswered) -> bool:
+    """Whether the answer to a permission question is a yes."""
+    return answer.outcome == "answered" and answer.answer in (True, "yes", "y", "allow")

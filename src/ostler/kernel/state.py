@@ -1,0 +1,403 @@
+"""What a session's facts add up to. `fold` is pure: the same facts give the same state, live or after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ostler.kernel.model import Transcript
+from ostler.vocabulary import events
+from ostler.vocabulary.events import Event, RunStatus
+from ostler.vocabulary.facts import Fact, UnknownEvent
+from ostler.vocabulary.governance import fate
+from ostler.vocabulary.messages import Message, Text, ToolResult
+from ostler.vocabulary.usage import NOTHING_USED, Usage
+
+NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
+
+
+class CallState:
+    """A tool call of the present step."""
+
+    __slots__ = ("answer", "answered", "arguments", "called", "deferred", "question", "result", "started")
+
+    def __init__(self, called: events.ToolCalled) -> None:
+        self.called = called
+        self.arguments: dict[str, Any] = called.arguments
+        self.started: events.ToolStarted | None = None
+        self.question: events.QuestionAsked | None = None
+        """The newest question about it."""
+        self.answered: events.QuestionAnswered | None = None
+        """The answer to that question."""
+        self.deferred = False
+        self.result: events.ToolResultFact | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.result is None
+
+    @property
+    def is_asking(self) -> bool:
+        return self.is_open and self.question is not None and self.answered is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing but a request from outside can move it."""
+        return self.is_asking or (self.is_open and self.deferred)
+
+
+class StepState:
+    """The present step of the open run."""
+
+    def __init__(self, started: events.StepStarted) -> None:
+        self.number = started.number
+        self.model_call: events.ModelCalled | None = None
+        """Its last model call."""
+        self.usage_known = True
+        """That call's usage has been recorded."""
+        self.failure: events.ModelFailed | None = None
+        self.message: events.AssistantMessage | None = None
+        self.calls: dict[str, CallState] = {}
+        self.ended: events.StepEnded | None = None
+
+    @property
+    def attempts(self) -> int:
+        return self.model_call.attempt if self.model_call else 0
+
+    def open_calls(self) -> list[CallState]:
+        return [call for call in self.calls.values() if call.is_open]
+
+
+class RunState:
+    """The open run."""
+
+    def __init__(self, id: str, started: events.RunStarted, time_ms: int) -> None:
+        self.id = id
+        self.started = started
+        self.time_ms = time_ms
+        self.step: StepState | None = None
+        self.steps = 0
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.refused_calls = 0
+        self.usage = NOTHING_USED
+        self.waiting: events.RunWaiting | None = None
+        self.repeats: dict[str, int] = {}
+        """How many steps in a row the same call had the same result, by digest of both."""
+
+
+class SessionState:
+    """Everything the kernel needs to know of a session."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.cwd = ""
+        self.title = ""
+        self.driver = "agent"
+        self.last_seq = 0
+        self.leaf = 0
+        self.transcript = Transcript()
+        self.usage: Usage = NOTHING_USED
+        self.run: RunState | None = None
+        self.last_status: RunStatus | None = None
+        self.last_run = ""
+        self.settings = events.SettingsChanged()
+        self.questions: dict[str, events.QuestionAsked] = {}
+        self.labels: dict[int, str] = {}
+        self.held = False
+        self.call_ids: set[str] = set()
+        self.undecipherable: str = ""
+        """The type of an unknown critical entry on the path: such a session is not advanced."""
+        self._results: dict[str, ToolResult | None] = {}
+        """The calls of the last assistant message, in its order, with their results so far."""
+
+    def apply(self, fact: Fact, *, on_path: bool = True) -> None:
+        """Takes one more fact in. `on_path` is false for entries of branches that were left."""
+        self.last_seq = fact.seq
+        event = fact.event
+        if fact.parent is not None and on_path:
+            self.leaf = fact.seq
+            if fate(event).told:
+                self._tell(event)
+        if isinstance(event, UnknownEvent):
+            if on_path and b'"critical":true' in event.body:
+                self.undecipherable = event.type
+            return
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event, fact)
+
+    def _tell(self, event: Event | UnknownEvent) -> None:
+        match event:
+            case events.UserMessage(content=content):
+                self._close_results()
+                self.transcript.append(Message("user", content))
+            case events.AssistantMessage(content=content):
+                self._close_results()
+                message = Message("assistant", content)
+                self.transcript.append(message)
+                self._results = {call.id: None for call in message.calls}
+            case events.ToolResultFact(call=call, name=name, content=content, failed=failed):
+                if call in self._results:
+                    self._results[call] = ToolResult(call, name, content, failed is not None)
+                    if all(self._results.values()):
+                        self._close_results()
+            case events.HistoryReplaced(messages=messages):
+                self._results = {}
+                self.transcript = Transcript(messages)
+            case events.ExtensionEntry(told=told):
+                self.transcript.append(Message("user", told))
+
+    def _close_results(self) -> None:
+        """A tool message with one result a call, in the order of the calls.
+
+        All are there unless the path was cut between two of them by a fork or by navigating.
+        """
+        if not self._results:
+            return
+        results = (
+            result or ToolResult(call, "", (Text(NEVER_RUN),), failed=True)
+            for call, result in self._results.items()
+        )
+        self.transcript.append(Message("tool", tuple(results)))
+        self._results = {}
+
+    def close_cut_results(self) -> None:
+        """Makes the transcript one that a model can be told, when no run is open to finish its calls."""
+        if self.run is None:
+            self._close_results()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything comparable, for the invariant that the fold of the log is the live state."""
+        step = self.run.step if self.run else None
+        return {
+            "id": self.id,
+            "title": self.title,
+            "last_seq": self.last_seq,
+            "leaf": self.leaf,
+            "messages": list(self.transcript),
+            "usage": self.usage,
+            "run": (self.run.id, self.run.steps, self.run.repeats, self.run.waiting) if self.run else None,
+            "step": (step.number, step.attempts, step.message, step.ended) if step else None,
+            "calls": [(c.called, c.started, c.result, c.deferred) for c in step.calls.values()] if step else [],
+            "questions": dict(self.questions),
+            "held": self.held,
+            "settings": self.settings,
+            "labels": dict(self.labels),
+            "last_status": self.last_status,
+        }
+
+
+def fold(facts: Sequence[Fact]) -> SessionState:
+    """The state that these facts add up to: all of a session's, or those that opening needs."""
+    path = path_of(facts)
+    state = SessionState()
+    for fact in facts:
+        state.apply(fact, on_path=fact.seq in path)
+    state.leaf = leaf_of(facts)
+    state.close_cut_results()
+    return state
+
+
+def leaf_of(facts: Iterable[Fact]) -> int:
+    """Where the next entry goes: the last entry, or where the session was navigated to after it."""
+    leaf = 0
+    for fact in facts:
+        if fact.parent is not None:
+            leaf = fact.seq
+        elif fact.type == "leaf_moved" and isinstance(fact.event, events.LeafMoved):
+            leaf = fact.event.to
+    return leaf
+
+
+def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
+    """The numbers of the entries between the leaf and the root."""
+    facts = list(facts)
+    parents = {fact.seq: fact.parent for fact in facts if fact.parent is not None}
+    present: int | None = leaf_of(facts) if leaf is None else leaf
+    path: set[int] = set()
+    while present:
+        path.add(present)
+        present = parents.get(present)
+    return path
+
+
+# --- what each fact changes -------------------------------------------------------------------------
+
+
+def _session_started(state: SessionState, event: events.SessionStarted, fact: Fact) -> None:
+    state.id, state.cwd, state.driver = fact.session, event.cwd, event.driver
+
+
+def _session_renamed(state: SessionState, event: events.SessionRenamed, fact: Fact) -> None:
+    state.title = event.title
+
+
+def _labelled(state: SessionState, event: events.Labelled, fact: Fact) -> None:
+    if event.label:
+        state.labels[event.entry] = event.label
+    else:
+        state.labels.pop(event.entry, None)
+
+
+def _settings_changed(state: SessionState, event: events.SettingsChanged, fact: Fact) -> None:
+    old = state.settings
+    state.settings = events.SettingsChanged(
+        model=event.model or old.model,
+        reasoning=event.reasoning or old.reasoning,
+        tools=old.tools if event.tools is None else event.tools,
+        permissions=event.permissions or old.permissions,
+    )
+
+
+def _prompts_held(state: SessionState, event: events.PromptsHeld, fact: Fact) -> None:
+    state.held = True
+
+
+def _prompts_released(state: SessionState, event: events.PromptsReleased, fact: Fact) -> None:
+    state.held = False
+
+
+def _run_started(state: SessionState, event: events.RunStarted, fact: Fact) -> None:
+    state.run = RunState(fact.run, event, fact.time_ms)
+
+
+def _run_waiting(state: SessionState, event: events.RunWaiting, fact: Fact) -> None:
+    if state.run:
+        state.run.waiting = event
+
+
+def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> None:
+    if state.run:
+        state.run.waiting = None
+
+
+def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
+    state.run = None
+    state.last_status, state.last_run = event.status, fact.run
+    state.usage = event.cumulative
+
+
+def _step_started(state: SessionState, event: events.StepStarted, fact: Fact) -> None:
+    if state.run:
+        state.run.step = StepState(event)
+        state.run.steps = event.number
+
+
+def _model_called(state: SessionState, event: events.ModelCalled, fact: Fact) -> None:
+    if state.run and fact.run == state.run.id:
+        state.run.model_calls += 1
+        if event.purpose == "step" and state.run.step:
+            state.run.step.model_call = event
+            state.run.step.usage_known = False
+            state.run.step.failure = None
+
+
+def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None:
+    state.usage = event.cumulative
+    if state.run and fact.run == state.run.id:
+        state.run.usage = state.run.usage + event.usage
+        step = state.run.step
+        if step and step.model_call and step.model_call.id == event.call:
+            step.usage_known = True
+
+
+def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:
+    if state.run and state.run.step:
+        state.run.step.message = event
+
+
+def _model_failed(state: SessionState, event: events.ModelFailed, fact: Fact) -> None:
+    step = state.run.step if state.run else None
+    if step and step.model_call and step.model_call.id == event.call:
+        step.failure = event
+
+
+def _tool_called(state: SessionState, event: events.ToolCalled, fact: Fact) -> None:
+    state.call_ids.add(event.call)
+    if state.run and state.run.step:
+        state.run.step.calls[event.call] = CallState(event)
+        state.run.tool_calls += 1
+
+
+def _call(state: SessionState, call: str) -> CallState | None:
+    step = state.run.step if state.run else None
+    return step.calls.get(call) if step else None
+
+
+def _tool_started(state: SessionState, event: events.ToolStarted, fact: Fact) -> None:
+    if call := _call(state, event.call):
+        call.started = event
+        call.question = call.answered = None  # what was asked before it began is settled by its beginning
+        if event.arguments is not None:
+            call.arguments = event.arguments
+
+
+def _tool_deferred(state: SessionState, event: events.ToolDeferred, fact: Fact) -> None:
+    if call := _call(state, event.call):
+        call.deferred = True
+
+
+def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) -> None:
+    if (call := _call(state, event.call)) and state.run:
+        call.result = event
+        if event.failed == "call_refused":
+            state.run.refused_calls += 1
+
+
+def _step_ended(state: SessionState, event: events.StepEnded, fact: Fact) -> None:
+    if state.run and state.run.step:
+        state.run.step.ended = event
+        state.run.repeats = _repeated(state.run)
+
+
+def _repeated(run: RunState) -> dict[str, int]:
+    from ostler.kernel.repetition import signature  # imported late: it needs the types above
+
+    assert run.step is not None
+    seen = {signature(call) for call in run.step.calls.values() if call.result is not None}
+    return {one: run.repeats.get(one, 0) + 1 for one in seen}
+
+
+def _question_asked(state: SessionState, event: events.QuestionAsked, fact: Fact) -> None:
+    state.questions[event.id] = event
+    if event.durable and (call := _call(state, event.call)):
+        call.question, call.answered = event, None
+
+
+def _question_answered(state: SessionState, event: events.QuestionAnswered, fact: Fact) -> None:
+    asked = state.questions.pop(event.id, None)
+    if asked and (call := _call(state, asked.call)) and call.question is asked:
+        call.answered = event
+
+
+def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
+    if event.usage is not None:
+        state.usage = event.usage
+
+
+_HANDLERS: dict[type[Event], Any] = {
+    events.SessionStarted: _session_started,
+    events.SessionRenamed: _session_renamed,
+    events.Labelled: _labelled,
+    events.SettingsChanged: _settings_changed,
+    events.PromptsHeld: _prompts_held,
+    events.PromptsReleased: _prompts_released,
+    events.RunStarted: _run_started,
+    events.RunWaiting: _run_waiting,
+    events.RunResumed: _run_resumed,
+    events.RunEnded: _run_ended,
+    events.StepStarted: _step_started,
+    events.ModelCalled: _model_called,
+    events.UsageReported: _usage,
+    events.AssistantMessage: _assistant_message,
+    events.ModelFailed: _model_failed,
+    events.ToolCalled: _tool_called,
+    events.ToolStarted: _tool_started,
+    events.ToolDeferred: _tool_deferred,
+    events.ToolResultFact: _tool_result,
+    events.StepEnded: _step_ended,
+    events.QuestionAsked: _question_asked,
+    events.QuestionAnswered: _question_answered,
+    events.HistoryReplaced: _history_replaced,
+}

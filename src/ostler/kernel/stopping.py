@@ -1,0 +1,80 @@
+"""Bounded ways to stop what was started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from ostler.kernel.cancel import CancelToken
+
+GRACE = 5.0
+"""Seconds a cancelled tool has to end before it is given up on. Longer than it takes to end a process group."""
+
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """The token fired."""
+
+
+class stops_with:
+    """`async with stops_with(token):` ends the block with `Stopped` when the token fires."""
+
+    def __init__(self, token: CancelToken) -> None:
+        self._token = token
+
+    async def __aenter__(self) -> None:
+        if self._token.cancelled:
+            raise Stopped
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._fired = False
+        self._forget = self._token.on_cancel(self._fire)
+
+    def _fire(self) -> None:
+        self._fired = True
+        self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._forget()
+        # As in asyncio.timeout: a cancellation that came from elsewhere as well is not ours to hide.
+        if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise Stopped from error
+
+
+async def run_bounded(
+    work: Coroutine[Any, Any, Result], token: CancelToken, timeout: float | None
+) -> tuple[Literal["done", "cancelled", "timed_out"], asyncio.Task[Result]]:
+    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end.
+
+    The task is done when this returns, unless it ignored its cancellation for that long. When we are
+    cancelled ourselves, so is the work.
+    """
+    task = asyncio.ensure_future(work)
+    fired = asyncio.get_running_loop().create_future()
+
+    def fire() -> None:
+        if not fired.done():
+            fired.set_result(None)
+
+    forget = token.on_cancel(fire)
+    try:
+        await asyncio.wait({task, fired}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return "done", task
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        return ("cancelled" if fired.done() else "timed_out"), task
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        raise
+    finally:
+        forget()
+        fired.cancel()

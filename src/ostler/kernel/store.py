@@ -1,0 +1,166 @@
+"""The contracts of storage: log, lease, inbox, blobs. `testkit` has one conformance suite for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ostler.kernel.processes import ProcessId
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import BlobRef
+from ostler.vocabulary.requests import AnyRequest
+
+NO_REQUESTS: Mapping[str, int] = {}
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to append to a session. `generation` grows with every change of owner."""
+
+    session: str
+    generation: int
+    owner: ProcessId
+    expires_ms: int
+
+
+class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row of the list of sessions: an index over the log, rebuilt from it at will."""
+
+    id: str
+    cwd: str
+    created_ms: int
+    updated_ms: int
+    last_seq: int
+    title: str = ""
+    preview: str = ""
+    """The beginning of the first prompt."""
+    status: str = ""
+    """Of the last run: `running`, `waiting`, or how it ended; empty before the first."""
+    driver: str = "agent"
+    forked_from: str = ""
+    child_of: str = ""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A message that a search found."""
+
+    session: str
+    seq: int
+    snippet: str
+    time_ms: int
+
+
+class Log(Protocol):
+    """Facts, numbered 1, 2, 3 … in each session in order of commit.
+
+    - `append` is atomic: all of its facts and settled requests, or none. The facts carry the numbers
+      that follow the last one; a gap, a repeat or a stale lease is refused and nothing is written.
+    - Nobody, in any process, sees a fact before it is committed.
+    - `follow` yields everything after `after` and then everything new, with no gap and no duplicate.
+    - The bytes of a fact are returned as they were given, whatever their type.
+    """
+
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        """A new session that begins with this fact, held by `owner`."""
+        ...
+
+    async def append(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> None:
+        """`settled` maps the ids of requests that these facts settle to the number of the fact."""
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
+
+    async def read_opening(self, session: str) -> list[Fact]:
+        """The facts that opening needs (`governance.opens_with`), and all of a run that has not ended."""
+        ...
+
+    def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]: ...
+
+    async def last_seq(self, session: str) -> int: ...
+
+    async def summary(self, session: str) -> SessionSummary:
+        """Raises `NotFound`."""
+        ...
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
+    ) -> list[SessionSummary]:
+        """Newest activity first."""
+        ...
+
+    async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        """Messages that hold all the words of the query, best first."""
+        ...
+
+    async def import_session(self, facts: Sequence[Fact]) -> None:
+        """A whole session at once, such as a fork or a file; refused if its id exists."""
+
+    async def delete(self, session: str, owner: ProcessId) -> None:
+        """With its blobs and requests; refused while another living process holds it."""
+
+
+class Leases(Protocol):
+    """One writer a session, by the store's clock.
+
+    - `acquire` succeeds when the lease is free, expired, our own, or its owner's process is gone.
+    - After a take-over the former owner can write nothing: every append checks the generation.
+    - The process groups of running tools are rows beside the lease; a `tool_result` removes its call's.
+    """
+
+    async def acquire(self, session: str, owner: ProcessId) -> Lease:
+        """Raises `SessionHeld`, which says by whom."""
+        ...
+
+    async def renew(self, lease: Lease) -> Lease:
+        """Raises `LeaseLost`."""
+        ...
+
+    async def release(self, lease: Lease) -> None: ...
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None: ...
+
+    async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]: ...
+
+
+class Inbox(Protocol):
+    """Requests that a session has not yet taken up. Anyone may submit; nothing happens until a fact says so."""
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        """False when a request with this id is known already; the first one counts."""
+        ...
+
+    async def pending(self, session: str) -> list[AnyRequest]:
+        """In the order to take them up: `cancel` and `answer` first, then by arrival."""
+        ...
+
+    async def settled(self, session: str, request: str) -> int | None:
+        """The number of the fact that settled a request."""
+        ...
+
+    async def arrivals(self, session: str, seen: int) -> int:
+        """Waits until a request may have arrived since `seen`; returns what to pass the next time.
+
+        Also wakes for requests from other processes, within 100 ms.
+        """
+        ...
+
+
+class Blobs(Protocol):
+    """Bytes too large for a fact. Written in pieces; what was written before a crash can be read."""
+
+    async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        """Adds to a blob, durable when this returns."""
+
+    async def blob(self, blob: str) -> BlobRef | None: ...
+
+    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        """Raises `NotFound`."""
+        ...
+
+
+class Store(Log, Leases, Inbox, Blobs, Protocol):
+    """One place for all four."""
+
+    async def close(self) -> None: ...
