@@ -1,0 +1,212 @@
+"""A store in memory: for tests, for the simulator, and for agents that need not survive their process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import msgspec
+
+from ostler.kernel.journal import World
+from ostler.kernel.processes import ProcessId
+from ostler.kernel.store import NO_REQUESTS, Hit, Lease, SessionSummary
+from ostler.log.leasing import LEASE_MS, lost, next_lease, no_session
+from ostler.log.pulse import Pulse, inbox_of
+from ostler.log.summaries import new_summary, summarised
+from ostler.vocabulary.errors import NotFound, StoreError
+from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, UserMessage
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.governance import opens_with
+from ostler.vocabulary.messages import BlobRef, text_of
+from ostler.vocabulary.requests import OVERTAKING, AnyRequest
+
+class _Session:
+    def __init__(self, first: Fact) -> None:
+        self.facts = [first]
+        self.summary = new_summary(first)
+        self.lease: Lease | None = None
+        self.generation = 0
+        self.requests: dict[str, AnyRequest] = {}
+        self.settled: dict[str, int] = {}
+        self.processes: dict[str, list[ProcessId]] = {}
+
+
+class MemoryStore:
+    """All four contracts of a store, in dictionaries."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self._now_ms: Callable[[], int] = (world or World()).now_ms
+        self._sessions: dict[str, _Session] = {}
+        self._blobs: dict[str, tuple[str, str, bytearray]] = {}
+        self._pulse = Pulse()
+
+    # --- log ----------------------------------------------------------------------------------------
+
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        if first.session in self._sessions:
+            raise StoreError(f"session {first.session} exists already")
+        session = self._sessions[first.session] = _Session(first)
+        return self._grant(session, owner)
+
+    async def append(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> None:
+        session = self._held(lease)
+        expected = session.summary.last_seq + 1
+        if [fact.seq for fact in facts] != list(range(expected, expected + len(facts))):
+            raise StoreError(f"facts of session {lease.session} must be numbered from {expected} on")
+        session.facts.extend(facts)
+        session.summary = summarised(session.summary, facts)
+        for request, seq in settled.items():
+            session.requests.pop(request, None)
+            session.settled[request] = seq
+        for fact in facts:
+            if fact.type == "tool_result":
+                session.processes.pop(fact.event.call, None)  # type: ignore[union-attr]
+        self._pulse.tick(lease.session)
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
+        facts = self._session(session).facts[after:]
+        return facts if limit is None else facts[:limit]
+
+    async def read_opening(self, session: str) -> list[Fact]:
+        facts = self._session(session).facts
+        tail = max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=1)
+        return [fact for fact in facts if fact.seq >= tail or opens_with(EVENT_TYPES.get(fact.type))]
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        while True:
+            seen = self._pulse.version(session)
+            facts = await self.read(session, after)
+            if facts:
+                after = facts[-1].seq
+                yield facts
+            else:
+                await self._pulse.wait(session, seen)
+
+    async def last_seq(self, session: str) -> int:
+        return self._session(session).summary.last_seq
+
+    async def summary(self, session: str) -> SessionSummary:
+        return self._session(session).summary
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
+    ) -> list[SessionSummary]:
+        found = [
+            session.summary
+            for session in self._sessions.values()
+            if (cwd is None or session.summary.cwd == cwd) and session.summary.id.startswith(prefix)
+        ]
+        found.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
+        return found if limit is None else found[:limit]
+
+    async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        words = query.lower().split()
+        hits: list[Hit] = []
+        for session in self._sessions.values():
+            for fact in session.facts:
+                if isinstance(fact.event, UserMessage | AssistantMessage):
+                    text = text_of(fact.event.content)
+                    if words and all(word in text.lower() for word in words):
+                        hits.append(Hit(fact.session, fact.seq, _snippet(text, words[0]), fact.time_ms))
+        hits.sort(key=lambda hit: hit.time_ms, reverse=True)
+        return hits[:limit]
+
+    async def import_session(self, facts: Sequence[Fact]) -> None:
+        if facts[0].session in self._sessions:
+            raise StoreError(f"session {facts[0].session} exists already")
+        session = _Session(facts[0])
+        session.facts.extend(facts[1:])
+        session.summary = summarised(session.summary, facts[1:])
+        self._sessions[facts[0].session] = session
+
+    async def delete(self, session: str, owner: ProcessId) -> None:
+        found = self._session(session)
+        next_lease(session, found.lease, found.generation, owner, self._now_ms())
+        del self._sessions[session]
+        self._blobs = {name: blob for name, blob in self._blobs.items() if blob[0] != session}
+
+    # --- leases -------------------------------------------------------------------------------------
+
+    async def acquire(self, session: str, owner: ProcessId) -> Lease:
+        return self._grant(self._session(session), owner)
+
+    async def renew(self, lease: Lease) -> Lease:
+        session = self._held(lease)
+        session.lease = msgspec.structs.replace(lease, expires_ms=self._now_ms() + LEASE_MS)
+        return session.lease
+
+    async def release(self, lease: Lease) -> None:
+        session = self._sessions.get(lease.session)
+        if session and session.generation == lease.generation:
+            session.lease = None
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
+        self._held(lease).processes.setdefault(call, []).append(process)
+
+    async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
+        rows = self._session(session).processes.items()
+        return [(call, process) for call, processes in rows for process in processes]
+
+    # --- inbox --------------------------------------------------------------------------------------
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        found = self._session(session)
+        if request.id in found.requests or request.id in found.settled:
+            return False
+        found.requests[request.id] = request
+        self._pulse.tick(inbox_of(session))
+        return True
+
+    async def pending(self, session: str) -> list[AnyRequest]:
+        requests = list(self._session(session).requests.values())
+        return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
+
+    async def settled(self, session: str, request: str) -> int | None:
+        return self._session(session).settled.get(request)
+
+    async def arrivals(self, session: str, seen: int) -> int:
+        return await self._pulse.wait(inbox_of(session), seen)
+
+    # --- blobs --------------------------------------------------------------------------------------
+
+    async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        self._blobs.setdefault(blob, (session, media_type, bytearray()))[2].extend(data)
+
+    async def blob(self, blob: str) -> BlobRef | None:
+        if blob not in self._blobs:
+            return None
+        _, media_type, data = self._blobs[blob]
+        return BlobRef(blob, len(data), media_type)
+
+    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        if blob not in self._blobs:
+            raise NotFound(f"no blob {blob!r}")
+        data = self._blobs[blob][2]
+        return bytes(data[start:] if size is None else data[start : start + size])
+
+    async def close(self) -> None:
+        await self._pulse.close()
+
+    def _session(self, session: str) -> _Session:
+        found = self._sessions.get(session)
+        if found is None:
+            raise no_session(session)
+        return found
+
+    def _held(self, lease: Lease) -> _Session:
+        session = self._session(lease.session)
+        if session.lease is None or session.generation != lease.generation:
+            raise lost(lease)
+        return session
+
+    def _grant(self, session: _Session, owner: ProcessId) -> Lease:
+        lease = next_lease(session.summary.id, session.lease, session.generation, owner, self._now_ms())
+        session.lease, session.generation = lease, lease.generation
+        return lease
+
+
+def _snippet(text: str, word: str) -> str:
+    at = max(0, text.lower().find(word) - 40)
+    return text[at : at + 160]
+
