@@ -1,0 +1,1 @@
+"""Runs: what holds a session open, takes up its requests, and drives it on."""

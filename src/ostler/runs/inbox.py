@@ -1,0 +1,160 @@
+"""Taking up requests: each becomes facts that carry its id, or a refusal."""
+
+from __future__ import annotations
+
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.journal import Journal
+from ostler.kernel.loop import Loop
+from ostler.kernel.questions import Questions
+from ostler.kernel.state import RunState
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.outcomes import Failed
+from ostler.vocabulary.requests import (
+    Answer,
+    AnyRequest,
+    Cancel,
+    Continue,
+    FinishCall,
+    Label,
+    Navigate,
+    Prompt,
+    Rename,
+    SetModel,
+    Steer,
+)
+
+
+class InboxReader:
+    """Reads one session's inbox for its lease holder. It is also where the loop finds its steering.
+
+    With an open run it is given the loop that drives it; without one, only requests that need no run
+    are taken up, and the rest is refused.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        loop: Loop | None = None,
+        cancel: CancelToken | None = None,
+        questions: Questions | None = None,
+    ) -> None:
+        self._journal = journal
+        self._loop = loop
+        self._cancel = cancel
+        self._questions = questions
+        self._steers: list[Steer] = []
+        self._seen: set[str] = set()
+
+    def take(self) -> list[Steer]:
+        steers, self._steers = self._steers, []
+        return steers
+
+    async def read(self) -> None:
+        """Takes up what is there. Prompts wait their turn: the session starts them one by one."""
+        for request in await self._journal.store.pending(self._journal.session):
+            if request.id not in self._seen and not isinstance(request, Prompt | Continue):
+                self._seen.add(request.id)
+                await self._take_up(request)
+
+    async def keep_reading(self) -> None:
+        """Takes up requests as they arrive, until it is cancelled."""
+        seen = -1
+        try:
+            while True:
+                seen = await self._journal.store.arrivals(self._journal.session, seen)
+                await self.read()
+        except StoreError:
+            return  # the loop meets the same store, and says so
+
+    async def _take_up(self, request: AnyRequest) -> None:
+        journal, run = self._journal, self._journal.state.run
+        match request:
+            case Steer() if run and self._loop:
+                self._steers.append(request)
+                return
+            case Cancel(call="") if run and self._cancel:
+                self._cancel.cancel(f"cancelled by {request.by}" if request.by else "cancelled", request.id)
+                return
+            case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
+                journal.record(events.Audited("call_cancelled", "asked for by a person"), settles=request.id)
+            case Answer(question=question) if question in journal.state.questions:
+                if self._questions and self._questions.deliver(_answered(request)):
+                    return  # recorded by the call that asked
+                journal.record(_answered(request), settles=request.id)
+                self._resume(run, request)
+            case FinishCall() if run and self._is_pending(run, request.call):
+                self._finish(run, request)
+            case Rename(title=title):
+                journal.record(events.SessionRenamed(title, request.id), settles=request.id)
+            case Label(entry=entry, label=label):
+                journal.record(events.Labelled(entry, label, request.id), settles=request.id)
+            case SetModel(model=model, reasoning=reasoning):
+                changed = events.SettingsChanged(model=model, reasoning=reasoning, request=request.id)
+                journal.record(changed, settles=request.id)
+            case Navigate(entry=entry) if run is None and await self._is_entry(entry):
+                journal.record(events.LeafMoved(entry, request.id), settles=request.id)
+                await journal.commit()
+                await journal.reload()
+            case _:
+                refused = events.RequestRefused(request.id, self._reason_against(request))
+                journal.record(refused, settles=request.id)
+        await journal.commit()
+
+    def _resume(self, run: RunState | None, request: AnyRequest) -> None:
+        if run and run.waiting:
+            self._journal.record(events.RunResumed(request.id))
+
+    def _is_pending(self, run: RunState, call: str) -> bool:
+        found = run.step.calls.get(call) if run.step else None
+        return found is not None and found.is_open and found.deferred
+
+    def _finish(self, run: RunState, request: FinishCall) -> None:
+        self._resume(run, request)
+        outcome = request.outcome
+        assert run.step is not None
+        self._journal.record(
+            events.ToolResultFact(
+                call=request.call,
+                name=run.step.calls[request.call].called.name,
+                content=outcome.content,
+                failed=outcome.kind if isinstance(outcome, Failed) else None,
+                details=outcome.details,
+                summary=outcome.summary,
+                ends_run=outcome.ends_run,
+            ),
+            settles=request.id,
+        )
+
+    async def _is_entry(self, entry: int) -> bool:
+        if entry == 0:
+            return True
+        facts = await self._journal.store.read(self._journal.session, entry - 1, 1)
+        return bool(facts) and facts[0].parent is not None
+
+    def _reason_against(self, request: AnyRequest) -> str:
+        run = self._journal.state.run
+        match request:
+            case Answer(question=question):
+                return f"the question {question} is not open"
+            case FinishCall(call=call):
+                return f"the call {call} is not pending"
+            case Cancel(call=call) if call:
+                return f"the call {call} is not running"
+            case Cancel() | Steer():
+                return "no run is open"
+            case Navigate() if run is not None:
+                return "the leaf cannot be moved while a run is open"
+            case Navigate(entry=entry):
+                return f"there is no entry {entry}"
+        return f"{type(request).__name__} requests cannot be taken up by this version"
+
+
+def _answered(request: Answer) -> events.QuestionAnswered:
+    return events.QuestionAnswered(
+        request.question,
+        "declined" if request.declined else "answered",
+        request.answer,
+        request.by,
+        request.id,
+    )

@@ -1,0 +1,199 @@
+"""An open session: this process holds its lease, takes up its requests, and drives its runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from ostler import __version__
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal, Observer, World, open_journal
+from ostler.kernel.loop import Loop
+from ostler.kernel.processes import ProcessId, current_process, kill_processes_of_call
+from ostler.kernel.questions import Questions
+from ostler.kernel.state import SessionState, fold
+from ostler.kernel.store import Store
+from ostler.runs.inbox import InboxReader
+from ostler.runs.lease import kept_lease
+from ostler.vocabulary import events, requests
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import Message, PlainBlock
+from ostler.vocabulary.usage import Usage
+
+Quiet = RunEnded | RunWaiting | None
+"""Where a session came to rest: its run ended, its run waits, or there was nothing to do."""
+
+
+class Session:
+    """The one writer of a session. Made with `create_session` or `open_session`."""
+
+    def __init__(self, journal: Journal, harness: Harness) -> None:
+        self.journal = journal
+        self.harness = harness
+        self._cancel: CancelToken | None = None
+        self._cancelled_before_start = ""
+
+    @property
+    def id(self) -> str:
+        return self.journal.session
+
+    @property
+    def state(self) -> SessionState:
+        return self.journal.state
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        return self.journal.observe(observer)
+
+    async def prompt(self, content: tuple[PlainBlock, ...], *, request: str = "") -> RunEnded | RunWaiting:
+        """Starts a run with this message, and drives it. A run that was cut before is closed first."""
+        await self._close_broken_run()
+        self._start_run(request)
+        self.journal.record(events.UserMessage(content, request=request), settles=request)
+        return await self._drive()
+
+    async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
+        """Starts a run on the transcript as it is, without a new message."""
+        await self._close_broken_run()
+        if not len(self.state.transcript):
+            raise UsageError("there is nothing to continue: the session has no messages yet")
+        self._start_run(request, continues=True)
+        return await self._drive()
+
+    async def advance(self) -> Quiet:
+        """Drives the session from its last fact to the next quiet point. Harmless to call twice.
+
+        An open run goes on; else the next prompt in the inbox starts; else there is nothing to do.
+        """
+        if self.state.run is not None:
+            return await self._drive()
+        await InboxReader(self.journal).read()
+        if self.state.held:
+            return None
+        for request in await self.journal.store.pending(self.id):
+            if isinstance(request, requests.Prompt):
+                return await self.prompt(request.content, request=request.id)
+            if isinstance(request, requests.Continue):
+                return await self.continue_(request=request.id)
+        return None
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Ends the open run: its stream and its tools stop, and everything gets its outcome."""
+        if self._cancel is not None:
+            self._cancel.cancel(reason)
+        else:
+            self._cancelled_before_start = reason
+
+    async def replace_history(self, messages: tuple[Message, ...], usage: Usage | None = None) -> None:
+        """From now on the model is told these messages; the log keeps what was before."""
+        if self.state.run is not None:
+            raise UsageError("the messages cannot be replaced while a run is open")
+        self.journal.record(events.HistoryReplaced(messages, usage))
+        await self.journal.commit()
+
+    def _start_run(self, request: str, *, continues: bool = False) -> None:
+        harness = self.harness
+        self.journal.record(
+            events.RunStarted(
+                version=__version__,
+                cwd=str(harness.cwd),
+                model=harness.model.name,
+                request=request,
+                permissions=harness.permissions,
+                limits=harness.limits,
+                extensions=harness.extensions,
+                continues=continues,
+            ),
+            run=self.journal.world.new_id("run"),
+            settles=request,
+        )
+
+    async def _close_broken_run(self) -> None:
+        if self.state.run is None:
+            return
+        async with self._driving() as loop:
+            await loop.close("interrupted", "the process that ran it ended")
+
+    async def _drive(self) -> RunEnded | RunWaiting:
+        async with self._driving() as loop:
+            return await loop.advance()
+
+    @asynccontextmanager
+    async def _driving(self) -> AsyncIterator[Loop]:
+        """A loop on the open run, with the lease renewed and the inbox read for as long as it runs."""
+        if self._cancel is not None:
+            raise UsageError(f"session {self.id} is being driven already; submit a request to its inbox instead")
+        cancel = self._cancel = CancelToken()
+        if self._cancelled_before_start:
+            cancel.cancel(self._cancelled_before_start)
+        questions = Questions()
+        loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
+        inbox = InboxReader(self.journal, loop, cancel, questions)
+        loop.steering = inbox
+        await inbox.read()
+        reading = asyncio.ensure_future(inbox.keep_reading())
+        try:
+            async with kept_lease(self.journal, cancel):
+                yield loop
+        finally:
+            self._cancel = None
+            reading.cancel()
+            await asyncio.wait({reading})
+
+    async def close(self) -> None:
+        """Gives the lease back."""
+        if not self.journal.failed:
+            await self.journal.store.release(self.journal.lease)
+
+
+async def create_session(
+    store: Store,
+    harness: Harness,
+    *,
+    world: World | None = None,
+    owner: ProcessId | None = None,
+    session: str = "",
+    child_of: str = "",
+    call: str = "",
+) -> Session:
+    """A new session in the harness's directory."""
+    world = world or World()
+    first = Fact.of(
+        events.SessionStarted(str(harness.cwd), __version__, child_of=child_of, call=call),
+        seq=1,
+        session=session or world.new_id("ses"),
+        run="",
+        time_ms=world.now_ms(),
+    )
+    lease = await store.create(first, owner or current_process())
+    return Session(Journal(store, lease, fold([first]), world), harness)
+
+
+async def open_session(
+    store: Store,
+    session: str,
+    harness: Harness,
+    *,
+    world: World | None = None,
+    owner: ProcessId | None = None,
+) -> Session:
+    """Takes a session's lease and folds its log. What a dead owner left running is ended first."""
+    lease = await store.acquire(session, owner or current_process())
+    journal = await open_journal(store, lease, world or World())
+    await _end_orphans(journal)
+    return Session(journal, harness)
+
+
+async def _end_orphans(journal: Journal) -> None:
+    for _, process in await journal.store.owned_processes(journal.session):
+        process.kill_group()
+    run = journal.state.run
+    if run is None or run.step is None:
+        return
+    for call in run.step.open_calls():
+        if call.started is not None and not call.is_waiting:
+            await asyncio.to_thread(kill_processes_of_call, call.called.call)
+
