@@ -548,7 +548,5 @@ def _leaves(base: type[Event]) -> list[type[Event]]:
     return [leaf for child in children for leaf in _leaves(child)] if children else [base]
 
 
-EVENT_TYPES: dict[str, type[Event]] = {
-    str(event.__struct_config__.tag): event for event in _leaves(Event)
-}
+EVENT_TYPES: dict[str, type[Event]] = {str(event.__struct_config__.tag): event for event in _leaves(Event)}
 """Every event type by its tag."""

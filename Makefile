@@ -1,0 +1,69 @@
+# Needs Python 3.11 or newer, git and make. Everything else goes into .venv.
+# Choose another interpreter with: make PYTHON=/path/to/python …
+
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --upgrade \
+	--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+export PYTHON
+
+.PHONY: help
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: .venv/.core  ## install what a user needs, then watch a scripted run; no key, no network
+	@$(BIN)/python -m compileall -q src
+	@$(BIN)/ostler demo
+
+.PHONY: test
+test: .venv/.dev  ## everything a change must pass: style, types, layers, generated docs, tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python -m pytest -n 2
+
+.PHONY: test-long
+test-long: .venv/.dev  ## the tests that take many seconds
+	$(BIN)/python -m pytest -m long -n 2
+
+.PHONY: bench
+bench: .venv/.core  ## measure start-up, steps and the log
+	$(BIN)/python -m bench
+
+.PHONY: docs
+docs: .venv/.dev  ## write the generated pages under docs/
+	$(BIN)/python scripts/generate_docs.py
+
+.PHONY: format
+format: .venv/.dev  ## format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: lock
+lock: .venv/.created  ## renew the lock files from pyproject.toml
+	$(INSTALL) uv
+	$(COMPILE) --extra all --group dev --output-file requirements/dev.lock
+	$(COMPILE) --group build --constraint requirements/dev.lock --output-file requirements/core.lock
+
+.PHONY: clean
+clean:  ## remove what make made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.created:
+	@python=$$(scripts/find-python.sh) && "$$python" -m venv --clear .venv
+	@touch $@
+
+.venv/.core: requirements/core.lock pyproject.toml | .venv/.created
+	$(INSTALL) --require-hashes -r requirements/core.lock
+	$(INSTALL) --no-build-isolation --no-deps -e .
+	@touch $@
+
+.venv/.dev: requirements/dev.lock pyproject.toml | .venv/.created
+	$(INSTALL) --require-hashes -r requirements/dev.lock
+	$(INSTALL) --no-build-isolation --no-deps -e .
+	@touch $@

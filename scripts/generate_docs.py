@@ -1,0 +1,306 @@
+"""Writes docs/events.md and docs/errors.md from the code; with --check, only says if they are current."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.kernel.hooks import Point
+from ostler.vocabulary import errors, events, governance, requests
+from ostler.vocabulary.facts import Fact, decode_event
+from ostler.vocabulary.messages import Text
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "tests" / "golden" / "events-v1.jsonl"
+MAPPING = ROOT / "docs" / "event_mapping.toml"
+NOTICE = "<!-- Written by `make docs` from the code. Change the code, or scripts/generate_docs.py. -->"
+
+KINDS = {
+    events.Entry: "entry",
+    events.Record: "record",
+    events.Delta: "delta",
+    events.LiveEvent: "live value",
+}
+
+ORDER_OF_A_RUN = """\
+run_started
+  user_message
+  step_started
+    model_called
+      ( text_delta | reasoning_delta | tool_input_started | tool_input_delta | tool_input_ended )*
+    usage                            one for each model_called, also of a failed one
+    assistant_message | model_failed     after model_failed: model_called again, or step_ended
+    tool_called*                     in the model's order
+    for each call, calls may interleave:
+      ( question_asked question_answered )*
+      tool_started                   a refused call has none
+      tool_output*
+      ( tool_deferred | question_asked question_answered )*
+      tool_result                    one for each tool_called
+  step_ended
+  user_message*                      what people said meanwhile
+  step_started …
+run_waiting run_resumed              in pairs, any number of times
+run_ended                            one for each run_started
+"""
+
+BESIDE_THE_ORDER = """\
+Other records, entries of extensions, to-do lists, and model calls with another purpose than `step` may stand
+anywhere between `run_started` and `run_ended`.
+"""
+
+EVENTS_INTRODUCTION = """\
+# Events
+
+Everything that happens in a session is an event. There are four kinds:
+
+- An **entry** is a fact on the session's tree: it has a parent, and it may be told to the model.
+- A **record** is a fact of the whole session: going back to an earlier entry does not undo it.
+- A **delta** is a fragment on its way. It is never stored; the fact that follows holds or names the whole.
+- A **live value** is the present state of something without a history: never stored, replaced whole.
+
+Facts are numbered 1, 2, 3 … in each session and are committed before anybody sees them. On the wire a fact
+is one JSON object: the fields of its event, and those of its envelope (`seq`, `session`, `run`, `time`, for
+an entry `parent`, for a copy `origin`):
+
+```json
+{example}
+```
+
+A field marked `?` has a default and is left out when it has it. An event or a field that this version does
+not know is kept byte for byte. The list is ahead of the program in places: it also names events of features
+that are still to come.
+
+## Every event
+
+*Stored*: it is in the log. *Shown*: people see it, live and when the session is opened again. *Told*: the
+model is told it in the steps that follow. *Live*: it goes to those who follow the session.
+"""
+
+MAPPING_INTRODUCTION = """\
+## Coming from another system
+
+Where each event of Kit, zot, linnkit and agentapi is found here. `request:` names a request, `hook:` a hook
+point.
+"""
+
+ERRORS_INTRODUCTION = """\
+# Errors
+
+Every error is one of this tree. A message says what happened, to what, and what to do.
+
+```
+{tree}
+```
+
+`kind` is how an error appears in events. The exit code is that of the command line, the status that of HTTP.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    check = parser.parse_args().check
+    outdated = {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
+    for path, text in outdated.items():
+        if check:
+            print(f"{path.relative_to(ROOT)} is out of date: run `make docs`", file=sys.stderr)
+        else:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if check and outdated else 0
+
+
+def pages() -> dict[Path, str]:
+    return {ROOT / "docs" / "events.md": events_page(), ROOT / "docs" / "errors.md": errors_page()}
+
+
+def events_page() -> str:
+    samples = {event.type: event for event in reversed(read_samples())}
+    parts = [
+        NOTICE,
+        EVENTS_INTRODUCTION.format(example=example()).strip(),
+        "\n".join(event_table(samples)),
+        "Marks on an event change what becomes of it:",
+        "\n".join(mark_table(samples)),
+        "## Shapes inside events",
+        "\n".join(shape_table()),
+        "## The order of a run",
+        f"```\n{order_of_a_run()}```",
+        BESIDE_THE_ORDER.strip(),
+        MAPPING_INTRODUCTION.strip(),
+        *mapping_tables(tomllib.loads(MAPPING.read_text())),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def read_samples() -> list[events.Event]:
+    """Two of most types: the least that can be stored, then one with every field."""
+    samples = [decode_event(line) for line in SAMPLES.read_bytes().splitlines()]
+    known = [sample for sample in samples if isinstance(sample, events.Event)]
+    missing = set(events.EVENT_TYPES) - {sample.type for sample in known}
+    if missing:
+        raise SystemExit(f"{SAMPLES.relative_to(ROOT)} has no line for: {', '.join(sorted(missing))}")
+    return known
+
+
+def example() -> str:
+    event = events.UserMessage((Text("What does a.py do?"),))
+    fact = Fact.of(event, seq=2, session="ses_1", run="run_1", time_ms=1_767_225_600_000, parent=0)
+    return fact.line().decode()
+
+
+def event_table(samples: dict[str, events.Event]) -> Iterator[str]:
+    yield "| event | kind | stored | shown | told | live | what it says | fields |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for tag, event_type in events.EVENT_TYPES.items():
+        cells = [f"`{tag}`", kind_of(event_type), *fate_cells(samples[tag]), summary_of(event_type)]
+        yield row(*cells, fields_of(event_type))
+
+
+def kind_of(event_type: type[events.Event]) -> str:
+    return next(name for kind, name in KINDS.items() if issubclass(event_type, kind))
+
+
+def fate_cells(event: events.Event) -> list[str]:
+    fate = governance.fate(event)
+    return ["yes" if yes else "–" for yes in (fate.stored, fate.shown, fate.told, fate.live)]
+
+
+def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:
+    change = msgspec.structs.replace
+    marked = {
+        "`user_message` that is `hidden`": change(samples["user_message"], hidden=True),
+        "`assistant_message` that is blank": change(samples["assistant_message"], content=(Text(" "),)),
+        "`assistant_message` that is `suppressed`": change(samples["assistant_message"], suppressed=True),
+        "`extension_entry` with `told`": change(samples["extension_entry"], told=(Text("…"),)),
+    }
+    yield "| event | stored | shown | told | live |"
+    yield "|---|---|---|---|---|"
+    for name, event in marked.items():
+        yield row(name, *fate_cells(event))
+
+
+def shape_table() -> Iterator[str]:
+    yield "| shape | what it is | fields |"
+    yield "|---|---|---|"
+    for shape in shapes_in(events.EVENT_TYPES.values()):
+        yield row(f"`{shape.__name__}`", summary_of(shape), fields_of(shape))
+
+
+def shapes_in(roots: Iterable[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
+    found: dict[type[msgspec.Struct], None] = {}
+
+    def visit(hint: Any) -> None:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            if hint not in found:
+                found[hint] = None
+                for inner in typing.get_type_hints(hint).values():
+                    visit(inner)
+            return
+        for inner in typing.get_args(hint):
+            visit(inner)
+
+    for root in roots:
+        for hint in typing.get_type_hints(root).values():
+            visit(hint)
+    return list(found)
+
+
+def summary_of(documented: type) -> str:
+    return inspect.cleandoc(documented.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+
+
+def fields_of(shape: type[msgspec.Struct]) -> str:
+    hints = typing.get_type_hints(shape)
+    tag = shape.__struct_config__.tag if not issubclass(shape, events.Event) else None
+    tagged = [f'`{shape.__struct_config__.tag_field}: "{tag}"`'] if tag else []
+    return ", ".join(
+        tagged
+        + [
+            f"`{field.encode_name}{'' if field.required else '?'}: {spelled(hints[field.name])}`"
+            for field in msgspec.structs.fields(shape)
+        ]
+    )
+
+
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null", Any: "any"}
+
+
+def spelled(hint: Any) -> str:
+    """A type in the words of JSON."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " | ".join(f'"{value}"' for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(spelled(argument) for argument in arguments)
+    if origin is tuple:
+        inner = spelled(arguments[0])
+        return f"({inner})[]" if " | " in inner else f"{inner}[]"
+    if origin is dict:
+        return "object"
+    return _NAMES.get(hint) or str(hint.__name__)
+
+
+def order_of_a_run() -> str:
+    unknown = set(re.findall(r"\b[a-z]+_[a-z_]+\b", ORDER_OF_A_RUN)) - set(events.EVENT_TYPES)
+    if unknown:
+        raise SystemExit(f"the order of a run names events that do not exist: {', '.join(sorted(unknown))}")
+    return ORDER_OF_A_RUN
+
+
+def mapping_tables(mapping: dict[str, dict[str, dict[str, Any]]]) -> Iterator[str]:
+    targets = known_targets()
+    for system, groups in mapping.items():
+        for group, rows in groups.items():
+            lines = [f"### {system}: {group}", "", "| there | here | |", "|---|---|---|"]
+            for name, place in rows.items():
+                here, remark = place_of(f"{system}, {name}", place, targets)
+                lines.append(row(f"`{name}`", here, remark))
+            yield "\n".join(lines)
+
+
+def place_of(name: str, place: dict[str, Any], targets: set[str]) -> tuple[str, str]:
+    if "why_not" in place:
+        return "–", place["why_not"]
+    named = place.get("to", [])
+    unknown = sorted(set(named) - targets) if named else ["none is named"]
+    if unknown:
+        raise SystemExit(f"{MAPPING.name}: {name}: no such event, request or hook: {', '.join(unknown)}")
+    return ", ".join(f"`{target}`" for target in named), place.get("note", "")
+
+
+def known_targets() -> set[str]:
+    asked = {f"request:{request.__struct_config__.tag}" for request in typing.get_args(requests.AnyRequest)}
+    decided = {f"hook:{point}" for point in typing.get_args(Point)}
+    return set(events.EVENT_TYPES) | asked | decided
+
+
+def errors_page() -> str:
+    lines = ["| kind | error | is a | exit code | HTTP status |", "|---|---|---|---|---|"]
+    for kind, error in errors.ERRORS.items():
+        parent = f"`{error.__bases__[0].__name__}`" if error is not errors.OstlerError else "–"
+        lines.append(
+            row(f"`{kind}`", f"`{error.__name__}`", parent, str(error.exit_code), str(error.http_status))
+        )
+    tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n", 1)[1]
+    introduction = ERRORS_INTRODUCTION.format(tree=inspect.cleandoc(tree))
+    return "\n\n".join([NOTICE, introduction.strip(), "\n".join(lines)]) + "\n"
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+
+import pytest
+
+from ostler.vocabulary import errors
+from ostler.vocabulary.errors import (
+    ERRORS,
+    Failure,
+    ModelError,
+    OstlerError,
+    RateLimited,
+    failure_of,
+    kind_of,
+)
+from ostler.vocabulary.outcomes import FailureKind
+
+CLASSES = {
+    item
+    for item in vars(errors).values()
+    if inspect.isclass(item) and issubclass(item, OstlerError) and item.__module__ == errors.__name__
+}
+
+
+def test_every_error_has_a_kind_of_its_own_and_every_kind_its_error() -> None:
+    assert len(ERRORS) == len(CLASSES)
+    assert set(ERRORS.values()) == CLASSES
+    assert all(kind_of(error) == kind for kind, error in ERRORS.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("ostler_error", "OstlerError"),
+        ("no_model", "NoModel"),
+        ("rate_limited", "RateLimited"),
+        ("tool_timed_out", "ToolTimedOut"),
+    ],
+)
+def test_a_kind_is_the_name_in_snake_case(kind: str, name: str) -> None:
+    assert ERRORS[kind].__name__ == name
+
+
+def test_the_tree_drawn_in_the_module_is_the_tree_of_the_classes() -> None:
+    drawn: dict[str, str | None] = {}
+    path: list[str] = []
+    for line in inspect.cleandoc(errors.__doc__ or "").splitlines()[2:]:
+        found = re.match(r"(?P<lead>[│├└─ ]*)(?P<name>[A-Z]\w+)", line)
+        assert found, line
+        depth = len(found["lead"]) // 4
+        del path[depth:]
+        drawn[found["name"]] = path[-1] if path else None
+        path.append(found["name"])
+    real = {error.__name__: error.__bases__[0].__name__ for error in CLASSES}
+    assert drawn == {**real, "OstlerError": None}
+
+
+def test_every_failure_kind_of_a_call_is_an_error_of_a_tool() -> None:
+    kinds = set(typing.get_args(FailureKind))
+    assert kinds == {kind for kind, error in ERRORS.items() if issubclass(error, errors.ToolError)} - {
+        "tool_error"
+    }
+
+
+def test_exit_codes_and_statuses_are_those_that_scripts_rely_on() -> None:
+    assert {error.__name__: error.exit_code for error in CLASSES if error.exit_code != 1} == {
+        "UsageError": 2,
+        "ConfigurationError": 2,
+        "NotFound": 2,
+        "NoModel": 3,
+        "CallRefused": 4,
+        "NotTrusted": 4,
+    }
+    assert all(400 <= error.http_status < 600 for error in CLASSES)
+
+
+def test_a_model_error_as_data_keeps_what_the_vendor_said() -> None:
+    said = {"status": 429, "code": "rate_limit_error", "request_id": "req_1", "retry_after": 2.5}
+    error = RateLimited("slow down", **said, stream_opened=True)
+    assert failure_of(error) == Failure("rate_limited", "slow down", **said, stream_opened=True)
+
+
+def test_any_error_as_data_keeps_its_kind_and_message() -> None:
+    for kind, error in ERRORS.items():
+        if not issubclass(error, ModelError):
+            assert failure_of(error("what to do")) == Failure(kind, "what to do")
+
+
+def test_the_text_of_an_error_is_its_message() -> None:
+    assert str(OstlerError("what to do")) == "what to do"
