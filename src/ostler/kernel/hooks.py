@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ostler.kernel.model import Model
+from ostler.kernel.tool import ToolKind
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question
@@ -52,7 +53,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
     call: str
     name: str
-    kind: str
+    kind: ToolKind
     arguments: dict[str, Any]
     step: int
 

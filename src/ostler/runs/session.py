@@ -50,14 +50,14 @@ class Session:
 
     async def prompt(self, content: tuple[PlainBlock, ...], *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run with this message, and drives it. A run that was cut before is closed first."""
-        await self._close_broken_run()
+        await self.close_broken_run()
         self._start_run(request)
         self.journal.record(events.UserMessage(content, request=request), settles=request)
         return await self._drive()
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
-        await self._close_broken_run()
+        await self.close_broken_run()
         if not len(self.state.transcript):
             raise UsageError("there is nothing to continue: the session has no messages yet")
         self._start_run(request, continues=True)
@@ -111,7 +111,8 @@ class Session:
             settles=request,
         )
 
-    async def _close_broken_run(self) -> None:
+    async def close_broken_run(self) -> None:
+        """Gives a run that its process did not finish its end: open calls get their outcome first."""
         if self.state.run is None:
             return
         async with self._driving() as loop:

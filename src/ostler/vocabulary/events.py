@@ -12,43 +12,29 @@ event has a field of that name.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import msgspec
 
 from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.event_kinds import Delta as Delta
+from ostler.vocabulary.event_kinds import Entry as Entry
+from ostler.vocabulary.event_kinds import Event as Event
+from ostler.vocabulary.event_kinds import LiveEvent as LiveEvent
+from ostler.vocabulary.event_kinds import Record as Record
+from ostler.vocabulary.live_events import TextDelta as TextDelta
+from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
+from ostler.vocabulary.live_events import ToolInputStarted as ToolInputStarted
+from ostler.vocabulary.live_events import ToolInputDelta as ToolInputDelta
+from ostler.vocabulary.live_events import ToolInputEnded as ToolInputEnded
+from ostler.vocabulary.live_events import ToolOutput as ToolOutput
+from ostler.vocabulary.live_events import ChildEvent as ChildEvent
+from ostler.vocabulary.live_events import LiveValue as LiveValue
+from ostler.vocabulary.live_events import StoreFailed as StoreFailed
+from ostler.vocabulary.live_events import StreamIncomplete as StreamIncomplete
 from ostler.vocabulary.messages import BlobRef, Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question
 from ostler.vocabulary.usage import Usage
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-class Event(msgspec.Struct, frozen=True, tag_field="type", tag=_snake, omit_defaults=True):
-    """Something that happened, or is happening."""
-
-    @property
-    def type(self) -> str:
-        return type(self).__struct_config__.tag  # type: ignore[return-value]
-
-
-class Entry(Event, frozen=True):
-    """A fact on the tree."""
-
-
-class Record(Event, frozen=True):
-    """A fact of the whole session."""
-
-
-class Delta(Event, frozen=True):
-    """A live fragment; never stored."""
-
-
-class LiveEvent(Event, frozen=True):
-    """Present state; never stored."""
 
 
 # --- the session ------------------------------------------------------------------------------------
@@ -454,93 +440,6 @@ class MessageRevised(Record, frozen=True):
 
     message: int
     content: tuple[Block, ...]
-
-
-# --- deltas -----------------------------------------------------------------------------------------
-
-
-class TextDelta(Delta, frozen=True, gc=False, omit_defaults=False):
-    """`message` is the id of the `model_called`; `offset` counts characters of this block before it."""
-
-    message: str
-    block: int
-    offset: int
-    text: str
-
-
-class ReasoningDelta(Delta, frozen=True, gc=False, omit_defaults=False):
-    """Like `text_delta`, of a reasoning block."""
-
-    message: str
-    block: int
-    offset: int
-    text: str
-
-
-class ToolInputStarted(Delta, frozen=True, gc=False, omit_defaults=False):
-    """The model begins to write the arguments of a call."""
-
-    message: str
-    block: int
-    call: str
-    name: str
-
-
-class ToolInputDelta(Delta, frozen=True, gc=False, omit_defaults=False):
-    """A fragment of the arguments' JSON text; the fragments of a call join to the whole."""
-
-    message: str
-    block: int
-    call: str
-    offset: int
-    text: str
-
-
-class ToolInputEnded(Delta, frozen=True, gc=False, omit_defaults=False):
-    """The arguments of this call are complete."""
-
-    message: str
-    block: int
-    call: str
-
-
-class ToolOutput(Delta, frozen=True):
-    """What a running tool prints. `offset` counts characters of this call's output before it."""
-
-    call: str
-    offset: int
-    text: str
-    stream: Literal["out", "err"] = "out"
-
-
-class ChildEvent(Delta, frozen=True):
-    """An event of a child run, seen live under the parent's call; its own log is the truth."""
-
-    call: str
-    child: str
-    event: Any
-
-
-# --- live values ------------------------------------------------------------------------------------
-
-
-class LiveValue(LiveEvent, frozen=True):
-    """A widget, a status entry, a terminal agent's screen or status. `None` removes it."""
-
-    name: str
-    value: Any = None
-
-
-class StoreFailed(LiveEvent, frozen=True):
-    """The log cannot be written: nothing more is acted on. Recovery writes the end later."""
-
-    failure: Failure
-
-
-class StreamIncomplete(LiveEvent, frozen=True):
-    """This follower sees facts only: the owner's live channel cannot be reached."""
-
-    reason: str
 
 
 def _leaves(base: type[Event]) -> list[type[Event]]:

@@ -54,10 +54,8 @@ def fate(event: events.Event | UnknownEvent) -> Fate:
             return _LIVE
         case events.UserMessage(hidden=True):
             return msgspec.structs.replace(_TOLD, shown=False)
-        case events.AssistantMessage() if is_blank(event):
-            return _ENTRY
-        case events.AssistantMessage(suppressed=True):
-            return msgspec.structs.replace(_TOLD, shown=False)
+        case events.AssistantMessage(suppressed=suppressed):
+            return msgspec.structs.replace(_TOLD, shown=not suppressed, told=not is_blank(event))
         case events.ExtensionEntry(told=told):
             return _TOLD if told else _ENTRY
         case events.Entry():

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.vocabulary.events import _snake
+from ostler.vocabulary.event_kinds import snake_case
 from ostler.vocabulary.messages import PlainBlock
 from ostler.vocabulary.outcomes import Failed, Ok
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=_snake, omit_defaults=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=snake_case, omit_defaults=True):
     id: str
     by: str = ""
     """Who asks, for the record."""

@@ -1,0 +1,1 @@
+"""Context: what the model is told."""

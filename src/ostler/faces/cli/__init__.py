@@ -1,0 +1,71 @@
+"""The command line. Arguments are parsed before anything heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
+    "sessions": ("ostler.faces.cli.sessions", "list, show, search, export, import, fork and delete sessions"),
+    "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
+}
+
+
+def main() -> None:
+    """Entry point of the `ostler` script. Leaves without tearing the interpreter down: everything that
+    must be durable is, and nothing is left to do."""
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Runs a command line and returns its exit code."""
+    try:
+        if arguments and arguments[0] in COMMANDS:
+            command = import_module(COMMANDS[arguments[0]][0])
+            code: int = command.run(arguments[1:])
+            return code
+        return _run_prompt(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has left, as `| head` does. There is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        return _explain(error)
+
+
+def _run_prompt(arguments: list[str]) -> int:
+    from ostler.faces.cli.arguments import print_parser
+
+    parser = print_parser(COMMANDS)
+    if not arguments:
+        parser.print_help()
+        return 2
+    options = parser.parse_intermixed_args(arguments)
+    if not options.print:
+        parser.error("say what to do: `ostler -p PROMPT…` runs one prompt and prints the answer")
+    from ostler.faces.cli.prompt import run_prompt
+
+    return run_prompt(options)
+
+
+def _explain(error: Exception) -> int:
+    """One clear line for every mistake that is foreseen. Anything else is ours, and shows where."""
+    from ostler.vocabulary.errors import OstlerError
+
+    if isinstance(error, OstlerError):
+        print(f"ostler: {' '.join(error.message.split())}", file=sys.stderr)
+        return error.exit_code
+    import traceback
+
+    traceback.print_exception(error)
+    print("ostler: this is a mistake in ostler itself; please report the lines above", file=sys.stderr)
+    return 1

@@ -1,0 +1,78 @@
+"""What can be said on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import NoReturn
+
+from ostler import __version__
+
+_EXAMPLES = """\
+examples:
+  ostler -p "what does this project do?"
+  git diff | ostler -p review this change
+  ostler -p --yes --json "fix the failing test" > run.jsonl
+  ostler -p --continue "and now the documentation"
+  ostler demo
+
+exit codes: 0 done, 1 failed, 2 usage, 3 no model, 4 something was refused, 5 limit, 6 waiting for you,
+130 cancelled, 143 terminated"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog.split()[0]}: {message}; `{self.prog} --help` shows what there is\n")
+
+
+def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
+    listed = "\n".join(f"  {name:<10} {about}" for name, (_, about) in commands.items())
+    parser = Parser(
+        prog="ostler",
+        usage="ostler -p [OPTIONS] PROMPT…\n       ostler COMMAND …",
+        description="An agent that works in your directory: every run is a log you can follow, resume and replay.",
+        epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is added to it")
+    parser.add_argument("-p", "--print", action="store_true", help="run the prompt and print the answer")
+    parser.add_argument("--json", action="store_true", help="print every fact and delta, one JSON object a line")
+    parser.add_argument("--version", action="version", version=f"ostler {__version__}")
+    model = parser.add_argument_group("model")
+    model.add_argument("--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo")
+    model.add_argument("--base-url", metavar="URL", help="another server that speaks the provider's protocol")
+    model.add_argument("--api-key", metavar="KEY", help="better set in the environment: others can see arguments")
+    model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
+    model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
+    model.add_argument("--append-system", metavar="TEXT", action="append", help="added to it; may be repeated")
+    work = parser.add_argument_group("work")
+    work.add_argument("--cwd", metavar="DIR", help="where to work (default: here)")
+    work.add_argument("--tools", metavar="NAME,…", help="only these tools")
+    work.add_argument("--no-tools", action="store_true", help="none at all")
+    work.add_argument("--max-steps", metavar="N", type=_positive, help="end the run after N steps")
+    work.add_argument(
+        "--permissions",
+        choices=("read-only", "ask", "edit", "full"),
+        help="what may run without asking (default: read-only)",
+    )
+    work.add_argument("--yes", action="store_true", help="the same as --permissions full")
+    work.add_argument(
+        "--on-question",
+        choices=("refuse", "wait"),
+        help="when a person is needed: refuse (default), or stop and wait with exit code 6",
+    )
+    session = parser.add_argument_group("session")
+    session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
+    session.add_argument("--continue", dest="continue_", action="store_true", help="the newest of this directory")
+    session.add_argument("--no-session", action="store_true", help="keep nothing")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number

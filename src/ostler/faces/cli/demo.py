@@ -1,0 +1,66 @@
+"""`ostler demo`: the real loop with the real tools and a scripted model, end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from ostler.faces.cli.arguments import Parser
+from ostler.faces.cli.exit_codes import exit_code
+from ostler.faces.cli.show import LivePrinter
+from ostler.models.demo import JOB, LABEL, DemoModel
+from ostler.runs.assembly import make_harness
+from ostler.runs.session import create_session
+from ostler.runs.settings import Settings
+from ostler.runs.stores import open_store
+from ostler.vocabulary.errors import CallRefused
+from ostler.vocabulary.events import QuestionAsked
+from ostler.vocabulary.messages import as_content
+
+TYPING_PAUSE = 0.012
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(prog="ostler demo", description="Watch a scripted agent work with the real loop and tools.")
+    parser.parse_args(arguments)
+    return asyncio.run(_demo())
+
+
+async def _demo() -> int:
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    folder = Path(tempfile.mkdtemp(prefix="ostler-demo-"))
+    printer = LivePrinter()
+    settings = Settings(model="demo", permissions="edit")
+    harness = make_harness(settings, folder, asker=_ask_person if has_terminal else _Answerer(printer).answer)
+    harness.model = DemoModel(TYPING_PAUSE if has_terminal else 0.0)
+    printer.line(LABEL, "bold")
+    printer.line(f"folder: {folder}", "dim")
+    printer.line(f"> {JOB}", "bold")
+    store = open_store(settings)
+    session = await create_session(store, harness)
+    session.observe(printer.see)
+    quiet = await session.prompt(as_content(JOB))
+    await session.close()
+    await store.close()
+    printer.line(f"Every fact of it is kept: `ostler sessions show {session.id}`", "dim")
+    return exit_code(quiet)
+
+
+async def _ask_person(asked: QuestionAsked) -> object:
+    reply = await asyncio.to_thread(input, "  yes or no? ")
+    if reply.strip().lower() in ("y", "yes", ""):
+        return "yes"
+    raise CallRefused("no")
+
+
+class _Answerer:
+    """Without a terminal there is nobody to ask, so the demo answers itself, and says that it does."""
+
+    def __init__(self, printer: LivePrinter) -> None:
+        self._printer = printer
+
+    async def answer(self, asked: QuestionAsked) -> object:
+        self._printer.line("  (no terminal: the demo answers its own question)", "dim")
+        return "yes"

@@ -1,0 +1,35 @@
+"""Piped input, added to the prompt."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+
+PATIENCE = 1.0
+"""Seconds to wait for the first byte of a pipe when there is a prompt already: many programs leave a
+silent pipe open, and a run must not wait for those."""
+
+
+def prompt_from(words: list[str]) -> tuple[str, str]:
+    """The prompt, from words and piped input, and a notice if input was not waited for."""
+    typed = " ".join(words).strip()
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return typed, ""
+    try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, ValueError):
+        return typed, ""
+    if typed and not _has_begun(descriptor):
+        return typed, f"standard input was silent for {PATIENCE:g} s and is not waited for"
+    piped = sys.stdin.buffer.read().decode(errors="replace").strip()
+    return "\n\n".join(part for part in (typed, piped) if part), ""
+
+
+def _has_begun(descriptor: int) -> bool:
+    """Whether there is something to read, or the end."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return True
+    readable, _, _ = select.select([descriptor], [], [], PATIENCE)
+    return bool(readable)

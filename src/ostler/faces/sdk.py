@@ -1,0 +1,289 @@
+"""The SDK: an agent in a Python program."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from ostler.context.instructions import system_prompt
+from ostler.kernel.harness import Asker, Harness
+from ostler.kernel.hooks import Hook, Hooks
+from ostler.kernel.model import Model, ReasoningLevel
+from ostler.kernel.store import Store
+from ostler.kernel.tool import Tool
+from ostler.runs.assembly import choose_model, permission_guard
+from ostler.runs.session import Session, create_session, open_session
+from ostler.runs.settings import Settings
+from ostler.tools.permissions import Profile
+from ostler.vocabulary.errors import Failure, UsageError
+from ostler.vocabulary.events import Event, Limits, RunEnded, RunStatus, RunWaiting
+from ostler.vocabulary.facts import Fact, UnknownEvent
+from ostler.vocabulary.messages import Message, PlainBlock, as_content
+from ostler.vocabulary.usage import NOTHING_USED, Usage
+
+Returned = TypeVar("Returned")
+Prompt = str | Sequence[str | PlainBlock]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of a run. A run that failed is a result too: look at `status`, or call `check`."""
+
+    text: str
+    """The last answer."""
+    status: RunStatus | None
+    """None while the run waits for a person."""
+    reason: str
+    usage: Usage
+    steps: int
+    session: str
+    failure: Failure | None = None
+
+    def check(self) -> Result:
+        """This result, if the run completed; else an exception that says why it did not."""
+        if self.status == "completed":
+            return self
+        from ostler.vocabulary.errors import ERRORS, OstlerError
+
+        error = ERRORS.get(self.failure.kind, OstlerError) if self.failure else OstlerError
+        raise error(f"the run {self.status or 'waits'}: {self.reason}")
+
+
+class Agent:
+    """A model with tools, and the conversation they have had.
+
+    ```python
+    from ostler import Agent, tool
+
+    @tool
+    def add(a: int, b: int) -> int:
+        "Adds two numbers."
+        return a + b
+
+    agent = Agent("anthropic/claude-sonnet-5-5", tools=[add])
+    print(agent.run_sync("What is 17 + 25?").text)
+    ```
+
+    The conversation lives in memory, or in `store`: a path to a database file that also other
+    processes can open. With `session` an agent goes on where that session stopped.
+    """
+
+    def __init__(
+        self,
+        model: str | Model = "",
+        *,
+        tools: Iterable[Tool] = (),
+        system: str | None = None,
+        base_url: str = "",
+        api_key: str = "",
+        store: Store | Path | str | None = None,
+        session: str = "",
+        cwd: Path | str = ".",
+        permissions: Profile = "full",
+        max_steps: int | None = None,
+        reasoning: ReasoningLevel | None = None,
+        hooks: Iterable[Hook] = (),
+        ask: Asker | None = None,
+        waits_for_answers: bool = False,
+    ) -> None:
+        cwd = Path(cwd).resolve()
+        if isinstance(model, str):
+            model = choose_model(Settings(model=model, base_url=base_url, api_key=api_key))
+        self._harness = Harness(
+            model=model,
+            system=system_prompt(cwd, date.today()) if system is None else system,
+            hooks=Hooks(tuple(hooks)),
+            permission=permission_guard(permissions),
+            permissions=permissions,
+            limits=Limits(steps=max_steps),
+            reasoning=reasoning,
+            cwd=cwd,
+            asker=ask,
+            waits_for_answers=waits_for_answers,
+        )
+        self._harness.use(tools)
+        self._store = store
+        self._opened: Store | None = None
+        self._session_id = session
+        self._session: Session | None = None
+        self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []
+        self._messages: tuple[Message, ...] | None = None
+        self._seed: Usage | None = None
+        self._runner: asyncio.Runner | None = None
+
+    # --- running ------------------------------------------------------------------------------------
+
+    async def run(self, prompt: Prompt) -> Result:
+        """Runs a prompt to its end."""
+        session = await self._open()
+        return self._result(await session.prompt(as_content(prompt)))
+
+    def run_sync(self, prompt: Prompt) -> Result:
+        """`run`, for programs without an event loop."""
+        return self._in_own_loop(self.run(prompt))
+
+    async def continue_(self) -> Result:
+        """Runs on with the messages as they are, without a new one."""
+        session = await self._open()
+        return self._result(await session.continue_())
+
+    def continue_sync(self) -> Result:
+        return self._in_own_loop(self.continue_())
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
+        """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
+        session = await self._open()
+        batches: asyncio.Queue[Sequence[Fact | Event] | None] = asyncio.Queue()
+        stop = session.observe(batches.put_nowait)
+        running = asyncio.ensure_future(session.prompt(as_content(prompt)))
+        running.add_done_callback(lambda _: batches.put_nowait(None))
+        try:
+            while (batch := await batches.get()) is not None:
+                for item in batch:
+                    event = item.event if isinstance(item, Fact) else item
+                    if not isinstance(event, UnknownEvent):
+                        yield event
+            await running
+        finally:
+            stop()
+            session.cancel("nobody reads its events any more")
+            await asyncio.wait({running})
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Ends the run under way."""
+        if self._session is not None:
+            self._session.cancel(reason)
+
+    def observe(self, observer: Callable[[Sequence[Fact | Event]], None]) -> None:
+        """Shows every committed fact and every delta to `observer`, in batches."""
+        self._observers.append(observer)
+        if self._session is not None:
+            self._session.observe(observer)
+
+    # --- the conversation ---------------------------------------------------------------------------
+
+    @property
+    def session(self) -> str:
+        """The id of the session; empty before the first run."""
+        return self._session.id if self._session else self._session_id
+
+    @property
+    def messages(self) -> list[Message]:
+        """What the model has been told."""
+        if self._messages is not None:
+            return list(self._messages)
+        return list(self._session.state.transcript) if self._session else []
+
+    @messages.setter
+    def messages(self, messages: Iterable[Message]) -> None:
+        """Replaces what the model is told from the next run on. The log keeps what was before."""
+        self._messages = tuple(messages)
+
+    @property
+    def usage(self) -> Usage:
+        """Of the whole session, in tokens and, where it is known, in dollars."""
+        if self._seed is not None:
+            return self._seed
+        return self._session.state.usage if self._session else NOTHING_USED
+
+    def seed_usage(self, usage: Usage) -> None:
+        """Lets the count begin here, when a conversation moves in from elsewhere."""
+        self._seed = usage
+
+    @property
+    def tools(self) -> list[Tool]:
+        return list(self._harness.tools.values())
+
+    @tools.setter
+    def tools(self, tools: Iterable[Tool]) -> None:
+        self._harness.use(tools)
+
+    @property
+    def model(self) -> Model:
+        return self._harness.model
+
+    @model.setter
+    def model(self, model: Model) -> None:
+        self._harness.model = model
+
+    @property
+    def hooks(self) -> Hooks:
+        return self._harness.hooks
+
+    # --- opening and closing ------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Gives the session back, and closes the store if the agent opened it."""
+        if self._session is not None:
+            await self._session.close()
+            self._session_id, self._session = self._session.id, None
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+    async def __aenter__(self) -> Agent:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _open(self) -> Session:
+        session = self._session
+        if session is None:
+            store = self._open_store()
+            if self._session_id:
+                session = await open_session(store, self._session_id, self._harness)
+            else:
+                session = await create_session(store, self._harness)
+            self._session = session
+            for observer in self._observers:
+                session.observe(observer)
+        if self._messages is not None or self._seed is not None:
+            messages = self._messages if self._messages is not None else tuple(session.state.transcript)
+            await session.replace_history(messages, self._seed)
+            self._messages = self._seed = None
+        return session
+
+    def _open_store(self) -> Store:
+        if isinstance(self._store, Path | str):
+            from ostler.log.sqlite import SqliteStore
+
+            self._opened = SqliteStore(Path(self._store))
+            return self._opened
+        if self._store is None:
+            from ostler.log.memory import MemoryStore
+
+            self._opened = MemoryStore()
+            return self._opened
+        return self._store
+
+    def _in_own_loop(self, work: Any) -> Any:
+        """One event loop for all calls without a loop: connections live on between them."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+                weakref.finalize(self, self._runner.close)
+            return self._runner.run(work)
+        work.close()
+        raise UsageError("an event loop is running here: await agent.run(…) instead of calling run_sync")
+
+    def _result(self, quiet: RunEnded | RunWaiting) -> Result:
+        assert self._session is not None
+        answers = [message.text for message in self._session.state.transcript if message.role == "assistant"]
+        text = answers[-1] if answers else ""
+        if isinstance(quiet, RunWaiting):
+            questions = [asked.question.text for asked in self._session.state.questions.values()]
+            return Result(text, None, "; ".join(questions), self.usage, 0, self._session.id)
+        return Result(
+            text, quiet.status, quiet.reason, quiet.own.usage, quiet.own.steps, self._session.id, quiet.failure
+        )

@@ -1,0 +1,37 @@
+"""Where Ostler keeps what is the user's: the store, the configuration, what was trusted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def state_folder() -> Path:
+    """`$OSTLER_HOME`, or the platform's place for an application's data."""
+    if home := os.environ.get("OSTLER_HOME"):
+        return Path(home).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "ostler"
+    return _xdg("XDG_DATA_HOME", ".local/share") / "ostler"
+
+
+def configuration_file() -> Path:
+    """The user's own configuration: in `$OSTLER_HOME`, or in the platform's place for it."""
+    if os.environ.get("OSTLER_HOME") or sys.platform == "darwin":
+        return state_folder() / "config.toml"
+    return _xdg("XDG_CONFIG_HOME", ".config") / "ostler" / "config.toml"
+
+
+def store_file() -> Path:
+    return state_folder() / "ostler.db"
+
+
+def trust_file() -> Path:
+    return state_folder() / "trust.json"
+
+
+def _xdg(variable: str, default: str) -> Path:
+    configured = os.environ.get(variable, "")
+    # The standard says that a relative path there is to be ignored.
+    return Path(configured) if configured.startswith("/") else Path.home() / default

@@ -1,0 +1,118 @@
+"""Settings and where they come from.
+
+Later ones win: defaults, the user's configuration file, `ostler.toml` of the project, `OSTLER_*`
+variables, the command line. What a project's file may not decide by itself is in `trust.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.runs.home import configuration_file
+from ostler.runs.trust import is_trusted, untrusted_part
+from ostler.tools.permissions import Profile
+from ostler.vocabulary.errors import ConfigurationError
+
+PROJECT_FILE = "ostler.toml"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything that can be set, in the words of the configuration files."""
+
+    model: str = ""
+    base_url: str = ""
+    api_key: str = ""
+    key_command: str = ""
+    """A command whose output is the key."""
+    system: str = ""
+    append_system: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    """Only these; absent means all."""
+    max_steps: int | None = None
+    max_output_tokens: int | None = None
+    reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    permissions: Profile = "read-only"
+    on_question: Literal["refuse", "wait"] = "refuse"
+    silence_limit: float = 120.0
+    durability: Literal["process", "power"] = "process"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    settings: Settings
+    notices: tuple[str, ...] = ()
+    """What a person should know, a line each."""
+
+
+def load_settings(
+    cwd: Path, overrides: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> Loaded:
+    """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
+    notices: list[str] = []
+    values = _read_file(configuration_file())
+    own_permissions = values.get("permissions", Settings().permissions)
+    project = find_project_file(cwd)
+    if project is not None:
+        wanted = _read_file(project)
+        risky = untrusted_part(wanted, own_permissions)
+        if risky and not is_trusted(project):
+            wanted = {name: value for name, value in wanted.items() if name not in risky}
+            names = ", ".join(sorted(risky))
+            notices.append(
+                f"{project} sets {names}, which is ignored until you look at it and say `ostler trust {project.parent}`"
+            )
+        values |= wanted
+    values |= _from_environment(environment)
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    return Loaded(_checked(values, "the settings"), tuple(notices))
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """`ostler.toml` in this folder or one above it, up to the root of the repository."""
+    for folder in (cwd, *cwd.parents):
+        candidate = folder / PROJECT_FILE
+        if candidate.is_file():
+            return candidate
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    import tomllib
+
+    try:
+        values = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    _checked(values, str(path))
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """`OSTLER_MAX_STEPS=5` sets `max_steps`; lists are separated by commas."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        text = environment.get(f"OSTLER_{field.name.upper()}")
+        if text is None:
+            continue
+        if field.name in ("tools", "append_system"):
+            values[field.name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            values[field.name] = text
+    return values
+
+
+def _checked(values: Mapping[str, Any], where: str) -> Settings:
+    try:
+        return msgspec.convert(dict(values), Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None

@@ -1,0 +1,26 @@
+"""Opening the user's store, and finding sessions in it."""
+
+from __future__ import annotations
+
+from ostler.kernel.store import Store
+from ostler.runs.home import store_file
+from ostler.runs.settings import Settings
+from ostler.vocabulary.errors import UsageError
+
+
+def open_store(settings: Settings | None = None, *, in_memory: bool = False) -> Store:
+    if in_memory:
+        from ostler.log.memory import MemoryStore
+
+        return MemoryStore()
+    from ostler.log.sqlite import SqliteStore
+
+    return SqliteStore(store_file(), durability=(settings or Settings()).durability)
+
+
+async def find_session(store: Store, beginning: str) -> str:
+    """The id of the one session that begins so."""
+    found = await store.sessions(prefix=beginning, limit=2)
+    if len(found) > 1 and found[0].id != beginning:
+        raise UsageError(f"several sessions begin with {beginning!r}; say more of the id")
+    return found[0].id if found else (await store.summary(beginning)).id

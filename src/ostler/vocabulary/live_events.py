@@ -1,0 +1,89 @@
+"""Live events: deltas, which the fact that follows holds or names, and live values, replaced whole."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.event_kinds import Delta, LiveEvent
+
+
+class TextDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """`message` is the id of the `model_called`; `offset` counts characters of this block before it."""
+
+    message: str
+    block: int
+    offset: int
+    text: str
+
+
+class ReasoningDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """Like `text_delta`, of a reasoning block."""
+
+    message: str
+    block: int
+    offset: int
+    text: str
+
+
+class ToolInputStarted(Delta, frozen=True, gc=False, omit_defaults=False):
+    """The model begins to write the arguments of a call."""
+
+    message: str
+    block: int
+    call: str
+    name: str
+
+
+class ToolInputDelta(Delta, frozen=True, gc=False, omit_defaults=False):
+    """A fragment of the arguments' JSON text; the fragments of a call join to the whole."""
+
+    message: str
+    block: int
+    call: str
+    offset: int
+    text: str
+
+
+class ToolInputEnded(Delta, frozen=True, gc=False, omit_defaults=False):
+    """The arguments of this call are complete."""
+
+    message: str
+    block: int
+    call: str
+
+
+class ToolOutput(Delta, frozen=True):
+    """What a running tool prints. `offset` counts characters of this call's output before it."""
+
+    call: str
+    offset: int
+    text: str
+    stream: Literal["out", "err"] = "out"
+
+
+class ChildEvent(Delta, frozen=True):
+    """An event of a child run, seen live under the parent's call; its own log is the truth."""
+
+    call: str
+    child: str
+    event: Any
+
+
+class LiveValue(LiveEvent, frozen=True):
+    """A widget, a status entry, a terminal agent's screen or status. `None` removes it."""
+
+    name: str
+    value: Any = None
+
+
+class StoreFailed(LiveEvent, frozen=True):
+    """The log cannot be written: nothing more is acted on. Recovery writes the end later."""
+
+    failure: Failure
+
+
+class StreamIncomplete(LiveEvent, frozen=True):
+    """This follower sees facts only: the owner's live channel cannot be reached."""
+
+    reason: str
