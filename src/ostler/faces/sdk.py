@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -265,7 +265,7 @@ class Agent:
             return self._opened
         return self._store
 
-    def _in_own_loop(self, work: Any) -> Any:
+    def _in_own_loop(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """One event loop for all calls without a loop: connections live on between them."""
         try:
             asyncio.get_running_loop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +21,7 @@ from ostler.kernel.state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import Tool, as_outcome
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError
+from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import BlobRef, Text
 from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Question, Settled, failed, ok
@@ -62,11 +61,7 @@ class Calls:
 
     async def run(self, step: StepState) -> None:
         """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
-        while group := self._next_group(step):
-            if self._cancel.cancelled:
-                for call in step.open_calls():
-                    await self._settle(call, _cancelled(self._cancel.reason), None)
-                return
+        while not self._cancel.cancelled and (group := self._next_group(step)):
             await self._run_group(step, group)
 
     def cancel_call(self, call: str) -> bool:
@@ -210,7 +205,7 @@ class Calls:
         called, tool, token = call.called, ready.tool, self._token(call)
         spool = OutputSpool(self._journal.store, self._journal.session, called.call, self._journal.publish)
         context = CallContext(self, call, ready, spool, token, step.number)
-        began = time.monotonic()
+        began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
         status, task = await run_bounded(_outcome_of(tool, ready, context), token, timeout)
         outcome: Outcome
@@ -220,7 +215,7 @@ class Calls:
             outcome = _cut(f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out")
         else:
             outcome = _cancelled("the tool gave up") if task.cancelled() else task.result()
-        duration = round((time.monotonic() - began) * 1000)
+        duration = max(0, self._journal.world.now_ms() - began)
         await self._conclude(call, outcome, spool, duration)
         self._tokens.pop(called.call, None)
 
@@ -302,11 +297,12 @@ class Calls:
 
     async def settle_interrupted(self, call: CallState) -> None:
         """After a crash: the call had begun, and its effect may or may not have happened."""
-        blob = await self._journal.store.blob(blob_of_call(call.called.call))
+        store, session = self._journal.store, self._journal.session
+        blob = await store.blob(session, blob_of_call(call.called.call))
         tail = ""
         if blob is not None:
             start = max(0, blob.size - 4096)
-            tail = (await self._journal.store.read_blob(blob.id, start)).decode(errors="replace")
+            tail = (await store.read_blob(session, blob.id, start)).decode(errors="replace")
         text = "The process was interrupted while this call ran. It may have had its effect, in part or in whole."
         await self._settle(call, _cut(text, tail, "tool_interrupted"), blob)
 
@@ -367,7 +363,7 @@ class CallContext:
                 yield fact.event
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
-        return await self._journal.store.read_blob(blob, start, size)
+        return await self._journal.store.read_blob(self.session, blob, start, size)
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any]) -> str:
@@ -386,6 +382,8 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return failed(error.message, kind="call_refused")
     except InvalidArguments as error:
         return failed(error.message, kind="invalid_arguments")
+    except ToolError as error:
+        return failed(error.message)
     except SystemExit as error:
         return failed(f"the tool crashed: it tried to exit the process ({error.code})")
     except Exception as error:

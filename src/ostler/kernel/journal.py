@@ -10,6 +10,7 @@ from random import Random
 import msgspec
 
 from ostler.kernel.hooks import Hook, Report
+from ostler.kernel.processes import kill_processes_of_call
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
 from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
@@ -19,11 +20,12 @@ from ostler.vocabulary.ids import NewId, new_id
 
 
 class World(msgspec.Struct, frozen=True):
-    """What is outside: the clock, and chance. The simulator brings its own."""
+    """What is outside: the clock, chance, and processes. The simulator brings its own."""
 
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     new_id: NewId = new_id
-    random: Random = Random()  # noqa: S311
+    random: Random = Random()
+    kill_processes_of_call: Callable[[str], int] = kill_processes_of_call
 
 
 Observer = Callable[[Sequence[Fact | Event]], None]
@@ -76,6 +78,13 @@ class Journal:
         """Appends what was recorded, all of it or nothing, and shows it to the observers."""
         if not self._staged and not self._appending.locked():
             return
+        # Whoever waits here may be cancelled; an append under way must not be, or nobody would know
+        # whether it happened.
+        append = asyncio.ensure_future(self._append_staged())
+        append.add_done_callback(_retrieve)
+        await asyncio.shield(append)
+
+    async def _append_staged(self) -> None:
         async with self._appending:
             facts, self._staged = self._staged, []
             settled, self._settled = self._settled, {}
@@ -114,6 +123,12 @@ class Journal:
         if self._staged:
             raise OstlerError("a session cannot be reloaded while it has uncommitted facts")
         self.state = fold(await self.store.read_opening(self.session))
+
+
+def _retrieve(append: asyncio.Future[None]) -> None:
+    """The failure is in `Journal.failed` as well, for when nobody waits for it any more."""
+    if not append.cancelled():
+        append.exception()
 
 
 def hook_reporter(journal: Journal) -> Report:

@@ -83,7 +83,7 @@ class Loop:
                 await self._ask_model(step)
             elif step.open_calls():
                 await self.calls.run(step)
-                if any(call.is_waiting for call in step.open_calls()):
+                if step.open_calls() and not self._cancel.cancelled:
                     return await self._wait(run, step)
             else:
                 self._journal.record(events.StepEnded(step.number))

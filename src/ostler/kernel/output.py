@@ -79,7 +79,7 @@ class OutputSpool:
             await self._flush()
         if self.problem:
             raise self.problem
-        return await self._blobs.blob(blob_of_call(self._call)) if self.stored else None
+        return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
 
     def _flush_soon(self) -> None:
         if self._flushing is None or self._flushing.done():
@@ -110,9 +110,9 @@ async def bounded(
         return content, None
     whole = "\n".join(block.text for block in content if isinstance(block, Text))
     name = blob_of_call(call)
-    if await blobs.blob(name) is None:
+    if await blobs.blob(session, name) is None:
         await blobs.append_blob(session, name, whole.encode())
     half = MODEL_LIMIT // 2
     note = f"\n\n[… {len(whole) - 2 * half} characters left out; read blob:{name} for all of it …]\n\n"
     others = tuple(block for block in content if not isinstance(block, Text))
-    return (Text(whole[:half] + note + whole[-half:]), *others), await blobs.blob(name)
+    return (Text(whole[:half] + note + whole[-half:]), *others), await blobs.blob(session, name)

@@ -137,6 +137,7 @@ class SessionState:
                 message = Message("assistant", content)
                 self.transcript.append(message)
                 self._results = {call.id: None for call in message.calls}
+                self.call_ids.update(self._results)
             case events.ToolResultFact(call=call, name=name, content=content, failed=failed):
                 if call in self._results:
                     self._results[call] = ToolResult(call, name, content, failed is not None)
@@ -372,7 +373,7 @@ def _question_answered(state: SessionState, event: events.QuestionAnswered, fact
 
 
 def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
-    if event.usage is not None:
+    if event.usage is not None and not fact.origin:  # a copy's cost was counted where it was made
         state.usage = event.usage
 
 

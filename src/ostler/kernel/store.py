@@ -51,6 +51,14 @@ class Hit(msgspec.Struct, frozen=True):
     time_ms: int
 
 
+class BlobPart(msgspec.Struct, frozen=True):
+    """The next bytes of a blob."""
+
+    blob: str
+    data: bytes
+    media_type: str = "text/plain"
+
+
 class Log(Protocol):
     """Facts, numbered 1, 2, 3 … in each session in order of commit.
 
@@ -94,7 +102,7 @@ class Log(Protocol):
         """Messages that hold all the words of the query, best first."""
         ...
 
-    async def import_session(self, facts: Sequence[Fact]) -> None:
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         """A whole session at once, such as a fork or a file; refused if its id exists."""
 
     async def delete(self, session: str, owner: ProcessId) -> None:
@@ -148,14 +156,17 @@ class Inbox(Protocol):
 
 
 class Blobs(Protocol):
-    """Bytes too large for a fact. Written in pieces; what was written before a crash can be read."""
+    """Bytes too large for a fact. Written in pieces; what was written before a crash can be read.
+
+    A blob's name is its session's own: names come from call ids, which vendors count anew in every session.
+    """
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
         """Adds to a blob, durable when this returns."""
 
-    async def blob(self, blob: str) -> BlobRef | None: ...
+    async def blob(self, session: str, blob: str) -> BlobRef | None: ...
 
-    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
         """Raises `NotFound`."""
         ...
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
-from ostler.kernel.store import NO_REQUESTS, Hit, Lease, SessionSummary
+from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.log.leasing import LEASE_MS, lost, next_lease, no_session
 from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.summaries import new_summary, summarised
@@ -36,7 +36,7 @@ class MemoryStore:
     def __init__(self, world: World | None = None) -> None:
         self._now_ms: Callable[[], int] = (world or World()).now_ms
         self._sessions: dict[str, _Session] = {}
-        self._blobs: dict[str, tuple[str, str, bytearray]] = {}
+        self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
         self._pulse = Pulse()
 
     # --- log ----------------------------------------------------------------------------------------
@@ -112,19 +112,21 @@ class MemoryStore:
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
 
-    async def import_session(self, facts: Sequence[Fact]) -> None:
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         if facts[0].session in self._sessions:
             raise StoreError(f"session {facts[0].session} exists already")
         session = _Session(facts[0])
         session.facts.extend(facts[1:])
         session.summary = summarised(session.summary, facts[1:])
         self._sessions[facts[0].session] = session
+        for part in blobs:
+            await self.append_blob(facts[0].session, part.blob, part.data, part.media_type)
 
     async def delete(self, session: str, owner: ProcessId) -> None:
         found = self._session(session)
         next_lease(session, found.lease, found.generation, owner, self._now_ms())
         del self._sessions[session]
-        self._blobs = {name: blob for name, blob in self._blobs.items() if blob[0] != session}
+        self._blobs = {name: blob for name, blob in self._blobs.items() if name[0] != session}
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -171,18 +173,18 @@ class MemoryStore:
     # --- blobs --------------------------------------------------------------------------------------
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
-        self._blobs.setdefault(blob, (session, media_type, bytearray()))[2].extend(data)
+        self._blobs.setdefault((session, blob), (media_type, bytearray()))[1].extend(data)
 
-    async def blob(self, blob: str) -> BlobRef | None:
-        if blob not in self._blobs:
+    async def blob(self, session: str, blob: str) -> BlobRef | None:
+        if (session, blob) not in self._blobs:
             return None
-        _, media_type, data = self._blobs[blob]
+        media_type, data = self._blobs[session, blob]
         return BlobRef(blob, len(data), media_type)
 
-    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
-        if blob not in self._blobs:
-            raise NotFound(f"no blob {blob!r}")
-        data = self._blobs[blob][2]
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        if (session, blob) not in self._blobs:
+            raise NotFound(f"no blob {blob!r} in session {session}")
+        data = self._blobs[session, blob][1]
         return bytes(data[start:] if size is None else data[start : start + size])
 
     async def close(self) -> None:

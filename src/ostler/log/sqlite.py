@@ -11,7 +11,7 @@ import msgspec
 
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
-from ostler.kernel.store import NO_REQUESTS, Hit, Lease, SessionSummary
+from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.log.leasing import LEASE_MS, lost, next_lease, no_session
 from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.sqlite_connection import Durability, Writer, connect, in_our_words
@@ -131,8 +131,13 @@ class SqliteStore:
         with in_our_words(self.path):
             return search(self._reader, query, limit)
 
-    async def import_session(self, facts: Sequence[Fact]) -> None:
-        await self._writer.run(lambda db: self._insert_session(db, facts, None))
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            key = self._insert_session(db, facts, None)
+            for part in blobs:
+                _append_blob(db, key, part)
+
+        await self._writer.run(work)
 
     async def delete(self, session: str, owner: ProcessId) -> None:
         key = self._key(session)
@@ -140,7 +145,9 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> None:
             held, generation = self._held(db, key, session)
             next_lease(session, held, generation, owner, self._now_ms())
-            db.execute("delete from blob_parts where blob in (select id from blobs where session = ?)", (key,))
+            db.execute(
+                "delete from blob_parts where blob in (select key from blobs where session = ?)", (key,)
+            )
             for table in ("facts", "inbox", "processes", "blobs"):
                 db.execute(f"delete from {table} where session = ?", (key,))
             db.execute("delete from messages where session = ?", (session,))
@@ -203,17 +210,20 @@ class SqliteStore:
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
         added = await self._writer.run(
-            lambda db: db.execute(
-                "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
-                (self._key(session), request.id, encode_request(request)),
-            ).rowcount
+            lambda db: (
+                db.execute(
+                    "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
+                    (self._key(session), request.id, encode_request(request)),
+                ).rowcount
+            )
         )
         self._pulse.tick(inbox_of(session))
         return added == 1
 
     async def pending(self, session: str) -> list[AnyRequest]:
         rows = self._query(
-            "select body from inbox where session = ? and settled is null order by arrived", (self._key(session),)
+            "select body from inbox where session = ? and settled is null order by arrived",
+            (self._key(session),),
         )
         requests = [decode_request(body) for (body,) in rows]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
@@ -230,28 +240,27 @@ class SqliteStore:
     # --- blobs --------------------------------------------------------------------------------------
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
-        key = self._key(session)
+        key, part = self._key(session), BlobPart(blob, data, media_type)
+        await self._writer.run(lambda db: _append_blob(db, key, part))
 
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("insert or ignore into blobs values (?, ?, ?, 0)", (blob, key, media_type))
-            db.execute("insert into blob_parts select id, size, ? from blobs where id = ?", (data, blob))
-            db.execute("update blobs set size = size + ? where id = ?", (len(data), blob))
-
-        await self._writer.run(work)
-
-    async def blob(self, blob: str) -> BlobRef | None:
-        rows = self._query("select id, size, media_type from blobs where id = ?", (blob,))
+    async def blob(self, session: str, blob: str) -> BlobRef | None:
+        rows = self._query(
+            "select id, size, media_type from blobs where session = ? and id = ?", (self._key(session), blob)
+        )
         return BlobRef(*rows[0]) if rows else None
 
-    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
-        found = await self.blob(blob)
-        if found is None:
-            raise NotFound(f"no blob {blob!r}")
-        end = found.size if size is None else start + size
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        rows = self._query(
+            "select key, size from blobs where session = ? and id = ?", (self._key(session), blob)
+        )
+        if not rows:
+            raise NotFound(f"no blob {blob!r} in session {session}")
+        key, whole = rows[0]
+        end = whole if size is None else start + size
         parts = self._query(
             "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
             " order by start",
-            (blob, end, start),
+            (key, end, start),
         )
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
 
@@ -300,7 +309,7 @@ class SqliteStore:
             (summary.title, summary.preview, summary.status, max(bounds, default=0), key),
         )
 
-    def _insert_session(self, db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> None:
+    def _insert_session(self, db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
         summary = summarised(new_summary(facts[0]), facts[1:])
         if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
             raise StoreError(f"session {summary.id} exists already")
@@ -318,6 +327,7 @@ class SqliteStore:
         ).lastrowid
         assert key is not None
         _insert_facts(db, key, facts)
+        return key
 
     def _changed_elsewhere(self) -> bool:
         before = self._data_version
@@ -358,6 +368,19 @@ def _insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> No
             for fact in facts
         ],
     )
+
+
+def _append_blob(db: sqlite3.Connection, session: int, part: BlobPart) -> None:
+    names = (session, part.blob)
+    db.execute(
+        "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)",
+        (*names, part.media_type),
+    )
+    db.execute(
+        "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?",
+        (part.data, *names),
+    )
+    db.execute("update blobs set size = size + ? where session = ? and id = ?", (len(part.data), *names))
 
 
 def _fact(session: str, row: tuple[Any, ...]) -> Fact:

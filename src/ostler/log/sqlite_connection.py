@@ -65,8 +65,15 @@ create table inbox (
     unique (session, id)
 );
 create table processes (session integer not null, call text not null, process blob not null);
-create table blobs (id text primary key, session integer not null, media_type text not null, size integer not null);
-create table blob_parts (blob text not null, start integer not null, data blob not null);
+create table blobs (
+    key integer primary key,
+    session integer not null,
+    id text not null,
+    media_type text not null,
+    size integer not null,
+    unique (session, id)
+);
+create table blob_parts (blob integer not null, start integer not null, data blob not null);
 create index blob_parts_by_place on blob_parts (blob, start);
 create virtual table messages using fts5 (text, session unindexed, seq unindexed, time unindexed);
 """

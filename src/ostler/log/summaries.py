@@ -39,7 +39,9 @@ def summarised(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary
     for fact in facts:
         if fact.type in CHANGING:
             summary = _after(summary, fact)
-        summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=fact.time_ms)
+        # A fork's copies keep their own time; that does not make it older than its beginning.
+        updated_ms = max(summary.updated_ms, fact.time_ms)
+        summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
     return summary
 
 

@@ -11,7 +11,7 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, Observer, World, open_journal
 from ostler.kernel.loop import Loop
-from ostler.kernel.processes import ProcessId, current_process, kill_processes_of_call
+from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
@@ -196,5 +196,5 @@ async def _end_orphans(journal: Journal) -> None:
         return
     for call in run.step.open_calls():
         if call.started is not None and not call.is_waiting:
-            await asyncio.to_thread(kill_processes_of_call, call.called.call)
+            journal.world.kill_processes_of_call(call.called.call)
 
