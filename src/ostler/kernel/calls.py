@@ -88,6 +88,8 @@ class Calls:
 
     async def _run_group(self, step: StepState, group: list[CallState]) -> None:
         """Judges the calls in their order, commits the start of all that may begin, and runs them together."""
+        if "before_tool" in self._harness.hooks:
+            await self._journal.commit()  # a hook may take its time: what is known is shown first
         decisions = [(call, await self._decide(call, step)) for call in group]
         running: list[tuple[CallState, Ready]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []

@@ -41,6 +41,9 @@ class Steering(Protocol):
 
     def take(self) -> list[Steer]: ...
 
+    async def read(self) -> None:
+        """Looks whether more has arrived."""
+
 
 class Loop:
     """Drives one run of one session. A fresh one is made for each `advance`."""
@@ -106,7 +109,7 @@ class Loop:
 
     async def _next_step(self, run: RunState) -> None:
         """Ends the run, or begins its next step."""
-        if self._is_over(run):
+        if await self._is_over(run):
             return
         number = run.steps + 1
         limit = self._harness.limits.steps
@@ -128,7 +131,7 @@ class Loop:
         tools = tuple(sorted(name for name in plan.tools if name in self._harness.tools))
         self._journal.record(events.StepStarted(number, tools))
 
-    def _is_over(self, run: RunState) -> bool:
+    async def _is_over(self, run: RunState) -> bool:
         """Whether the step before was the last; if not, what was said meanwhile is told to the model."""
         step = run.step
         if step is not None:
@@ -141,6 +144,8 @@ class Loop:
             if most_repeated(run) >= STOP_AT:
                 self._end(run, "limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
+        if step is not None and not step.calls and self.steering:
+            await self.steering.read()  # the model is finished: the last chance to say something more
         steers = self.steering.take() if self.steering else []
         for steer in steers:
             message = events.UserMessage(steer.content, source="steer", request=steer.id)

@@ -33,7 +33,13 @@ class stops_with:
         self._task = task
         self._cancelling = task.cancelling()
         self._fired = False
-        self._forget = self._token.on_cancel(self._fire)
+        self._firing: asyncio.Handle | None = None
+        self._forget = self._token.on_cancel(self._fire_soon)
+
+    def _fire_soon(self) -> None:
+        # Not at once: the token may be fired by the task itself, from a callback it makes inside the
+        # block. A task that cancels itself and then leaves the block would carry the cancellation out.
+        self._firing = asyncio.get_running_loop().call_soon(self._fire)
 
     def _fire(self) -> None:
         self._fired = True
@@ -43,6 +49,8 @@ class stops_with:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._forget()
+        if self._firing:
+            self._firing.cancel()
         # As in asyncio.timeout: a cancellation that came from elsewhere as well is not ours to hide.
         if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise Stopped from error

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
 from ostler.vocabulary.errors import Failure, ModelError, failure_of
 from ostler.vocabulary.events import (
     ReasoningDelta,
@@ -66,7 +66,8 @@ class ScriptedModel:
         self._script: Iterator[Answer | Callable[[ModelRequest], Answer]] = iter(script)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        self.requests.append(request)
+        # A copy: the transcript itself goes on growing while the run does.
+        self.requests.append(msgspec.structs.replace(request, transcript=Transcript(request.transcript)))
         turn = self._next_turn(request)
         call_ids = [call.id or f"call_{request.id[-6:]}_{number}" for number, call in enumerate(turn.calls)]
         for event in _deltas(turn, request.id, call_ids):

@@ -1,0 +1,160 @@
+"""Cancelling: what is kept, what gets which outcome."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.models.scripted import Call, Turn
+from ostler.vocabulary import events
+from ostler.vocabulary.messages import Text, as_content
+from ostler.vocabulary.requests import Cancel, Prompt, Steer
+from tests.running import Ran, run, started
+
+
+async def cancel_when(ran: Ran, event: type[events.Event]) -> None:
+    """Cancels the run at the first such event."""
+
+    def watch(batch: object) -> None:
+        items = [getattr(item, "event", item) for item in batch]  # type: ignore[attr-defined]
+        if any(isinstance(item, event) for item in items):
+            stop()
+            ran.session.cancel("enough")
+
+    stop = ran.session.observe(watch)
+    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 10)
+
+
+async def test_a_cancelled_run_keeps_its_text() -> None:
+    ran = await started([Turn("half a thought", hangs=True, piece=100), "next"])
+    await cancel_when(ran, events.TextDelta)
+    assert ran.status == "cancelled"
+    message = ran.all(events.AssistantMessage)[0]
+    assert message.content == (Text("half a thought"),)
+    assert message.stop_reason == "cancelled"
+    ran.quiet = await ran.session.prompt(as_content("go on"))
+    assert ran.status == "completed"
+    assert [m.text for m in ran.model.requests[1].transcript] == ["go", "half a thought", "go on"]
+
+
+async def test_an_answer_that_was_complete_when_the_run_was_cancelled_is_kept_whole() -> None:
+    ran = await started([Turn("a whole thought", piece=100)])
+    await cancel_when(ran, events.TextDelta)
+    assert ran.status == "cancelled"
+    assert ran.all(events.AssistantMessage)[0].content == (Text("a whole thought"),)
+
+
+async def test_a_call_that_was_still_being_written_never_was() -> None:
+    ran = await started([Turn("", (Call("x", {"a": 1}),), hangs=True), "next"])
+    await cancel_when(ran, events.ToolInputDelta)
+    assert ran.status == "cancelled"
+    assert ran.all(events.ToolCalled) == []
+    ran.quiet = await ran.session.prompt(as_content("go on"))
+    assert ran.status == "completed"
+
+
+async def test_all_calls_have_a_result_when_the_second_of_three_is_cancelled() -> None:
+    @tool
+    async def quick() -> str:
+        """Ends."""
+        return "done"
+
+    @tool
+    async def endless(context: ToolContext) -> str:
+        """Does not."""
+        context.output("so far\n")
+        await asyncio.Event().wait()
+        return "never"
+
+    ran = await started([[Call("quick"), Call("endless"), Call("quick")], "never"], tools=[quick, endless])
+    await cancel_when(ran, events.ToolOutput)
+    assert ran.status == "cancelled"
+    results = ran.all(events.ToolResultFact)
+    assert [r.failed for r in results] == [None, "tool_cancelled", "tool_cancelled"]
+    assert "so far" in ran.results()[1]
+    assert ran.types[-2:] == ["step_ended", "run_ended"]
+
+
+async def test_a_tool_that_ignores_its_cancellation_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostler.kernel.stopping.GRACE", 0.05)
+    let_go = asyncio.Event()
+
+    @tool
+    async def stubborn(context: ToolContext) -> str:
+        """Ignores."""
+        context.output("here")
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        return "done"
+
+    ran = await started([Call("stubborn"), "never"], tools=[stubborn])
+    await cancel_when(ran, events.ToolOutput)
+    assert ran.status == "cancelled"
+    let_go.set()
+    await asyncio.sleep(0)
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_says_so() -> None:
+    @tool(timeout=0.02)
+    async def slow() -> str:
+        """Waits."""
+        await asyncio.Event().wait()
+        return "never"
+
+    ran = await run([Call("slow"), "ok"], tools=[slow])
+    assert ran.all(events.ToolResultFact)[0].failed == "tool_timed_out"
+    assert ran.status == "completed"
+
+
+async def test_a_cancel_request_ends_the_run_and_is_settled_by_its_end() -> None:
+    ran = await started([Turn("text", hangs=True)])
+    store = ran.session.journal.store
+    running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
+    async for facts in store.follow(ran.session.id):
+        if any(fact.type == "model_called" for fact in facts):
+            break
+    assert await store.submit(ran.session.id, Cancel(id="c1", by="somebody"))
+    assert not await store.submit(ran.session.id, Cancel(id="c1"))
+    ran.quiet = await asyncio.wait_for(running, 10)
+    assert ran.status == "cancelled"
+    assert await store.settled(ran.session.id, "c1") == ran.facts[-1].seq
+
+
+async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_another_one() -> None:
+    ran = await started(["I am done", "oh, that too"])
+    store = ran.session.journal.store
+    await store.submit(ran.session.id, Steer(id="s1", content=as_content("and the tests?")))
+    ran.quiet = await ran.session.prompt(as_content("go"))
+    assert ran.status == "completed"
+    # It had arrived before the first step, so the first step was told of it.
+    assert ran.all(events.UserMessage)[1].source == "steer"
+
+    def steer(batch: object) -> None:
+        if any(getattr(item, "type", "") == "text_delta" for item in batch) and "s2" not in sent:  # type: ignore[attr-defined]
+            sent.append("s2")
+            tasks.append(asyncio.ensure_future(store.submit(ran.session.id, Steer(id="s2", content=as_content("more")))))
+
+    sent: list[str] = []
+    tasks: list[asyncio.Future[bool]] = []
+    ran = await started([Turn("first answer", piece=2, pause=0.001), "second answer"])
+    store = ran.session.journal.store
+    ran.session.observe(steer)
+    ran.quiet = await ran.session.prompt(as_content("go"))
+    assert [m.text for m in ran.model.requests[-1].transcript] == ["go", "first answer", "more"]
+
+
+async def test_prompts_in_the_inbox_are_runs_of_their_own_in_order() -> None:
+    ran = await started(["one", "two"])
+    store = ran.session.journal.store
+    for number in (1, 2):
+        await store.submit(ran.session.id, Prompt(id=f"p{number}", content=as_content(f"prompt {number}")))
+    assert isinstance(await ran.session.advance(), events.RunEnded)
+    assert isinstance(await ran.session.advance(), events.RunEnded)
+    assert await ran.session.advance() is None
+    assert [e.content[0].text for e in ran.all(events.UserMessage)] == ["prompt 1", "prompt 2"]
+    assert [e.request for e in ran.all(events.RunStarted)] == ["p1", "p2"]

@@ -1,0 +1,74 @@
+"""Running a scripted agent and looking at what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import Hook, Hooks
+from ostler.kernel.store import Store
+from ostler.kernel.tool import Tool
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import Script, ScriptedModel
+from ostler.runs.session import Session, create_session
+from ostler.vocabulary.events import Event, RunEnded, RunWaiting
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import as_content, text_of
+
+
+@dataclass
+class Ran:
+    """A session after a run, with everything an observer saw."""
+
+    session: Session
+    model: ScriptedModel
+    seen: list[Fact | Event] = field(default_factory=list)
+    quiet: RunEnded | RunWaiting | None = None
+
+    @property
+    def types(self) -> list[str]:
+        return [item.type for item in self.seen]
+
+    @property
+    def facts(self) -> list[Fact]:
+        return [item for item in self.seen if isinstance(item, Fact)]
+
+    def all(self, kind: type[Any]) -> list[Any]:
+        events = [item.event if isinstance(item, Fact) else item for item in self.seen]
+        return [event for event in events if isinstance(event, kind)]
+
+    def results(self) -> list[str]:
+        """What the model was told of each call, in the order of the facts."""
+        return [text_of(fact.event.content) for fact in self.facts if fact.type == "tool_result"]
+
+    @property
+    def status(self) -> str:
+        assert isinstance(self.quiet, RunEnded)
+        return self.quiet.status
+
+
+async def started(
+    script: Script | ScriptedModel,
+    *,
+    tools: Iterable[Tool] = (),
+    hooks: Iterable[Hook] = (),
+    store: Store | None = None,
+    **harness: Any,
+) -> Ran:
+    """A session that is ready to be prompted."""
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
+    equipment = Harness(model, hooks=Hooks(tuple(hooks)), **harness)
+    equipment.use(tools)
+    session = await create_session(store or MemoryStore(), equipment)
+    ran = Ran(session, model)
+    session.observe(ran.seen.extend)
+    return ran
+
+
+async def run(script: Script | ScriptedModel, prompt: str = "go", **options: Any) -> Ran:
+    """One prompt, to its end."""
+    ran = await started(script, **options)
+    ran.quiet = await ran.session.prompt(as_content(prompt))
+    return ran
