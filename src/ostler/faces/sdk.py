@@ -20,7 +20,7 @@ from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool
 from ostler.runs.assembly import choose_model, permission_guard
 from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.settings import Settings
+from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import Profile
 from ostler.vocabulary.errors import Failure, UsageError
 from ostler.vocabulary.events import Event, Limits, RunEnded, RunStatus, RunWaiting
@@ -70,6 +70,9 @@ class Agent:
     print(agent.run_sync("What is 17 + 25?").text)
     ```
 
+    Without a model's name, it is the one that the user configured (`OSTLER_MODEL`, the configuration
+    files), or the vendor's whose key is in the environment.
+
     The conversation lives in memory, or in `store`: a path to a database file that also other
     processes can open. With `session` an agent goes on where that session stopped.
     """
@@ -93,8 +96,10 @@ class Agent:
         waits_for_answers: bool = False,
     ) -> None:
         cwd = Path(cwd).resolve()
+        self._open_things = _OpenThings()
+        weakref.finalize(self, self._open_things.close_at_last)
         if isinstance(model, str):
-            model = choose_model(Settings(model=model, base_url=base_url, api_key=api_key))
+            model = self._open_things.model = choose_model(_model_settings(model, base_url, api_key, cwd))
         self._harness = Harness(
             model=model,
             system=system_prompt(cwd, date.today()) if system is None else system,
@@ -109,13 +114,10 @@ class Agent:
         )
         self._harness.use(tools)
         self._store = store
-        self._opened: Store | None = None
         self._session_id = session
-        self._session: Session | None = None
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []
         self._messages: tuple[Message, ...] | None = None
         self._seed: Usage | None = None
-        self._runner: asyncio.Runner | None = None
 
     # --- running ------------------------------------------------------------------------------------
 
@@ -216,16 +218,16 @@ class Agent:
     def hooks(self) -> Hooks:
         return self._harness.hooks
 
+    @property
+    def _session(self) -> Session | None:
+        return self._open_things.session
+
     # --- opening and closing ------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Gives the session back, and closes the store if the agent opened it."""
-        if self._session is not None:
-            await self._session.close()
-            self._session_id, self._session = self._session.id, None
-        if self._opened is not None:
-            await self._opened.close()
-            self._opened = None
+        """Gives the session back, and closes what the agent opened itself: the store, the connections."""
+        self._session_id = self.session
+        await self._open_things.close()
 
     async def __aenter__(self) -> Agent:
         return self
@@ -243,7 +245,7 @@ class Agent:
                 session = await open_session(store, self._session_id, self._harness)
             else:
                 session = await create_session(store, self._harness)
-            self._session = session
+            self._open_things.session = session
             for observer in self._observers:
                 session.observe(observer)
         if self._messages is not None or self._seed is not None:
@@ -256,13 +258,12 @@ class Agent:
         if isinstance(self._store, Path | str):
             from ostler.log.sqlite import SqliteStore
 
-            self._opened = SqliteStore(Path(self._store))
-            return self._opened
+            self._open_things.store = SqliteStore(Path(self._store))
+            return self._open_things.store
         if self._store is None:
             from ostler.log.memory import MemoryStore
 
-            self._opened = MemoryStore()
-            return self._opened
+            self._store = MemoryStore()
         return self._store
 
     def _in_own_loop(self, work: Coroutine[Any, Any, Returned]) -> Returned:
@@ -270,10 +271,7 @@ class Agent:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-                weakref.finalize(self, self._runner.close)
-            return self._runner.run(work)
+            return self._open_things.runner().run(work)
         work.close()
         raise UsageError("an event loop is running here: await agent.run(…) instead of calling run_sync")
 
@@ -285,5 +283,47 @@ class Agent:
             questions = [asked.question.text for asked in self._session.state.questions.values()]
             return Result(text, None, "; ".join(questions), self.usage, 0, self._session.id)
         return Result(
-            text, quiet.status, quiet.reason, quiet.own.usage, quiet.own.steps, self._session.id, quiet.failure
+            text,
+            quiet.status,
+            quiet.reason,
+            quiet.own.usage,
+            quiet.own.steps,
+            self._session.id,
+            quiet.failure,
         )
+
+
+class _OpenThings:
+    """What an agent has opened. Apart from the agent, so that it can be closed when the agent is gone."""
+
+    def __init__(self) -> None:
+        self.model: Model | None = None
+        self.store: Store | None = None
+        self.session: Session | None = None
+        self._runner: asyncio.Runner | None = None
+
+    def runner(self) -> asyncio.Runner:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner
+
+    async def close(self) -> None:
+        if self.session is not None:
+            await self.session.close()
+        if self.store is not None:
+            await self.store.close()
+        if self.model is not None:
+            await self.model.aclose()
+        self.session = self.store = None
+
+    def close_at_last(self) -> None:
+        """For agents that were used without an event loop: nobody else will close for them."""
+        if self._runner is not None:
+            self._runner.run(self.close())
+            self._runner.close()
+
+
+def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settings:
+    if model:
+        return Settings(model=model, base_url=base_url, api_key=api_key)
+    return load_settings(cwd, {"base_url": base_url or None, "api_key": api_key or None}).settings

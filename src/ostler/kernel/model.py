@@ -134,3 +134,6 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]: ...
+
+    async def aclose(self) -> None:
+        """Frees connections. Whoever made the model closes it."""

@@ -49,6 +49,9 @@ class DemoModel:
         async for batch in ScriptedModel([turn], name=self.name).stream(request):
             yield batch
 
+    async def aclose(self) -> None:
+        pass
+
 
 def _turn(messages: list[Message], pause: float) -> Turn:
     last_prompt = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)

@@ -83,6 +83,9 @@ class ScriptedModel:
         stop: StopReason = turn.stop_reason or ("tool_calls" if turn.calls else "end")
         yield [ModelDone(content, stop, turn.usage, request_id=f"req_{len(self.requests)}")]
 
+    async def aclose(self) -> None:
+        pass
+
     def _next_turn(self, request: ModelRequest) -> Turn:
         answer = next(self._script, None)
         if callable(answer):

@@ -60,7 +60,7 @@ def choose_model(settings: Settings, environment: Mapping[str, str] = os.environ
             )
         name = f"{with_key[0].name}/{with_key[0].default_model}"
     key = settings.api_key or _key_from_command(settings.key_command)
-    return make_model(name, base_url=settings.base_url or None, api_key=key or None)
+    return make_model(name, base_url=settings.base_url or None, api_key=key or None, environment=environment)
 
 
 def _key_from_command(command: str) -> str:

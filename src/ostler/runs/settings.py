@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -33,13 +33,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     append_system: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     """Only these; absent means all."""
-    max_steps: int | None = None
-    max_output_tokens: int | None = None
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
     permissions: Profile = "read-only"
     on_question: Literal["refuse", "wait"] = "refuse"
-    silence_limit: float = 120.0
+    silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
     durability: Literal["process", "power"] = "process"
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """A project's own file, read once: what is judged is what is used."""
+
+    path: Path
+    content: bytes
+    values: dict[str, Any]
+    risky: frozenset[str]
+    """The names in it that need trust."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -53,22 +63,29 @@ def load_settings(
 ) -> Loaded:
     """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
     notices: list[str] = []
-    values = _read_file(configuration_file())
-    own_permissions = values.get("permissions", Settings().permissions)
-    project = find_project_file(cwd)
+    values = _read_file(configuration_file())[0]
+    project = read_project_file(cwd)
     if project is not None:
-        wanted = _read_file(project)
-        risky = untrusted_part(wanted, own_permissions)
-        if risky and not is_trusted(project):
-            wanted = {name: value for name, value in wanted.items() if name not in risky}
-            names = ", ".join(sorted(risky))
+        ignored: frozenset[str] = frozenset()
+        if project.risky and not is_trusted(project.path.parent, project.content):
+            ignored = project.risky
             notices.append(
-                f"{project} sets {names}, which is ignored until you look at it and say `ostler trust {project.parent}`"
+                f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
+                f"and say `ostler trust {project.path.parent}`"
             )
-        values |= wanted
+        values |= {name: value for name, value in project.values.items() if name not in ignored}
     values |= _from_environment(environment)
     values |= {name: value for name, value in overrides.items() if value is not None}
     return Loaded(_checked(values, "the settings"), tuple(notices))
+
+
+def read_project_file(cwd: Path) -> ProjectFile | None:
+    path = find_project_file(cwd)
+    if path is None:
+        return None
+    own_permissions = _read_file(configuration_file())[0].get("permissions", Settings().permissions)
+    values, content = _read_file(path)
+    return ProjectFile(path, content, values, untrusted_part(values, own_permissions))
 
 
 def find_project_file(cwd: Path) -> Path | None:
@@ -82,19 +99,21 @@ def find_project_file(cwd: Path) -> Path | None:
     return None
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Its values and its bytes; nothing when there is no such file."""
     if not path.is_file():
-        return {}
+        return {}, b""
     import tomllib
 
     try:
-        values = tomllib.loads(path.read_text())
+        content = path.read_bytes()
+        values = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     _checked(values, str(path))
-    return values
+    return values, content
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -108,6 +127,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             values[field.name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[field.name] = text
+        _checked({field.name: values[field.name]}, f"the variable OSTLER_{field.name.upper()}")
     return values
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ostler.runs.home import trust_file
+from ostler.vocabulary.errors import ConfigurationError
 
 SENSITIVE = frozenset({"base_url", "api_key", "key_command"})
 """Where requests and keys go, and what runs a command."""
@@ -21,49 +22,63 @@ _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 
 
 def untrusted_part(wanted: Mapping[str, Any], own_permissions: str) -> frozenset[str]:
-    """The names in a project's file that need trust: sensitive ones, and more permission than the user's own."""
+    """The names in a project's file that need trust: sensitive ones, and more permission than one's own."""
     names = SENSITIVE & wanted.keys()
     if _REACH.get(str(wanted.get("permissions", "")), 0) > _REACH.get(own_permissions, 0):
         names = names | {"permissions"}
     return names
 
 
-def is_trusted(file: Path) -> bool:
-    return _read().get(_folder(file)) == _digest(file)
+def is_trusted(folder: Path, content: bytes) -> bool:
+    """Whether a project's file with this content is trusted. Who asks has read the content, and uses that."""
+    return _read().get(_name(folder)) == _digest(content)
 
 
-def trust(file: Path) -> None:
-    _write(_read() | {_folder(file): _digest(file)})
+def trust(folder: Path, content: bytes) -> None:
+    _write(_read() | {_name(folder): _digest(content)})
 
 
-def distrust(file: Path) -> bool:
+def distrust(folder: Path) -> bool:
     """False when it was not trusted."""
     trusted = _read()
-    found = trusted.pop(_folder(file), None)
+    if trusted.pop(_name(folder), None) is None:
+        return False
     _write(trusted)
-    return found is not None
+    return True
 
 
 def trusted_folders() -> list[str]:
     return sorted(_read())
 
 
-def _folder(file: Path) -> str:
-    return str(file.resolve().parent)
+def _name(folder: Path) -> str:
+    return str(folder.resolve())
 
 
-def _digest(file: Path) -> str:
-    return sha256(file.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
 
 
 def _read() -> dict[str, str]:
     path = trust_file()
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, str]) if path.is_file() else {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(
+            f"{path} is damaged ({error}); remove it, and trust your folders again"
+        ) from None
 
 
 def _write(trusted: dict[str, str]) -> None:
     path = trust_file()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(trusted))
-    new.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new.write_bytes(msgspec.json.encode(trusted))
+        new.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

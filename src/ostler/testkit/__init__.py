@@ -1,1 +1,20 @@
-"""What Ostler is tested with, for those who build on it: scripted model, fake vendors, simulator, invariants."""
+"""What Ostler is tested with, for those who build on it.
+
+| I want to… | use |
+|---|---|
+| script what the model answers | `ScriptedModel`, `Turn`, `Call` |
+| test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
+| call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
+| check that a log is whole | `violations` |
+| check it after every test | `watched_sessions` |
+| check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
+| see what crashes do to a session | `ostler.testkit.simulator.simulate` |
+"""
+
+from ostler.log.invariants import violations as violations
+from ostler.models.scripted import Call as Call
+from ostler.models.scripted import ScriptedModel as ScriptedModel
+from ostler.models.scripted import Turn as Turn
+from ostler.testkit.watch import watched_sessions as watched_sessions
+
+__all__ = ["Call", "ScriptedModel", "Turn", "violations", "watched_sessions"]

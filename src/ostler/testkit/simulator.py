@@ -303,6 +303,9 @@ class _ChanceModel:
             await asyncio.sleep(self._random.choice((0.0, 0.0, 0.01)))
             yield batch
 
+    async def aclose(self) -> None:
+        pass
+
     def _turn(self) -> Turn:
         draw = self._random.random()
         if draw < 0.05:

@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.dies_at is not None and self.turns >= self.dies_at:
             self.dies_at = None
             raise Cut
-        ready: collections.deque[Any] = self._ready  # type: ignore[has-type]
+        ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
             # Which of the tasks that can go on goes first is nobody's promise.
             shuffled = list(ready)

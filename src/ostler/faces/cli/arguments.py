@@ -32,27 +32,35 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     parser = Parser(
         prog="ostler",
         usage="ostler -p [OPTIONS] PROMPT…\n       ostler COMMAND …",
-        description="An agent that works in your directory: every run is a log you can follow, resume and replay.",
+        description="An agent for your directory: every run is a log you can follow, resume and replay.",
         epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is added to it")
     parser.add_argument("-p", "--print", action="store_true", help="run the prompt and print the answer")
-    parser.add_argument("--json", action="store_true", help="print every fact and delta, one JSON object a line")
+    parser.add_argument(
+        "--json", action="store_true", help="print every fact and delta, one JSON object a line"
+    )
     parser.add_argument("--version", action="version", version=f"ostler {__version__}")
     model = parser.add_argument_group("model")
-    model.add_argument("--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo")
+    model.add_argument(
+        "--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo"
+    )
     model.add_argument("--base-url", metavar="URL", help="another server that speaks the provider's protocol")
-    model.add_argument("--api-key", metavar="KEY", help="better set in the environment: others can see arguments")
+    model.add_argument(
+        "--api-key", metavar="KEY", help="better set in the environment: others can see arguments"
+    )
     model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
     model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
-    model.add_argument("--append-system", metavar="TEXT", action="append", help="added to it; may be repeated")
+    model.add_argument(
+        "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"
+    )
     work = parser.add_argument_group("work")
     work.add_argument("--cwd", metavar="DIR", help="where to work (default: here)")
     work.add_argument("--tools", metavar="NAME,…", help="only these tools")
     work.add_argument("--no-tools", action="store_true", help="none at all")
-    work.add_argument("--max-steps", metavar="N", type=_positive, help="end the run after N steps")
+    work.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
     work.add_argument(
         "--permissions",
         choices=("read-only", "ask", "edit", "full"),
@@ -66,13 +74,14 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     )
     session = parser.add_argument_group("session")
     session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
-    session.add_argument("--continue", dest="continue_", action="store_true", help="the newest of this directory")
+    session.add_argument(
+        "--continue", dest="continue_", action="store_true", help="the newest of this directory"
+    )
     session.add_argument("--no-session", action="store_true", help="keep nothing")
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

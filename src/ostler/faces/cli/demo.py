@@ -23,7 +23,9 @@ TYPING_PAUSE = 0.012
 
 
 def run(arguments: list[str]) -> int:
-    parser = Parser(prog="ostler demo", description="Watch a scripted agent work with the real loop and tools.")
+    parser = Parser(
+        prog="ostler demo", description="Watch a scripted agent work with the real loop and tools."
+    )
     parser.parse_args(arguments)
     return asyncio.run(_demo())
 

@@ -43,7 +43,7 @@ class LivePrinter:
             case events.ToolInputDelta(call=call, text=text) if call in self._inputs:
                 self._show_input(call, text)
             case events.ToolCalled(call=call, name=name, arguments=arguments):
-                if not self._inputs.pop(call, (name,))[0] == "write":
+                if self._inputs.pop(call, (name,))[0] != "write":
                     self.line(f"▸ {name} {preview(name, arguments)}", "cyan")
             case events.ToolOutput(text=text):
                 self._put(self._in_style(text, "dim"))
@@ -74,7 +74,9 @@ class LivePrinter:
         elif diff := details.get("diff"):
             self.line(f"✓ {text_of(result.content)}", "green")
             for row in str(diff).splitlines():
-                self.line(f"  {row}", "green" if row.startswith("+") else "red" if row.startswith("-") else "dim")
+                self.line(
+                    f"  {row}", "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"
+                )
         else:
             self.line(f"✓ {result.summary or result.name}", "green")
 
@@ -84,4 +86,4 @@ class LivePrinter:
     def _put(self, text: str) -> None:
         if text:
             sys.stdout.write(text)
-            self._at_line_start = text.endswith("\n") or text.endswith("\n\x1b[0m")
+            self._at_line_start = text.endswith(("\n", "\n\x1b[0m"))

@@ -1,0 +1,90 @@
+"""`ostler trust`: looking at what a project's file decides, and consenting to it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from ostler.faces.cli.arguments import Parser
+from ostler.faces.cli.columns import one_line
+from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
+from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
+from ostler.vocabulary.errors import ConfigurationError, UsageError
+
+SECRET = ("api_key",)
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler trust",
+        description=f"Shows what a project's {PROJECT_FILE} may only decide with your consent, and gives it. "
+        "Consent is for the file as it is now: when it changes, it is asked anew.",
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--remove", action="store_true", help="take the consent back")
+    choice.add_argument("--list", action="store_true", help="list the folders that are trusted")
+    options = parser.parse_args(arguments)
+    if options.list:
+        if options.folder:
+            parser.error("--list takes no directory")
+        _list()
+        return 0
+    folder = Path(options.folder or ".").resolve()
+    if options.remove:
+        _remove(folder)
+        return 0
+    if not folder.is_dir():
+        raise UsageError(f"there is no directory {folder}")
+    _consent(folder)
+    return 0
+
+
+def _consent(folder: Path) -> None:
+    project = read_project_file(folder)
+    if project is None:
+        raise UsageError(f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it")
+    if not project.risky:
+        print(f"{project.path} sets nothing that needs your consent")
+        return
+    print(f"{project.path} sets:")
+    for name in sorted(project.risky):
+        print(f"  {name} = {_shown(name, project.values[name])}")
+    trust(project.path.parent, project.content)
+    print(f"trusted; `ostler trust --remove {project.path.parent}` takes it back")
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in SECRET:
+        return "(a key, not shown)"
+    text = str(value)
+    if name == "base_url" and "@" in urlsplit(text).netloc:
+        parts = urlsplit(text)
+        text = urlunsplit(parts._replace(netloc=f"(password, not shown)@{parts.netloc.rpartition('@')[2]}"))
+    return one_line(text)
+
+
+def _remove(folder: Path) -> None:
+    """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
+    for candidate in (folder, *folder.parents):
+        if distrust(candidate):
+            print(f"{candidate} is no longer trusted")
+            return
+    print(f"ostler: {folder} was not trusted", file=sys.stderr)
+
+
+def _list() -> None:
+    for folder in trusted_folders():
+        print(f"{folder}{_note(Path(folder))}")
+
+
+def _note(folder: Path) -> str:
+    try:
+        project: ProjectFile | None = read_project_file(folder)
+    except ConfigurationError:
+        return "  (changed since)"
+    if project is None or project.path.parent != folder:
+        return f"  (has no {PROJECT_FILE} now)"
+    return "" if is_trusted(folder, project.content) else "  (changed since)"

@@ -1,0 +1,68 @@
+"""In what Claude models differ on their wire: how much they may write, and how they are told to think."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from ostler.kernel.model import ReasoningLevel
+
+Thinking = Literal["none", "budget", "adaptive"]
+"""Not at all; within a number of tokens; or as much as the model sees fit for a level of effort."""
+
+
+class Family(msgspec.Struct, frozen=True):
+    output_tokens: int
+    thinking: Thinking
+
+
+_FAMILIES: tuple[tuple[str, Family], ...] = (
+    (r"claude-3-(opus|sonnet|haiku)", Family(4096, "none")),
+    (r"claude-3-5-", Family(8192, "none")),
+    (r"claude-3-7-", Family(32_000, "budget")),
+    (r"claude-(opus|sonnet|haiku)-4(-[0-5])?(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget")),
+    (r"claude-", Family(32_000, "adaptive")),
+)
+_OTHER = Family(32_000, "budget")
+"""Models of other vendors behind the same wire know the older way to ask for thinking."""
+
+_BUDGETS: dict[ReasoningLevel, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
+_EFFORTS: dict[ReasoningLevel, str] = {
+    "off": "low",  # some models cannot be stopped from thinking, and refuse to be told to
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+}
+_ROOM_TO_ANSWER = 4096
+
+
+def family_of(model: str) -> Family:
+    for pattern, family in _FAMILIES:
+        if re.search(pattern, model):
+            return family
+    return _OTHER
+
+
+def limits_for(
+    family: Family, reasoning: ReasoningLevel | None, max_output_tokens: int | None, *, forced_tool: bool
+) -> dict[str, object]:
+    """The fields of a request that say how much the model may think and write."""
+    output = max_output_tokens or family.output_tokens
+    if reasoning is None or family.thinking == "none":
+        return {"max_tokens": output}
+    if family.thinking == "adaptive":
+        fields: dict[str, object] = {"max_tokens": output, "output_config": {"effort": _EFFORTS[reasoning]}}
+        if reasoning != "off" and not forced_tool:
+            fields["thinking"] = {"type": "adaptive", "display": "summarized"}
+        return fields
+    # The vendor refuses thinking together with a tool that must be called.
+    if reasoning == "off" or forced_tool:
+        return {"max_tokens": output}
+    budget = _BUDGETS[reasoning]
+    return {
+        "max_tokens": max(output, budget + _ROOM_TO_ANSWER),
+        "thinking": {"type": "enabled", "budget_tokens": budget},
+    }

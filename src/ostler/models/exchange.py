@@ -1,0 +1,202 @@
+"""One request and its answer: what every wire does the same way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from typing import Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec.structs import replace
+
+from ostler.kernel.model import ModelEvent, ModelFailure
+from ostler.models.failures import (
+    BODY_LIMIT,
+    error_in_stream,
+    error_of_status,
+    one_line,
+    read_error,
+    request_id,
+)
+from ostler.models.transport import Reply, Transport, default_transport
+from ostler.vocabulary.errors import InvalidRequest, ModelError, StreamBroken, failure_of
+from ostler.vocabulary.usage import Usage
+
+# The end of the body follows the last frame at once; reading it lets the connection be used again.
+_DRAIN_SECONDS = 0.25
+
+
+class Decoder(Protocol):
+    """Turns the bytes of one answer into events.
+
+    - `feed` gives the events that a read completes. A failure the vendor reports is the last of them.
+    - `finished` is set once the wire has said all it will say.
+    - `end` is called once when nothing more comes, unless `feed` gave a failure. It gives the answer, or
+      the failure of an answer that was cut.
+    """
+
+    finished: bool
+    request_id: str
+
+    def feed(self, data: bytes) -> list[ModelEvent]: ...
+
+    def end(self) -> ModelEvent: ...
+
+    def usage(self) -> Usage:
+        """What the vendor has reported so far."""
+        ...
+
+
+class Endpoint:
+    """An address of a vendor, and how to reach it."""
+
+    def __init__(
+        self,
+        provider: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        secret: str,
+        extra_headers: Mapping[str, str],
+        transport: Transport | None,
+    ) -> None:
+        self._provider = provider
+        self._url = url
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": "ostler",
+            **headers,
+            **{name.lower(): value for name, value in extra_headers.items()},
+        }
+        self._secrets = _secrets(url, secret, extra_headers)
+        self._transport = transport
+        self._owns_transport = transport is None
+
+    def prepare(self) -> None:
+        """Loads and builds what the first request needs; any thread may call it."""
+        self._carrier().prepare(self._url)
+
+    async def aclose(self) -> None:
+        """Closes the transport, unless it was handed in and so belongs to someone else."""
+        if self._owns_transport and self._transport is not None:
+            await self._transport.aclose()
+
+    async def answer(
+        self, build: Callable[[], bytes], decoder: Decoder
+    ) -> AsyncGenerator[list[ModelEvent], None]:
+        """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
+        try:
+            body = self._built(build)
+            reply = await self._carrier().post(self._url, self._headers, body)
+        except ModelError as error:
+            yield [self._failure(error, decoder)]
+            return
+        except Exception as error:
+            yield [self._failure(_unexpected(error, stream_opened=False), decoder)]
+            return
+        try:
+            if not _is_stream(reply):
+                yield [self._failure(await self._refusal(reply), decoder)]
+                return
+            decoder.request_id = request_id(reply.headers)
+            async with aclosing(reply.chunks()) as chunks:
+                events: list[ModelEvent] = []
+                async for chunk in chunks:
+                    events = decoder.feed(chunk)
+                    if decoder.finished:
+                        break
+                    yield events
+                    events = []
+                if events and isinstance(events[-1], ModelFailure):
+                    events[-1] = self._scrubbed(events[-1])
+                    yield events
+                    return
+                if decoder.finished:
+                    await _drain(chunks)
+            yield [*events, self._end(decoder)]
+        except ModelError as error:
+            yield [self._failure(error, decoder)]
+        except Exception as error:
+            yield [self._failure(_unexpected(error, stream_opened=True), decoder)]
+        finally:
+            await reply.aclose()
+
+    def _built(self, build: Callable[[], bytes]) -> bytes:
+        try:
+            return build()
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from error
+
+    def _carrier(self) -> Transport:
+        if self._transport is None:
+            self._transport = default_transport()
+        return self._transport
+
+    def _end(self, decoder: Decoder) -> ModelEvent:
+        event = decoder.end()
+        return self._scrubbed(event) if isinstance(event, ModelFailure) else event
+
+    def _failure(self, error: ModelError, decoder: Decoder) -> ModelFailure:
+        return self._scrubbed(ModelFailure(failure_of(error), decoder.usage()))
+
+    def _scrubbed(self, event: ModelFailure) -> ModelFailure:
+        failure = event.failure
+        message, code = one_line(failure.message, self._secrets), one_line(failure.code, self._secrets)
+        return replace(event, failure=replace(failure, message=message, code=code))
+
+    async def _refusal(self, reply: Reply) -> ModelError:
+        # Read far enough that no key is cut in two at the limit, where it would not be recognised.
+        limit = BODY_LIMIT + max(map(len, self._secrets), default=0)
+        body = b""
+        async with aclosing(reply.chunks()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) >= limit:
+                    break
+        if 200 <= reply.status < 300:
+            return _not_a_stream(self._provider, reply, body)
+        return error_of_status(self._provider, reply.status, reply.headers, body[:limit], self._secrets)
+
+
+def _is_stream(reply: Reply) -> bool:
+    kind = reply.headers.get("content-type", "")
+    return 200 <= reply.status < 300 and not kind.startswith(("application/json", "text/html"))
+
+
+def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
+    said = read_error(body)
+    if b'"error"' in body and said.message:
+        return error_in_stream(
+            provider,
+            {"message": said.message, "type": said.kind, "code": said.status or said.code},
+            request_id=request_id(reply.headers),
+        )
+    kind = reply.headers.get("content-type", "nothing")
+    return StreamBroken(
+        f"{provider} answered with {kind} in place of an event stream; check the base URL",
+        status=reply.status,
+        stream_opened=True,
+    )
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
+    except (TimeoutError, ModelError):
+        return  # the answer is complete; only the connection is lost
+
+
+def _unexpected(error: Exception, *, stream_opened: bool) -> ModelError:
+    return StreamBroken(f"the exchange failed: {type(error).__name__}: {error}", stream_opened=stream_opened)
+
+
+def _secrets(url: str, secret: str, extra_headers: Mapping[str, str]) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    found = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
+    found |= {value for _, value in parse_qsl(parts.query)}
+    return tuple(sorted(filter(None, found), key=len, reverse=True))

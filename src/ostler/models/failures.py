@@ -1,0 +1,212 @@
+"""What a vendor's refusal means: its status, its words and its headers as one error of our tree."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from ostler.vocabulary.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    InvalidRequest,
+    ModelError,
+    ModelNotFound,
+    Overloaded,
+    PermissionDenied,
+    RateLimited,
+    ServerFailed,
+)
+
+BODY_LIMIT = 4096
+_SHORTEST_SECRET = 8
+_HIDDEN = "[hidden]"
+
+_BY_STATUS: dict[int, type[ModelError]] = {
+    401: AuthenticationFailed,
+    403: PermissionDenied,
+    404: ModelNotFound,
+    408: ServerFailed,
+    413: ContextOverflow,
+    429: RateLimited,
+    503: Overloaded,
+    529: Overloaded,
+}
+
+_BY_CODE: dict[str, type[ModelError]] = {
+    "authentication_error": AuthenticationFailed,
+    "invalid_api_key": AuthenticationFailed,
+    "permission_error": PermissionDenied,
+    "not_found_error": ModelNotFound,
+    "model_not_found": ModelNotFound,
+    "billing_error": InvalidRequest,
+    "invalid_request_error": InvalidRequest,
+    "request_too_large": ContextOverflow,
+    "context_length_exceeded": ContextOverflow,
+    "exceed_context_size_error": ContextOverflow,
+    "rate_limit_error": RateLimited,
+    "rate_limit_exceeded": RateLimited,
+    "insufficient_quota": RateLimited,
+    "overloaded_error": Overloaded,
+}
+"""What vendors write into `type` or `code` of an error that comes inside a stream, without a status."""
+
+_OVERFLOW_PHRASES = (
+    "prompt is too long",
+    "context_length_exceeded",
+    "maximum context length",
+    "exceeds the context window",
+    "exceeds the available context size",
+    "context length exceeded",
+    "exceed context limit",
+    "too large for model with",
+    "maximum prompt length",
+    "input is too long",
+)
+
+_ADVICE: dict[type[ModelError], str] = {
+    AuthenticationFailed: "check the API key",
+    PermissionDenied: "check what the API key may do",
+    ModelNotFound: "check the model's name and the base URL",
+}
+
+
+class VendorError(msgspec.Struct, frozen=True):
+    """What an error's body says, whichever vendor's shape it has."""
+
+    message: str = ""
+    code: str = ""
+    kind: str = ""
+    status: int | None = None
+
+
+def read_error(body: bytes) -> VendorError:
+    """The vendor's own words in a body, or the beginning of the body where it is not JSON."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body.decode("utf-8", "replace")
+        return VendorError() if text.lstrip().startswith("<") else VendorError(text)
+    return error_in(value)
+
+
+def error_in(value: Any) -> VendorError:
+    """The same for a decoded body, or for the `error` of a frame."""
+    if isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, str):
+        return VendorError(value)
+    if not isinstance(value, dict):
+        return VendorError()
+    inner = value.get("error")
+    if isinstance(inner, dict | str) and inner:
+        return error_in(inner)
+    message = value.get("message") or value.get("detail") or ""
+    code = value.get("code")
+    numeric = isinstance(code, int) and 400 <= code < 600
+    return VendorError(
+        message=message if isinstance(message, str) else msgspec.json.encode(message).decode(),
+        code="" if code is None or numeric else str(code),
+        kind=str(value.get("type") or ""),
+        status=code if numeric else None,
+    )
+
+
+def error_of_status(
+    who: str, status: int, headers: Mapping[str, str], body: bytes, secrets: Iterable[str]
+) -> ModelError:
+    """The error of an answer that did not begin a stream."""
+    said = read_error(body)
+    message = one_line(said.message, secrets)
+    if 300 <= status < 400:
+        return InvalidRequest(
+            f"{who} answered with a redirect ({status}), which is not followed; "
+            "set the base URL to where it leads",
+            status=status,
+            request_id=request_id(headers),
+        )
+    kind = _class_of(status, said)
+    advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
+    return kind(
+        f"{who} answered {status}: {message or _phrase(status)}{advice}",
+        status=status,
+        code=one_line(said.code or said.kind, secrets),
+        request_id=request_id(headers),
+        retry_after=retry_after(headers),
+    )
+
+
+def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError:
+    """The error that a vendor reported after its stream had begun."""
+    said = error_in(value)
+    kind = _class_of(said.status, said)
+    return kind(
+        f"{who} failed while answering: {one_line(said.message) or said.kind or 'no reason given'}",
+        status=said.status,
+        code=said.code or said.kind,
+        request_id=request_id,
+        stream_opened=True,
+    )
+
+
+def _class_of(status: int | None, said: VendorError) -> type[ModelError]:
+    if status in (None, 400, 413, 422) and _is_overflow(said):
+        return ContextOverflow
+    named = _BY_CODE.get(said.code) or _BY_CODE.get(said.kind)
+    if status is None:
+        return named or ServerFailed
+    if status == 400 and named in (ModelNotFound, AuthenticationFailed):
+        return named
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    return ServerFailed if status >= 500 else InvalidRequest
+
+
+def _is_overflow(said: VendorError) -> bool:
+    text = f"{said.code} {said.kind} {said.message}".lower()
+    return any(phrase in text for phrase in _OVERFLOW_PHRASES)
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase.lower() if status in set(HTTPStatus) else "no reason given"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds until the vendor wants to be asked again, from a number or an HTTP date."""
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after", "")
+    seconds = _number(value)
+    if seconds is not None or not value:
+        return seconds
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    return headers.get("request-id") or headers.get("x-request-id") or ""
+
+
+def one_line(text: str, secrets: Iterable[str] = ()) -> str:
+    """Text fit for a message: no secret, no line break, at most `BODY_LIMIT` characters."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, _HIDDEN)
+    return " ".join(text[:BODY_LIMIT].split()).rstrip(".")

@@ -1,0 +1,56 @@
+"""What every vendor takes back of a call or a file, however it came to stand in the transcript."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ostler.vocabulary.ids import base32
+from ostler.vocabulary.messages import File
+
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+"""What every vendor that sees pictures takes."""
+
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def sendable_id(call: str, pattern: re.Pattern[str] | None) -> str:
+    """`call` where it fits the vendor's pattern, else nine letters and digits made from it."""
+    if pattern is None or pattern.fullmatch(call):
+        return call
+    return base32(int.from_bytes(blake2b(call.encode(), digest_size=8).digest(), "big"), 9)
+
+
+def sendable_name(name: str) -> str:
+    """A model may call a tool by a name that no vendor takes back."""
+    return _NOT_IN_A_NAME.sub("_", name)[:64] or "unnamed"
+
+
+def sendable_arguments(arguments: str) -> str:
+    """The arguments as the model wrote them, or an empty object where they are not one."""
+    try:
+        _decode_object(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return "{}"
+    return arguments
+
+
+def text_of_file(file: File) -> str | None:
+    """The text of a text file; nothing for any other, or for an empty one."""
+    if not file.media_type.startswith("text/") and file.media_type != "application/json":
+        return None
+    try:
+        return base64.b64decode(file.data, validate=True).decode("utf-8", "replace") or None
+    except binascii.Error:
+        return None
+
+
+def placeholder(what: str) -> str:
+    """In place of a block that a vendor refuses: each later request of the session would fail with it."""
+    return f"[{what}, which this model cannot be shown]"

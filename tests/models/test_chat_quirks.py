@@ -1,0 +1,238 @@
+"""What servers of the Chat Completions wire send that its own vendor does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ostler.kernel.model import ModelDone, ModelEvent, ModelRequest, Transcript
+from ostler.models.anthropic_stream import AnthropicDecoder
+from ostler.models.chat import ChatModel
+from ostler.models.chat_stream import ChatDecoder
+from ostler.vocabulary.events import ToolInputDelta, ToolInputEnded, ToolInputStarted, Warned
+from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
+
+
+def decode(
+    *frames: dict[str, Any] | str, transcript: Transcript | None = None
+) -> tuple[list[ModelEvent], ModelDone]:
+    request = ModelRequest("mc_1", "m", transcript or Transcript())
+    decoder = ChatDecoder(request, "someone", "m", None)
+    texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
+    events = decoder.feed("".join(f"data: {text}\n\n" for text in texts).encode())
+    last = decoder.end()
+    assert isinstance(last, ModelDone), last
+    return events, last
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"delta": fields, "finish_reason": finish}]}
+
+
+def tool(
+    index: int | None = None, id: str | None = None, name: str | None = None, args: Any = None
+) -> dict[str, Any]:
+    return delta(tool_calls=[{"index": index, "id": id, "function": {"name": name, "arguments": args}}])
+
+
+END = delta("tool_calls")
+
+
+def calls(done: ModelDone) -> list[tuple[str, str]]:
+    return [(block.name, block.arguments) for block in done.content if isinstance(block, ToolCall)]
+
+
+def ids(done: ModelDone) -> list[str]:
+    return [block.id for block in done.content if isinstance(block, ToolCall)]
+
+
+def test_arguments_that_come_before_the_id_are_held_and_then_sent() -> None:
+    events, done = decode(
+        tool(0, None, "read", '{"a"'), tool(0, None, None, ":1"), tool(0, "c" * 24, None, "}"), END
+    )
+    assert events == [
+        ToolInputStarted("mc_1", 0, "c" * 24, "read"),
+        ToolInputDelta("mc_1", 0, "c" * 24, 0, '{"a":1'),
+        ToolInputDelta("mc_1", 0, "c" * 24, 6, "}"),
+        ToolInputEnded("mc_1", 0, "c" * 24),
+    ]
+    assert calls(done) == [("read", '{"a":1}')]
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_calls_without_ids_get_ids_of_their_own(missing: str | None) -> None:
+    events, done = decode(tool(0, missing, "read", "{}"), tool(1, missing, "write", "{}"), END)
+    assert calls(done) == [("read", "{}"), ("write", "{}")]
+    assert len(set(ids(done))) == 2 and all(ids(done))
+    assert [e.call for e in events if isinstance(e, ToolInputStarted)] == ids(done)
+
+
+def test_a_call_without_an_id_keeps_its_place_before_one_that_has_one() -> None:
+    events, done = decode(tool(0, None, "read", "{}"), tool(1, "a2", "write", "{}"), END)
+    assert calls(done) == [("read", "{}"), ("write", "{}")]
+    assert [event.name for event in events if isinstance(event, ToolInputStarted)] == ["read", "write"]
+
+
+def test_two_calls_of_one_id_get_two_ids() -> None:
+    _, done = decode(tool(0, "same", "read", "{}"), tool(1, "same", "read", "{}"), END)
+    assert ids(done)[0] == "same" and ids(done)[1] not in ("", "same")
+
+
+def test_an_id_that_an_earlier_answer_used_is_not_used_again() -> None:
+    transcript = Transcript([user("Hi"), Message("assistant", (ToolCall("call_0", "read", "{}"),))])
+    _, done = decode(tool(0, "call_0", "read", "{}"), END, transcript=transcript)
+    assert ids(done) != ["call_0"]
+
+
+def test_whole_calls_that_all_have_index_zero_are_several() -> None:
+    _, done = decode(tool(0, "a1", "read", '{"p":1}'), tool(0, "a2", "read", '{"p":2}'), END)
+    assert calls(done) == [("read", '{"p":1}'), ("read", '{"p":2}')]
+    _, done = decode(tool(0, "", "read", '{"p":1}'), tool(0, "", "read", '{"p":2}'), END)
+    assert calls(done) == [("read", '{"p":1}'), ("read", '{"p":2}')]
+
+
+def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+    frames = (tool(None, "a1", "read", '{"p"'), tool(None, None, None, ":1}"))
+    _, done = decode(*frames, tool(None, "a2", "write", "{}"), END)
+    assert calls(done) == [("read", '{"p":1}'), ("write", "{}")]
+
+
+def test_interleaved_calls_keep_their_own_arguments() -> None:
+    frames = (
+        tool(0, "a1", "read", "{"),
+        tool(1, "a2", "write", "{"),
+        tool(0, args='"x":0}'),
+        tool(1, args="}"),
+    )
+    _, done = decode(*frames, END)
+    assert calls(done) == [("read", '{"x":0}'), ("write", "{}")]
+
+
+def test_a_name_and_an_id_repeated_with_every_delta_is_one_call() -> None:
+    _, done = decode(
+        tool(0, "a1", "read", '{"p":'), tool(0, "a1", "read", "{}"), tool(0, "a1", "read", "}"), END
+    )
+    assert calls(done) == [("read", '{"p":{}}')]
+
+
+def test_arguments_may_come_as_an_object() -> None:
+    _, done = decode(tool(0, "a1", "read", {"path": "x"}), END)
+    assert calls(done) == [("read", '{"path":"x"}')]
+
+
+def test_calls_are_calls_whatever_the_finish_reason_says() -> None:
+    _, done = decode(tool(0, "a1", "read", "{}"), delta("stop"), "[DONE]")
+    assert done.stop_reason == "tool_calls"
+    _, done = decode(delta(content="Hi"), delta("tool_calls"))
+    assert done.stop_reason == "end"
+
+
+def test_text_and_calls_keep_their_order() -> None:
+    _, done = decode(delta(content="A"), tool(0, "a1", "read", "{}"), delta(content="B"), END)
+    assert done.content == (Text("A"), ToolCall("a1", "read", "{}"), Text("B"))
+
+
+def test_usage_may_stand_in_the_choice_and_may_bring_its_cost() -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 3, "cost": 0.25}
+    _, done = decode(
+        delta(content="A"), {"choices": [{"delta": {}, "finish_reason": "stop", "usage": usage}]}
+    )
+    assert (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.cost) == (6, 3, 0.25)
+
+
+def test_more_cached_than_prompt_tokens_do_not_make_a_negative_count() -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}
+    _, done = decode(delta("stop", content="A"), {"choices": [], "usage": usage})
+    assert done.usage.input_tokens == 5
+
+
+def test_a_refusal_is_text_and_a_reason_to_stop() -> None:
+    _, done = decode(delta(refusal="I will "), delta("stop", refusal="not."))
+    assert (done.content, done.stop_reason) == ((Text("I will not."),), "refusal")
+
+
+def test_thinking_in_a_list_of_parts_is_reasoning() -> None:
+    thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]
+    _, done = decode(delta(content=thinking), delta("stop", content=[{"type": "text", "text": "Yes."}]))
+    assert done.content == (Reasoning("Hm."), Text("Yes."))
+
+
+def test_reasoning_details_are_joined_and_replayed_though_the_last_comes_late() -> None:
+    def part(text: str, **more: Any) -> dict[str, Any]:
+        return {"type": "reasoning.text", "index": 0, "text": text, **more}
+
+    _, done = decode(
+        delta(reasoning="Let ", reasoning_details=[part("Let ", signature=None)]),
+        delta(reasoning="me see", reasoning_details=[part("me see", signature="sig")]),
+        tool(0, "a1", "read", "{}"),
+        delta("tool_calls", reasoning_details=[{"type": "reasoning.encrypted", "index": 1, "data": "blob"}]),
+    )
+    transcript = Transcript(
+        [Message("assistant", done.content), Message("tool", (ToolResult("a1", "read"),))]
+    )
+    body = json.loads(ChatModel("m", provider="someone").body(ModelRequest("mc", "m", transcript)))
+    assert body["messages"][0]["reasoning"] == "Let me see"
+    assert body["messages"][0]["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "Let me see", "signature": "sig"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "blob"},
+    ]
+
+
+def test_frames_and_fields_nobody_knows_are_ignored() -> None:
+    _, done = decode({"object": "novelty", "x": [1]}, delta("stop", content="A", mood="good"), "[DONE]")
+    assert done.content == (Text("A"),)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+def test_the_size_of_the_reads_changes_nothing(size: int) -> None:
+    frames = [
+        delta(reasoning_content="Hm "),
+        delta(content="Größe ✓"),
+        tool(0, "a1", "read", '{"p":"é"}'),
+        END,
+    ]
+    data = b": hello\r\n\r\n" + "".join(f"data: {json.dumps(frame)}\r\n\r\n" for frame in frames).encode()
+    decoder = ChatDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
+    events = [event for i in range(0, len(data), size) for event in decoder.feed(data[i : i + size])]
+    whole, done = decode(*frames)
+    assert events == whole
+    assert decoder.end() == done
+
+
+def test_a_messages_server_may_send_unknown_events_no_names_and_a_whole_input() -> None:
+    frames = [
+        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 2}}},
+        {"type": "novelty", "x": 1},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "novel_block"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "novel_delta", "x": 1}},
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": "", "name": "read", "input": {"p": 1}},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    ]
+    decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
+    events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
+    done = decoder.end()
+    assert isinstance(done, ModelDone)
+    assert calls(done) == [("read", '{"p":1}')] and ids(done)[0]
+    assert [type(event) for event in events] == [ToolInputStarted, ToolInputDelta, ToolInputEnded]
+
+
+def test_the_explanation_of_a_refusal_is_a_warning() -> None:
+    details = {"type": "refusal", "explanation": "It touches on something."}
+    frames = [
+        {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}},
+        {"type": "message_stop"},
+    ]
+    decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
+    events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
+    done = decoder.end()
+    assert events == [Warned("It touches on something.", call="mc_1")]
+    assert isinstance(done, ModelDone) and done.stop_reason == "refusal"

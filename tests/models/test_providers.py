@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.models.wire_cases import KEY, WIRES, answer_of, request_of
+
+from ostler.models.providers import PROVIDERS, make_model
+from ostler.testkit.vendors import FakeVendor, turn
+from ostler.vocabulary.errors import NoModel, UsageError
+from ostler.vocabulary.messages import Text, user
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_provider_makes_a_model_of_its_name(name: str) -> None:
+    model = make_model(f"{name}/some/model", environment={PROVIDERS[name].key_variable: KEY})
+    assert model.name == f"{name}/some/model"
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "nobody/x", "", "/x"])
+def test_an_unknown_provider_is_answered_with_the_known_ones(name: str) -> None:
+    with pytest.raises(UsageError, match="anthropic, openai"):
+        make_model(name, environment={})
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "mistral"])
+def test_a_missing_key_is_answered_with_its_variable(name: str) -> None:
+    with pytest.raises(NoModel, match=PROVIDERS[name].key_variable):
+        make_model(f"{name}/x", environment={})
+
+
+def test_a_provider_alone_means_its_default_model_where_there_is_one() -> None:
+    model = make_model("anthropic", environment={"ANTHROPIC_API_KEY": KEY})
+    assert model.name == f"anthropic/{PROVIDERS['anthropic'].default_model}"
+    with pytest.raises(UsageError, match="ollama/ID"):
+        make_model("ollama", environment={})
+
+
+@pytest.mark.parametrize("address", ["localhost:8080", "ftp://x", "https://", "nonsense"])
+def test_a_base_url_that_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="base URL"):
+        make_model("openai/x", base_url=address, environment={})
+
+
+def test_a_key_with_foreign_characters_is_refused_without_showing_it() -> None:
+    with pytest.raises(UsageError) as caught:
+        make_model("openai/x", api_key=f"{KEY}…", environment={})
+    assert KEY not in str(caught.value)
+
+
+async def test_the_key_of_the_environment_goes_to_the_address_that_was_named() -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        environment = {"OPENAI_API_KEY": f" {KEY}\n", "OPENAI_BASE_URL": vendor.chat_url}
+        model = make_model("openai/x", environment=environment)
+        assert (await answer_of(model, request_of())).done.stop_reason == "end"
+        await model.aclose()  # type: ignore[attr-defined]
+        assert vendor.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_without_a_key_none_is_sent(wire: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        name, url = (
+            ("anthropic/x", vendor.anthropic_url) if wire == "anthropic" else ("ollama/x", vendor.chat_url)
+        )
+        model = make_model(name, base_url=url, environment={})
+        usage = (await answer_of(model, request_of())).done.usage
+        await model.aclose()  # type: ignore[attr-defined]
+        assert not {"authorization", "x-api-key"} & vendor.requests[0].headers.keys()
+    assert usage.cost == (0.0 if wire == "chat" else None)
+
+
+def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
+    def body(name: str, **fields: object) -> dict[str, object]:
+        model = make_model(name, api_key=KEY, environment={})
+        return json.loads(model.body(request_of(user("Hi"), **fields)))  # type: ignore[attr-defined]
+
+    assert "stream_options" not in body("mistral/x") and "stream_options" in body("groq/x")
+    assert body("ollama/x", reasoning="off")["reasoning_effort"] == "none"
+    assert "reasoning_effort" not in body("groq/x", reasoning="off")
+    assert body("openai/x", reasoning="high")["reasoning_effort"] == "high"
+
+
+def test_naming_a_model_loads_no_http_library() -> None:
+    program = (
+        "import sys; from ostler.models.providers import make_model;"
+        "make_model('ollama/x'); make_model('anthropic/x', api_key='k');"
+        "print(sorted({'httpx2', 'anyio', 'h11', 'email.utils'} & sys.modules.keys()))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
+async def test_a_plain_address_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssl
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("certificates were read")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", refuse)
+    async with FakeVendor([turn("ok")]) as vendor:
+        model = make_model("ollama/x", base_url=vendor.chat_url, environment={})
+        assert (await answer_of(model, request_of())).done.content == (Text("ok"),)
+        await model.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_fake_vendor_runs_in_a_process_of_its_own(wire: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('[{"type": "turn", "parts": ["Hello ", {"type": "say", "pieces": ["wor", "ld"]}]}]')
+    command = [sys.executable, "-m", "ostler.testkit.vendors", "--wire", wire, "--script", str(script)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            url = (await process.stdout.readline()).decode().strip()
+        model = make_model("anthropic/x" if wire == "anthropic" else "openai/x", base_url=url, environment={})
+        done = (await answer_of(model, request_of())).done
+        await model.aclose()  # type: ignore[attr-defined]
+        assert "".join(block.text for block in done.content if isinstance(block, Text)) == "Hello world"
+    finally:
+        process.terminate()
+        async with asyncio.timeout(30):
+            await process.communicate()
+
+
+def test_a_script_that_cannot_be_read_is_a_line_on_stderr(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ostler.testkit.vendors",
+        "--wire",
+        "chat",
+        "--script",
+        str(tmp_path / "no"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1

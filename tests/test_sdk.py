@@ -1,0 +1,229 @@
+"""The SDK: an agent in a Python program."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+import ostler
+from ostler import Agent, Hook, events, failed, ok, tool
+from ostler.kernel.hooks import Refuse
+from ostler.testkit import Call, ScriptedModel, Turn
+from ostler.vocabulary.errors import ServerFailed, UsageError
+from ostler.vocabulary.messages import Message, Text, user
+from ostler.vocabulary.usage import Usage
+
+
+class Place(msgspec.Struct):
+    city: str
+    country: str = "PT"
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(ostler.__all__) == [
+        "Agent",
+        "Hook",
+        "Result",
+        "Session",
+        "ToolContext",
+        "errors",
+        "events",
+        "failed",
+        "messages",
+        "ok",
+        "tool",
+    ]
+    assert all(getattr(ostler, name) is not None for name in ostler.__all__)
+    assert set(ostler.__all__) <= set(dir(ostler))
+    with pytest.raises(AttributeError):
+        _ = ostler.nothing  # type: ignore[attr-defined]
+
+
+def test_run_sync_keeps_the_conversation() -> None:
+    agent = Agent(ScriptedModel([Call("add", {"a": 1, "b": 2}), "three", "still three"]), tools=[add])
+    assert agent.run_sync("1 + 2?").text == "three"
+    result = agent.run_sync("Sure?")
+    assert (result.text, result.status, result.steps) == ("still three", "completed", 1)
+    assert [m.role for m in agent.messages] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert agent.usage.input_tokens == 30
+
+
+async def test_run_sync_inside_an_event_loop_says_what_to_do() -> None:
+    with pytest.raises(UsageError, match="await"):
+        Agent(ScriptedModel(["hi"])).run_sync("go")
+
+
+async def test_a_failed_run_is_a_result_and_check_raises_it() -> None:
+    result = await Agent(ScriptedModel([ServerFailed("the server is on fire", status=500)])).run("go")
+    assert (result.status, result.reason) == ("failed", "the server is on fire")
+    with pytest.raises(ServerFailed, match="on fire"):
+        result.check()
+
+
+async def test_a_stream_yields_facts_and_deltas_and_ends_with_the_run() -> None:
+    agent = Agent(ScriptedModel([Turn("hello", piece=2)]))
+    seen = [event.type async for event in agent.stream("go")]
+    assert seen[0] == "run_started"
+    assert seen.count("text_delta") == 3
+    assert seen[-1] == "run_ended"
+
+
+async def test_leaving_a_stream_early_cancels_its_run() -> None:
+    agent = Agent(ScriptedModel([Turn("a long story", hangs=True), "next"]))
+    stream = agent.stream("go")
+    async for event in stream:
+        if isinstance(event, events.TextDelta):
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert (await agent.run("again")).text == "next"
+
+
+async def test_an_agent_can_go_on_without_a_new_message() -> None:
+    model = ScriptedModel(["one", "two"])
+    agent = Agent(model)
+    agent.messages = [user("say something"), Message("assistant", (Text("well"),)), user("and more")]
+    assert (await agent.continue_()).text == "one"
+    assert [m.text for m in model.requests[0].transcript] == ["say something", "well", "and more"]
+    with pytest.raises(UsageError, match="nothing to continue"):
+        await Agent(model).continue_()
+
+
+async def test_messages_tools_and_usage_can_be_replaced_between_runs() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    agent = Agent(model, tools=[add])
+    await agent.run("first")
+    agent.messages = [user("a new beginning")]
+    agent.tools = []
+    agent.seed_usage(Usage(input_tokens=100, output_tokens=50, cost=2.0))
+    assert (agent.usage.input_tokens, [m.text for m in agent.messages]) == (100, ["a new beginning"])
+    await agent.run("second")
+    assert [m.text for m in model.requests[1].transcript] == ["a new beginning", "second"]
+    assert model.requests[1].tools == ()
+    assert (agent.usage.input_tokens, agent.usage.cost) == (110, 2.0)
+
+
+async def test_a_session_in_a_file_goes_on_in_another_agent(tmp_path: Path) -> None:
+    async with Agent(ScriptedModel(["hello"]), store=tmp_path / "s.db") as first:
+        await first.run("hi")
+    model = ScriptedModel(["again"])
+    async with Agent(model, store=str(tmp_path / "s.db"), session=first.session) as second:
+        await second.run("and?")
+        assert second.usage.input_tokens == 20
+    assert [m.text for m in model.requests[0].transcript] == ["hi", "hello", "and?"]
+
+
+async def test_hooks_observers_and_limits_are_options() -> None:
+    seen: list[str] = []
+    agent = Agent(
+        ScriptedModel([Call("add", {"a": 1, "b": 1}), Call("add", {"a": 1, "b": 1})]),
+        tools=[add],
+        hooks=[Hook("before_tool", lambda planned: Refuse("no sums"))],
+        max_steps=1,
+    )
+    agent.observe(lambda batch: seen.extend(item.type for item in batch))
+    result = await agent.run("go")
+    assert result.status == "limit"
+    assert "tool_started" not in seen
+
+
+async def test_tools_may_return_outcomes_blocks_values_or_nothing() -> None:
+    @tool
+    async def outcome(fine: bool) -> object:
+        """Either way."""
+        return ok("fine", details={"for": "people"}) if fine else failed("not fine")
+
+    @tool
+    def value() -> dict[str, int]:
+        """A value."""
+        return {"n": 1}
+
+    @tool
+    def nothing() -> None:
+        """Nothing."""
+
+    model = ScriptedModel(
+        [[Call("outcome", {"fine": True}), Call("outcome", {"fine": False}), Call("value"), Call("nothing")], "end"]
+    )
+    await Agent(model, tools=[outcome, value, nothing]).run("go")
+    results = model.requests[1].transcript[2].content
+    assert [r.content[0].text for r in results] == ["fine", "not fine", '{"n":1}', "done"]  # type: ignore[union-attr]
+    assert [r.failed for r in results] == [False, True, False, False]  # type: ignore[union-attr]
+
+
+def test_a_tool_describes_itself_from_its_types_and_its_docstring() -> None:
+    @tool(kind="read")
+    def weather(
+        place: Place, unit: Literal["C", "F"] = "C", days: Annotated[int, msgspec.Meta(ge=1, le=7)] = 1
+    ) -> str:
+        """The weather at a place.
+
+        More that only programmers need.
+
+        Args:
+            unit: the scale to use
+        """
+        return ""
+
+    schema = weather.spec.schema
+    assert weather.spec.description == "The weather at a place."
+    assert schema["required"] == ["place"]
+    assert schema["properties"]["unit"] == {"enum": ["C", "F"], "default": "C", "description": "the scale to use"}
+    assert schema["properties"]["days"]["maximum"] == 7
+    assert schema["$defs"]["Place"]["properties"]["country"]["default"] == "PT"
+    with pytest.raises(TypeError, match="words"):
+        tool(lambda *words: "")
+
+
+async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None:
+    from ostler.log.sqlite import SqliteStore
+
+    store = SqliteStore(tmp_path / "s.db")
+    agents = [
+        Agent(ScriptedModel([Call("add", {"a": n, "b": 1}), f"{n}"]), tools=[add], store=store) for n in range(20)
+    ]
+    results = await asyncio.gather(*(agent.run("go") for agent in agents))
+    assert [result.text for result in results] == [str(n) for n in range(20)]
+    assert len(await store.sessions()) == 20
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "forbidden"),
+    [
+        ("import ostler", {"asyncio", "httpx2", "msgspec", "rich", "sqlite3", "argparse"}),
+        (
+            "from ostler.faces.cli import run; run(['--help'])",
+            {"asyncio", "httpx2", "msgspec", "rich", "sqlite3", "tomllib"},
+        ),
+        (
+            "from ostler.faces.cli import run; run(['-p', '--model', 'demo', '--no-session', 'hi'])",
+            {"httpx2", "rich", "sqlite3", "tomllib", "jiter", "anthropic", "openai", "ostler.testkit"},
+        ),
+    ],
+    ids=["import", "help", "one-shot"],
+)
+def test_what_is_not_needed_is_not_imported(code: str, forbidden: set[str], tmp_path: Path) -> None:
+    script = f"import sys\n{code}\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"OSTLER_HOME": str(tmp_path), "PATH": ""},
+        stdin=subprocess.DEVNULL,
+    )
+    loaded = set(done.stderr.split())
+    assert loaded & forbidden == set()
