@@ -17,6 +17,7 @@ from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.inbox import InboxReader
 from ostler.runs.lease import kept_lease
+from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
@@ -145,7 +146,8 @@ class Session:
             await asyncio.wait({reading})
 
     async def close(self) -> None:
-        """Gives the lease back."""
+        """Ends what tools left running in the background, and gives the lease back."""
+        await end_left_running(self.harness.memory)
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
 

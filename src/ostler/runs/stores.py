@@ -20,6 +20,8 @@ def open_store(settings: Settings | None = None, *, in_memory: bool = False) -> 
 
 async def find_session(store: Store, beginning: str) -> str:
     """The id of the one session that begins so."""
+    if not beginning:
+        raise UsageError("the id of the session is empty; `ostler sessions` lists those there are")
     found = await store.sessions(prefix=beginning, limit=2)
     if len(found) > 1 and found[0].id != beginning:
         raise UsageError(f"several sessions begin with {beginning!r}; say more of the id")

@@ -1,0 +1,176 @@
+"""The bash tool: a command in the session's directory, with its output live."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import signal
+import time
+from typing import Annotated, Any
+
+import msgspec
+
+from ostler.kernel.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.tools.child_process import child_process
+from ostler.tools.left_running import leave_running
+from ostler.tools.programs import find_program
+from ostler.tools.truncation import Kept, Tail, byte_length, size_text
+from ostler.vocabulary.outcomes import Failed, Ok, failed, ok
+
+DEFAULT_TIMEOUT = 120.0
+MAX_TIMEOUT = 600.0
+_HEADER_ROOM = 300
+
+
+class BashArguments(msgspec.Struct, frozen=True):
+    command: str
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class BashTool:
+    """Runs a command to its end or to its time limit.
+
+    - Cancelled or out of time, its whole process group is dead before the call returns.
+    - What it leaves in the background lives on until the session is closed (`left_running.py`).
+    """
+
+    def __init__(self, default_timeout: float = DEFAULT_TIMEOUT, max_timeout: float = MAX_TIMEOUT) -> None:
+        self._max_timeout = max_timeout
+        self._default_timeout = min(default_timeout, max_timeout)
+        self.spec = ToolSpec(
+            name="bash",
+            description=(
+                "Runs a shell command in the working directory. stdout and stderr come together, the last "
+                "2000 lines or 50 KiB of them; the rest is kept and can be read. There is no terminal and no "
+                "input: pass flags that keep a program from asking. Start servers in the background with &."
+            ),
+            schema=schema_of(
+                BashArguments,
+                {
+                    "command": "what to run",
+                    "timeout": f"seconds; {self._default_timeout:g} unless given, at most {max_timeout:g}",
+                },
+            ),
+            kind="execute",
+        )
+
+    def validate(self, arguments: dict[str, Any]) -> BashArguments:
+        return checked(arguments, BashArguments, self.spec.name)
+
+    async def run(self, arguments: BashArguments, context: ToolContext) -> Ok | Failed:
+        timeout = min(arguments.timeout or self._default_timeout, self._max_timeout)
+        output = _Output(context)
+        timed_out = False
+        began = time.monotonic()
+        shell = [find_program("bash") or "sh", "-c", arguments.command]
+        async with child_process(shell, context=context, cwd=context.cwd, on_output=output.take) as child:
+            try:
+                async with asyncio.timeout(timeout):
+                    await child.wait()
+            except TimeoutError:
+                timed_out = True
+                await child.end()
+            left_running = child.left_running
+            if left_running:
+                leave_running(context.memory, child)
+        output.finish()
+        return _outcome(
+            output,
+            context.call,
+            returncode=child.returncode,
+            timed_out_after=timeout if timed_out else None,
+            details={
+                "duration_ms": round((time.monotonic() - began) * 1000),
+                "left_running": left_running,
+            },
+        )
+
+
+bash = BashTool()
+
+
+class _Output:
+    """Takes the bytes of a command: shows them live, counts them, keeps their end."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self.bytes = 0
+        self.characters = 0
+        self._show = context.output
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._tail = Tail()
+
+    def take(self, piece: bytes) -> None:
+        self.bytes += len(piece)
+        self._pass_on(self._decoder.decode(piece))
+
+    def finish(self) -> None:
+        self._pass_on(self._decoder.decode(b"", final=True))
+
+    def kept(self) -> Kept:
+        return self._tail.kept()
+
+    def _pass_on(self, text: str) -> None:
+        if text:
+            self.characters += len(text)
+            self._tail.feed(text)
+            self._show(text)
+
+
+def _outcome(
+    output: _Output,
+    call: str,
+    *,
+    returncode: int | None,
+    timed_out_after: float | None,
+    details: dict[str, Any],
+) -> Ok | Failed:
+    kept = output.kept()
+    exit_code = returncode if returncode is not None and returncode >= 0 else None
+    signal_name = _signal_name(-returncode) if returncode is not None and returncode < 0 else None
+    details |= {
+        "exit_code": exit_code,
+        "signal": signal_name,
+        "timed_out": timed_out_after is not None,
+        "truncated": kept.truncated,
+        "lines": kept.total_lines,
+        "bytes": output.bytes,
+    }
+    text = _text(kept, output, call)
+    if timed_out_after is not None:
+        note = f"[timed out after {timed_out_after:g} s]"
+        return failed(_with_note(text, note), kind="tool_timed_out", details=details, summary=note[1:-1])
+    if signal_name is not None:
+        note = f"[ended by {signal_name}]"
+        return failed(_with_note(text, note), details=details, summary=note[1:-1])
+    if exit_code:
+        note = f"[exit code {exit_code}]"
+        return failed(_with_note(text, note), details=details, summary=note[1:-1])
+    return ok(text or "(no output)", details=details, summary="exit code 0")
+
+
+def _text(kept: Kept, output: _Output, call: str) -> str:
+    # Some vendors refuse a request with a NUL in it.
+    text = kept.text.replace("\0", "\ufffd")
+    if not kept.truncated:
+        return text
+    cut = f", {kept.cut_lines} long lines cut" if kept.cut_lines else ""
+    header = (
+        f"[the last {kept.lines} of {kept.total_lines} lines, {size_text(byte_length(text))} of "
+        f"{size_text(output.bytes)}{cut}"
+    )
+    # The whole is kept only where the model is told less of it; a few lost characters do not count.
+    whole = f"; for the whole read blob:out_{call}" if output.characters > len(text) + _HEADER_ROOM else ""
+    return f"{header}{whole}]\n{text}"
+
+
+def _with_note(text: str, note: str) -> str:
+    if not text:
+        return f"(no output)\n{note}"
+    return text + ("" if text.endswith("\n") else "\n") + note
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -1,0 +1,127 @@
+"""The grep tool: lines that match a pattern, in the files of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from ostler.kernel.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.tools.paths import missing, plain_failures, resolve, shown
+from ostler.tools.search_request import SearchRequest, SearchResult, as_rows
+from ostler.tools.threads import in_thread
+from ostler.vocabulary.errors import ToolFailed
+from ostler.vocabulary.outcomes import Ok, ok
+
+_DESCRIPTION = (
+    "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
+    "names, hidden ones and binary ones are left out; to search a hidden directory name it in path. At most "
+    "100 matches unless limit says otherwise, 500 characters of a line, 50 KiB in all."
+)
+_PARAMETERS = {
+    "pattern": "a regular expression, matched line by line",
+    "path": "the directory or file to search; the working directory unless given",
+    "glob": "only files like this, such as *.py or src/**/*.ts, relative to path",
+    "ignore_case": "take upper and lower case as equal",
+    "literal": "take pattern as plain text",
+    "context": "how many lines to show before and after each match",
+    "limit": "how many matches to show",
+}
+
+
+class GrepArguments(msgspec.Struct, frozen=True):
+    pattern: Annotated[str, msgspec.Meta(min_length=1)]
+    path: str = "."
+    glob: str = ""
+    ignore_case: bool = False
+    literal: bool = False
+    context: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1)] = 100
+
+
+def _ripgrep() -> str | None:
+    from ostler.tools.search_ripgrep import ripgrep
+
+    return ripgrep()
+
+
+class GrepTool:
+    """Searches with the ripgrep that `find_ripgrep` names, or in Python when there is none."""
+
+    def __init__(self, find_ripgrep: Callable[[], str | None] = _ripgrep) -> None:
+        self._find_ripgrep = find_ripgrep
+        self.spec = ToolSpec(
+            name="grep",
+            description=_DESCRIPTION,
+            schema=schema_of(GrepArguments, _PARAMETERS),
+            kind="search",
+            parallel=True,
+        )
+
+    def validate(self, arguments: dict[str, Any]) -> GrepArguments:
+        return checked(arguments, GrepArguments, self.spec.name)
+
+    async def run(self, arguments: GrepArguments, context: ToolContext) -> Ok:
+        if "\n" in arguments.pattern or "\0" in arguments.pattern:
+            raise ToolFailed("pattern is matched line by line: it cannot contain a newline or NUL character")
+        request = _request(arguments, context)
+        program = self._find_ripgrep()
+        result = await _searched(program, request, context)
+        return _outcome(result, request, context, "ripgrep" if program else "python")
+
+
+grep = GrepTool()
+
+
+def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
+    root = resolve(arguments.path, context.cwd)
+    with plain_failures(arguments.path):
+        if not root.exists():
+            raise missing(root, arguments.path)
+        if not root.is_dir() and not root.is_file():
+            raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
+    return SearchRequest(
+        pattern=arguments.pattern,
+        root=root,
+        glob=arguments.glob,
+        ignore_case=arguments.ignore_case,
+        literal=arguments.literal,
+        context=arguments.context,
+        limit=arguments.limit,
+    )
+
+
+async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
+    if program:
+        from ostler.tools.search_ripgrep import search_with_ripgrep
+
+        return await search_with_ripgrep(program, request, context)
+
+    from ostler.tools.search_python import search_with_python
+
+    return await in_thread(lambda stop: search_with_python(request, stop))
+
+
+def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext, engine: str) -> Ok:
+    prefix = "" if request.root == context.cwd.resolve() else shown(request.root, context.cwd)
+    rows, all_fit = as_rows(result.lines, prefix, grouped=request.context > 0)
+    matches = sum(line.matches for line in result.lines)
+    if not all_fit:
+        rows.append("[cut at 50 KiB: narrow pattern, path or glob]")
+    elif result.has_more:
+        rows.append(
+            f"[the first {matches} matches; there are more: narrow pattern, path or glob, or raise limit]"
+        )
+    details = {
+        "path": str(request.root),
+        "matches": matches,
+        "files": len({line.path for line in result.lines if line.matches}),
+        "truncated": result.has_more or not all_fit,
+        "engine": engine,
+    }
+    return ok("\n".join(rows) or "(no matches)", details=details, summary=_summary(matches, result.has_more))
+
+
+def _summary(matches: int, has_more: bool) -> str:
+    return f"{matches}{'+' if has_more else ''} match{'' if matches == 1 else 'es'}"

@@ -1,0 +1,193 @@
+"""The read tool: lines of a text file, a picture, a document, or the whole of an output that was cut."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.tools import file_kinds
+from ostler.tools.freshness import MAX_DIGESTED, new_digest, remember, stamp_of
+from ostler.tools.line_window import LineWindow
+from ostler.tools.paths import missing, plain_failures, resolve, shown
+from ostler.tools.threads import Stop, in_thread
+from ostler.tools.truncation import MAX_LINES, size_text
+from ostler.vocabulary.errors import NotFound, ToolFailed
+from ostler.vocabulary.messages import File, Image
+from ostler.vocabulary.outcomes import Ok, ok
+
+MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
+"""Vendors take pictures of 5 MiB, counted in base64."""
+MAX_DOCUMENT = 15 * 1024 * 1024
+BLOB_PREFIX = "blob:"
+_PIECE = 256 * 1024
+
+
+class _Attachment(msgspec.Struct, frozen=True):
+    media_type: str
+    content: bytes
+    digest: str
+
+
+class _Lines(msgspec.Struct, frozen=True):
+    window: LineWindow
+    digest: str
+    complete: bool
+    """All of the text was seen, so its number of lines is known."""
+
+
+@tool(kind="read", parallel=True)
+async def read(
+    path: str,
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 1,
+    limit: Annotated[int, msgspec.Meta(ge=1)] = MAX_LINES,
+    *,
+    context: ToolContext,
+) -> Ok:
+    """Reads a file. Text comes as numbered lines (number, tab, line), at most 2000 lines or 50 KiB at a time;
+    go on with offset. Pictures (PNG, JPEG, GIF, WebP) and PDF files are shown as such. Directories: use ls.
+
+    Args:
+        path: the file, relative to the working directory or absolute; or blob:ID for a kept output
+        offset: the first line to read, counted from 1
+        limit: how many lines to read
+    """
+    if path.startswith(BLOB_PREFIX):
+        return await _read_blob(path, offset, limit, context)
+    file = resolve(path, context.cwd)
+    with plain_failures(path):
+        _refuse_what_cannot_be_read(file, path)
+        found = await in_thread(lambda stop: _look(file, path, offset, limit, stop))
+    remember(context, file, found.digest)
+    if isinstance(found, _Attachment):
+        return _as_attachment(found, file, shown(file, context.cwd))
+    return _as_text(found, {"path": str(file), "digest": found.digest})
+
+
+def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
+    """Also keeps us from opening a pipe or a device, which could block for ever."""
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        raise missing(file, given) from None
+    if stat.S_ISDIR(mode):
+        raise ToolFailed(f"{given} is a directory: use ls to list it")
+    if not stat.S_ISREG(mode):
+        raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+
+
+def _look(file: Path, given: str, offset: int, limit: int, stop: Stop) -> _Attachment | _Lines:
+    with file.open("rb", buffering=0) as source:
+        status = os.fstat(source.fileno())
+        head = source.read(file_kinds.SNIFFED)
+        media_type = file_kinds.image_type(head) or ("application/pdf" if file_kinds.is_pdf(head) else "")
+        pieces = _pieces(head, source)
+        if media_type:
+            return _whole(media_type, pieces, given, status.st_size)
+        if file_kinds.is_binary(head):
+            kind = f"{file_kinds.binary_kind(head)}, {size_text(status.st_size)}"
+            raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that understands it")
+        return _text_lines(pieces, status, offset, limit, stop)
+
+
+def _pieces(head: bytes, source: Any) -> Iterator[bytes]:
+    piece = head
+    while piece:
+        yield piece
+        piece = source.read(_PIECE)
+
+
+def _whole(media_type: str, pieces: Iterator[bytes], given: str, size: int) -> _Attachment:
+    limit = MAX_DOCUMENT if media_type == "application/pdf" else MAX_IMAGE
+    if size > limit:
+        raise ToolFailed(
+            f"{given} is too large to show ({media_type}, {size_text(size)}, the limit is "
+            f"{size_text(limit)}): make a smaller copy and read that"
+        )
+    content = b"".join(pieces)
+    digest = new_digest()
+    digest.update(content)
+    return _Attachment(media_type, content, digest.hexdigest())
+
+
+def _text_lines(
+    pieces: Iterator[bytes], status: os.stat_result, offset: int, limit: int, stop: Stop
+) -> _Lines:
+    window = LineWindow(offset, limit)
+    digest = new_digest()
+    is_huge = status.st_size > MAX_DIGESTED
+    for piece in pieces:
+        window.feed(piece)
+        if stop() or (is_huge and window.full):
+            break
+        if not is_huge:
+            digest.update(piece)
+    else:
+        window.finish()
+        return _Lines(window, stamp_of(status) if is_huge else digest.hexdigest(), complete=True)
+    return _Lines(window, stamp_of(status), complete=False)
+
+
+def _as_attachment(found: _Attachment, file: Path, name: str) -> Ok:
+    from base64 import b64encode
+
+    data = b64encode(found.content).decode()
+    size = len(found.content)
+    block = (
+        File(found.media_type, name=file.name, data=data)
+        if found.media_type == "application/pdf"
+        else Image(found.media_type, data=data)
+    )
+    about = f"{name} ({found.media_type}, {size_text(size)})"
+    details = {"path": str(file), "media_type": found.media_type, "bytes": size, "digest": found.digest}
+    return ok(about, block, details=details, summary=about)
+
+
+def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
+    window = found.window
+    total = window.total if found.complete else None
+    has_more = total is None or window.end < total
+    details |= {
+        "start_line": window.start,
+        "end_line": window.end,
+        "total_lines": total,
+        "truncated": has_more and bool(window.lines),
+    }
+    rows = [f"{number}\t{line}" for number, line in enumerate(window.lines, window.start)]
+    rows += _notes(window, total, has_more)
+    return ok("\n".join(rows), details=details, summary=f"{len(window.lines)} lines")
+
+
+def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:
+    notes = []
+    if total == 0:
+        notes.append("(empty file)")
+    elif not window.lines:
+        notes.append(f"[there are only {total} lines: offset {window.start} is past the end]")
+    elif has_more:
+        of_total = f" of {total}" if total is not None else "; more follow"
+        notes.append(f"[lines {window.start}-{window.end}{of_total}; use offset={window.end + 1} to go on]")
+    if window.invalid_utf8:
+        notes.append("[not valid UTF-8: bytes that could not be decoded are shown as \ufffd]")
+    return notes
+
+
+async def _read_blob(path: str, offset: int, limit: int, context: ToolContext) -> Ok:
+    window = LineWindow(offset, limit)
+    blob = path.removeprefix(BLOB_PREFIX)
+    position = 0
+    try:
+        while piece := await context.read_blob(blob, position, _PIECE):
+            position += len(piece)
+            window.feed(piece)
+            if window.full and position > MAX_DIGESTED:
+                return _as_text(_Lines(window, "", complete=False), {"path": path})
+    except NotFound:
+        raise ToolFailed(f"{path}: there is no kept output of that name") from None
+    window.finish()
+    return _as_text(_Lines(window, "", complete=True), {"path": path})

@@ -1,0 +1,89 @@
+"""The write tool: a whole file, replaced in one step."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.tools import file_kinds
+from ostler.tools.atomic_write import write_atomically
+from ostler.tools.diff import Diff, diff_of_texts, lines_of
+from ostler.tools.freshness import digest_of, file_digest, last_seen, refuse_unless_fresh, remember
+from ostler.tools.paths import plain_failures, resolve, shown
+from ostler.tools.threads import to_its_end
+from ostler.vocabulary.errors import ToolFailed
+from ostler.vocabulary.outcomes import Ok, ok
+
+_MAX_COMPARED = 2 * 1024 * 1024
+"""Larger files are written without a diff: nobody reads it, and the log would hold the file twice."""
+
+
+class _Written(msgspec.Struct, frozen=True):
+    created: bool
+    diff: Diff
+
+
+@tool(kind="edit")
+async def write(path: str, content: str, *, context: ToolContext) -> Ok:
+    """Writes a whole file, with its parent directories; replaces what was there. A file that exists must
+    have been read in this session and be unchanged since. To change a part of a file use edit.
+
+    Args:
+        path: the file, relative to the working directory or absolute
+        content: everything the file shall contain
+    """
+    file = resolve(path, context.cwd)
+    data = _encoded(content)
+    seen = await last_seen(context, file)
+    name = shown(file, context.cwd)
+    with plain_failures(path):
+        written = await to_its_end(lambda: _write(file, path, name, content, data, seen))
+    digest = digest_of(data)
+    remember(context, file, digest)
+    lines = len(lines_of(content))
+    details = {
+        "path": str(file),
+        "bytes": len(data),
+        "lines": lines,
+        "created": written.created,
+        "diff": written.diff.text,
+        "diff_truncated": written.diff.truncated,
+        "digest": digest,
+    }
+    summary = f"{lines} lines" if written.created else f"+{written.diff.added} -{written.diff.removed}"
+    return ok(f"wrote {len(data)} bytes ({lines} lines) to {name}", details=details, summary=summary)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolFailed(
+            f"content is not valid text: a lone surrogate {content[error.start]!r} at character {error.start}"
+        ) from None
+
+
+def _write(file: Path, given: str, name: str, content: str, data: bytes, seen: str | None) -> _Written:
+    before = b""
+    created = not file.exists()
+    if not created:
+        status = file.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ToolFailed(f"{given} is a directory: name a file in it")
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+        if status.st_size:
+            refuse_unless_fresh(given, seen, file_digest(file))
+        before = file.read_bytes() if status.st_size <= _MAX_COMPARED else b"\0"
+    diff = _compared(before, content, data, "/dev/null" if created else name, name)
+    write_atomically(file, data)
+    return _Written(created, diff)
+
+
+def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:
+    if file_kinds.is_binary(before) or len(data) > _MAX_COMPARED:
+        return Diff("", 0, 0, 0, truncated=True)
+    return diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ostler.testkit.tool_context import FakeToolContext
+from ostler.tools.left_running import end_left_running
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[FakeToolContext]:
+    made = FakeToolContext(tmp_path)
+    yield made
+    await end_left_running(made.memory)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.vocabulary.errors import CallRefused, NotFound
+from ostler.vocabulary.outcomes import Failed, NeedUser, Ok, Question
+
+
+@tool
+async def greet(name: str, *, context: ToolContext) -> str:
+    """Greets somebody."""
+    context.output(f"greeting {name}\n")
+    if not name:
+        raise CallRefused("nobody to greet")
+    title = await context.ask(Question("Which title?"))
+    return f"hello {title} {name}"
+
+
+async def test_a_tool_is_run_as_the_kernel_does_it(tmp_path: Path) -> None:
+    context = FakeToolContext(tmp_path, answers=["Dr"])
+    outcome = await run_tool(greet, {"name": "Ada"}, context)
+    assert isinstance(outcome, Ok)
+    assert told(outcome) == "hello Dr Ada"
+    assert context.output_text == "greeting Ada\n"
+    assert context.questions == [Question("Which title?")]
+    assert [result.name for result in context.session_results] == ["greet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({}, "invalid_arguments", "name"),
+        ({"name": 1}, "invalid_arguments", "name"),
+        ({"name": ""}, "call_refused", "nobody to greet"),
+        ({"name": "Ada"}, "call_refused", "nobody is there to answer"),
+    ],
+)
+async def test_whatever_goes_wrong_is_an_outcome(
+    tmp_path: Path, arguments: dict[str, object], kind: str, text: str
+) -> None:
+    outcome = await run_tool(greet, arguments, FakeToolContext(tmp_path))
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == kind
+    assert text in told(outcome)
+
+
+async def test_an_exception_is_a_failure_that_names_it(tmp_path: Path) -> None:
+    @tool
+    def divide(a: int, b: int) -> float:
+        """Divides."""
+        return a / b
+
+    outcome = await run_tool(divide, {"a": 1, "b": 0}, FakeToolContext(tmp_path))
+    assert told(outcome) == "ZeroDivisionError: division by zero"
+
+
+async def test_a_call_that_stays_open_has_no_result_yet(tmp_path: Path) -> None:
+    @tool
+    def deploy() -> NeedUser:
+        """Deploys."""
+        return NeedUser(Question("Really?"))
+
+    context = FakeToolContext(tmp_path)
+    assert isinstance(await run_tool(deploy, {}, context), NeedUser)
+    assert context.session_results == []
+
+
+async def test_a_reopened_session_has_what_was_stored_and_nothing_else(tmp_path: Path) -> None:
+    context = FakeToolContext(tmp_path, answers=["Dr"])
+    context.memory["open"] = True
+    await run_tool(greet, {"name": "Ada"}, context)
+    later = context.reopened()
+    assert (later.session, later.memory) == (context.session, {})
+    assert [result.call async for result in later.results()] == [context.call]
+    assert await later.read_blob(f"out_{context.call}", 9, 3) == b"Ada"
+    with pytest.raises(NotFound):
+        await later.read_blob("out_of_nothing")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.tools.find import find
+from ostler.tools.globs import compile_glob
+from ostler.tools.ls import ls
+from ostler.vocabulary.outcomes import Failed, Ok
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in (
+        "README.md",
+        "src/app.py",
+        "src/web/app.ts",
+        "src/web/deep/view.tsx",
+        "node_modules/x/index.ts",
+        ".github/ci.yml",
+        ".git/config",
+        "debug.log",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / ".gitignore").write_text("node_modules/\n*.log\n")
+    (tmp_path / "loop").symlink_to(".")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.py", ["src/app.py"]),
+        ("*.{ts,tsx}", ["src/web/app.ts", "src/web/deep/view.tsx"]),
+        ("src/*", ["src/app.py", "src/web/"]),
+        ("src/**/*.ts*", ["src/web/app.ts", "src/web/deep/view.tsx"]),
+        ("**/deep", ["src/web/deep/"]),
+        ("deep/", ["src/web/deep/"]),
+        ("README.md/", []),
+        (".*", [".github/", ".gitignore"]),
+        ("*.yml", [".github/ci.yml"]),
+        ("[Rr]eadme.md", []),
+        ("R[A-E]ADME.md", ["README.md"]),
+        ("app.?s", ["src/web/app.ts"]),
+        ("*.log", []),
+        ("config", []),
+        ("loop", ["loop"]),
+    ],
+)
+async def test_a_glob_finds_what_git_would_see(tree: Path, pattern: str, found: list[str]) -> None:
+    outcome = await run_tool(find, {"pattern": pattern}, FakeToolContext(tree))
+    assert told(outcome) == ("\n".join(found) or "(nothing found)")
+
+
+async def test_what_is_found_can_be_used_as_a_path(tree: Path) -> None:
+    outcome = await run_tool(find, {"pattern": "*.ts", "path": "src/web"}, FakeToolContext(tree))
+    assert told(outcome) == "src/web/app.ts"
+
+
+async def test_no_more_than_the_limit_is_shown_and_the_number_is_told(tree: Path) -> None:
+    outcome = await run_tool(find, {"pattern": "*.{ts,tsx,py}", "limit": 2}, FakeToolContext(tree))
+    assert told(outcome).splitlines() == [
+        "src/app.py",
+        "src/web/app.ts",
+        "[the first 2 of 3: narrow pattern or path, or raise limit]",
+    ]
+    assert isinstance(outcome, Ok) and outcome.details
+    assert (outcome.details["found"], outcome.details["truncated"]) == (3, True)
+
+
+@pytest.mark.parametrize(("path", "word"), [("nope", "no such"), ("README.md", "not a directory")])
+async def test_find_needs_a_directory(tree: Path, path: str, word: str) -> None:
+    outcome = await run_tool(find, {"pattern": "*", "path": path}, FakeToolContext(tree))
+    assert isinstance(outcome, Failed)
+    assert word in told(outcome)
+
+
+async def test_a_glob_that_makes_no_sense_is_a_clear_failure(tree: Path) -> None:
+    outcome = await run_tool(find, {"pattern": "[z-a]"}, FakeToolContext(tree))
+    assert isinstance(outcome, Failed)
+    assert told(outcome).startswith("invalid glob '[z-a]'")
+
+
+@given(st.text("ab.*?[]{},!-\\/", max_size=12), st.text("ab./", max_size=8))
+def test_every_glob_compiles_or_is_a_regular_expression_error(glob: str, path: str) -> None:
+    try:
+        compiled = compile_glob(glob)
+    except re.error:
+        return
+    compiled.fullmatch(path)
+
+
+@given(st.text("ab.+(^$|)é ", min_size=1, max_size=8))
+def test_a_glob_without_wildcards_matches_exactly_itself(name: str) -> None:
+    assert compile_glob(name).fullmatch(name)
+    assert compile_glob(name).fullmatch(f"deep/er/{name}")
+    assert not compile_glob(name).fullmatch(name + "x")
+
+
+async def test_a_directory_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("x" * 2048)
+    (tmp_path / "A.txt").touch()
+    (tmp_path / "c").mkdir()
+    (tmp_path / ".dot").touch()
+    (tmp_path / "link").symlink_to("c")
+    (tmp_path / "broken").symlink_to("nowhere")
+    outcome = await run_tool(ls, {}, FakeToolContext(tmp_path))
+    assert told(outcome).splitlines() == [
+        ".dot  0 B",
+        "A.txt  0 B",
+        "b.txt  2.0 KiB",
+        "broken@",
+        "c/",
+        "link@",
+    ]
+
+
+async def test_a_long_listing_is_cut_and_says_so(tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"f{number}").touch()
+    outcome = await run_tool(ls, {"limit": 5}, FakeToolContext(tmp_path))
+    assert told(outcome).splitlines()[4:] == [
+        "f4  0 B",
+        "[the first 5 of 7 entries: raise limit, or use find with a pattern]",
+    ]
+
+
+async def test_an_empty_directory_is_said_to_be_empty(tmp_path: Path) -> None:
+    assert told(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "(empty directory)"
+
+
+async def test_a_file_points_to_read(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    assert (
+        told(await run_tool(ls, {"path": "f"}, FakeToolContext(tmp_path)))
+        == "f is a file: use read to see it"
+    )
+
+
+async def test_a_missing_directory_is_a_clear_failure(tmp_path: Path) -> None:
+    outcome = await run_tool(ls, {"path": "nope"}, FakeToolContext(tmp_path))
+    assert told(outcome) == "nope: no such file or directory"
+
+
+async def test_a_name_that_is_not_utf8_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / "bad\udcff.txt").touch()
+    assert told(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "bad?.txt  0 B"
+    assert told(await run_tool(find, {"pattern": "*.txt"}, FakeToolContext(tmp_path))) == "bad?.txt"
