@@ -28,7 +28,9 @@ def answers_to(request: dict[str, Any]) -> Any:
             return turn(say("It is ", "the same.")) if results else turn(*calls)
         case "Pay the rent, and something for the ice cream.":
             rent = call("pay", {"account": "rent", "euros": 1200})
-            return turn("Done, in part.") if results else turn(rent, call("pay", {"account": "ice", "euros": 3}))
+            return (
+                turn("Done, in part.") if results else turn(rent, call("pay", {"account": "ice", "euros": 3}))
+            )
         case "My name is Ada.":
             return turn("Hello, Ada.")
         case "What is my name?":
@@ -36,7 +38,11 @@ def answers_to(request: dict[str, Any]) -> Any:
             return turn("You are Ada.")
         case "Write a haiku into haiku.txt":
             haiku = "An old silent pond\nA frog jumps into the pond\nSplash! Silence again 🐸"
-            return turn("Saved.") if results else turn(call("save", {"path": "haiku.txt", "content": haiku}, size=3))
+            return (
+                turn("Saved.")
+                if results
+                else turn(call("save", {"path": "haiku.txt", "content": haiku}, size=3))
+            )
     raise AssertionError(prompt)
 
 

@@ -154,7 +154,15 @@ async def test_tools_may_return_outcomes_blocks_values_or_nothing() -> None:
         """Nothing."""
 
     model = ScriptedModel(
-        [[Call("outcome", {"fine": True}), Call("outcome", {"fine": False}), Call("value"), Call("nothing")], "end"]
+        [
+            [
+                Call("outcome", {"fine": True}),
+                Call("outcome", {"fine": False}),
+                Call("value"),
+                Call("nothing"),
+            ],
+            "end",
+        ]
     )
     await Agent(model, tools=[outcome, value, nothing]).run("go")
     results = model.requests[1].transcript[2].content
@@ -179,7 +187,11 @@ def test_a_tool_describes_itself_from_its_types_and_its_docstring() -> None:
     schema = weather.spec.schema
     assert weather.spec.description == "The weather at a place."
     assert schema["required"] == ["place"]
-    assert schema["properties"]["unit"] == {"enum": ["C", "F"], "default": "C", "description": "the scale to use"}
+    assert schema["properties"]["unit"] == {
+        "enum": ["C", "F"],
+        "default": "C",
+        "description": "the scale to use",
+    }
     assert schema["properties"]["days"]["maximum"] == 7
     assert schema["$defs"]["Place"]["properties"]["country"]["default"] == "PT"
     with pytest.raises(TypeError, match="words"):
@@ -191,7 +203,8 @@ async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None
 
     store = SqliteStore(tmp_path / "s.db")
     agents = [
-        Agent(ScriptedModel([Call("add", {"a": n, "b": 1}), f"{n}"]), tools=[add], store=store) for n in range(20)
+        Agent(ScriptedModel([Call("add", {"a": n, "b": 1}), f"{n}"]), tools=[add], store=store)
+        for n in range(20)
     ]
     results = await asyncio.gather(*(agent.run("go") for agent in agents))
     assert [result.text for result in results] == [str(n) for n in range(20)]

@@ -5,9 +5,11 @@ The names below are the SDK. Each is imported when it is first used, so `import 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # not from typing: that import alone would cost more than all of this
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ostler.faces.sdk import Agent as Agent
     from ostler.faces.sdk import Result as Result
     from ostler.kernel.hooks import Hook as Hook
@@ -45,7 +47,11 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module = import_module(_NAMES[name])
-    return import_module(f"{_NAMES[name]}.{name}") if _NAMES[name] == "ostler.vocabulary" else getattr(module, name)
+    return (
+        import_module(f"{_NAMES[name]}.{name}")
+        if _NAMES[name] == "ostler.vocabulary"
+        else getattr(module, name)
+    )
 
 
 def __dir__() -> list[str]:

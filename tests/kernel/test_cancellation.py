@@ -137,7 +137,11 @@ async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_anot
     def steer(batch: object) -> None:
         if any(getattr(item, "type", "") == "text_delta" for item in batch) and "s2" not in sent:  # type: ignore[attr-defined]
             sent.append("s2")
-            tasks.append(asyncio.ensure_future(store.submit(ran.session.id, Steer(id="s2", content=as_content("more")))))
+            tasks.append(
+                asyncio.ensure_future(
+                    store.submit(ran.session.id, Steer(id="s2", content=as_content("more")))
+                )
+            )
 
     sent: list[str] = []
     tasks: list[asyncio.Future[bool]] = []

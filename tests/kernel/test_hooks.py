@@ -57,7 +57,9 @@ async def test_a_refused_call_is_not_run_and_the_model_is_told_why() -> None:
 
 
 async def test_a_refusal_without_a_reason_has_a_default_one() -> None:
-    ran = await run([Call("say", {"word": "hi"}), "ok"], tools=[say], hooks=[Hook("before_tool", lambda p: Refuse())])
+    ran = await run(
+        [Call("say", {"word": "hi"}), "ok"], tools=[say], hooks=[Hook("before_tool", lambda p: Refuse())]
+    )
     assert ran.results() == ["The call was refused."]
 
 
@@ -104,7 +106,9 @@ async def test_a_handler_that_raises_is_reported_and_skipped_but_a_guard_fails_c
     def broken(planned: PlannedCall) -> None:
         raise RuntimeError("a bug")
 
-    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[Hook("before_tool", broken, name="b")])
+    ran = await run(
+        [Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[Hook("before_tool", broken, name="b")]
+    )
     assert SEEN == ["x"]
     assert "a bug" in ran.all(events.Warned)[0].text
     guard = Hook("before_tool", broken, guard=True, name="b")
@@ -211,7 +215,9 @@ async def test_text_is_held_back_until_it_is_decided_and_tool_input_is_not() -> 
         order.append("decided")
 
     ran = await started(
-        [Turn("thinking", (Call("say", {"word": "x"}),)), "end"], tools=[say], hooks=[Hook("before_message", watch)]
+        [Turn("thinking", (Call("say", {"word": "x"}),)), "end"],
+        tools=[say],
+        hooks=[Hook("before_message", watch)],
     )
     ran.session.observe(lambda batch: order.extend(item.type for item in batch))
     await ran.session.prompt(as_content("go"))
@@ -255,14 +261,22 @@ async def test_a_person_in_the_room_decides(answer: str, said: list[str]) -> Non
 
     ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[ASKS], asker=person)
     assert said == SEEN
-    order = [t for t in ran.types if t in ("tool_called", "question_asked", "question_answered", "tool_started")]
-    assert order == ["tool_called", "question_asked", "question_answered", *(["tool_started"] if said else [])]
+    order = [
+        t for t in ran.types if t in ("tool_called", "question_asked", "question_answered", "tool_started")
+    ]
+    assert order == [
+        "tool_called",
+        "question_asked",
+        "question_answered",
+        *(["tool_started"] if said else []),
+    ]
     assert ran.status == "completed"
 
 
 async def test_a_question_stops_only_its_own_call() -> None:
     ask_about_x = Hook(
-        "before_tool", lambda p: Ask(Question("x?", kind="permission")) if p.arguments["word"] == "x" else None
+        "before_tool",
+        lambda p: Ask(Question("x?", kind="permission")) if p.arguments["word"] == "x" else None,
     )
     ran = await run(
         [[Call("say", {"word": "x"}), Call("say", {"word": "y"})], "ok"],

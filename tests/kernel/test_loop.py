@@ -204,7 +204,9 @@ async def test_a_run_can_go_on_without_a_new_message() -> None:
 
 async def test_the_total_grows_from_a_seed() -> None:
     ran = await started(["hi"])
-    await ran.session.replace_history((user("before"),), Usage(input_tokens=1000, output_tokens=500, cost=1.0))
+    await ran.session.replace_history(
+        (user("before"),), Usage(input_tokens=1000, output_tokens=500, cost=1.0)
+    )
     await ran.session.prompt(as_content("go"))
     reported = ran.all(events.UsageReported)[0]
     assert (reported.usage.input_tokens, reported.cumulative.input_tokens) == (10, 1010)
@@ -339,7 +341,10 @@ async def test_output_is_shown_live_with_its_offsets_and_kept_when_the_model_is_
     assert [o.offset for o in outputs] == [0, 7, 14]
     result = ran.all(events.ToolResultFact)[0]
     assert result.output is not None
-    assert await ran.session.journal.store.read_blob(ran.session.id, result.output.id) == b"line 0\nline 1\nline 2\n"
+    assert (
+        await ran.session.journal.store.read_blob(ran.session.id, result.output.id)
+        == b"line 0\nline 1\nline 2\n"
+    )
 
 
 async def test_a_result_too_long_for_the_model_is_cut_in_the_middle_and_kept_whole() -> None:

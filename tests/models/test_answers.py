@@ -8,7 +8,6 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 from ostler.models.settings import ModelSettings, Prices
 from ostler.testkit.vendors import Call, FakeVendor, Think, Turn, call, say, turn
@@ -21,6 +20,7 @@ from ostler.vocabulary.events import (
 )
 from ostler.vocabulary.messages import Reasoning, Text, ToolCall
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 TURNS = {
     "text": turn(say("Hel", "lo ", "wörld ✓")),

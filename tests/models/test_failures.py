@@ -8,7 +8,6 @@ from contextlib import aclosing
 from email.utils import formatdate
 
 import pytest
-from tests.models.wire_cases import KEY, WIRES, answer_of, ask, model_for, request_of, url_of
 
 from ostler.kernel.model import ModelDone
 from ostler.models.failures import retry_after
@@ -16,6 +15,7 @@ from ostler.models.settings import ModelSettings
 from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, call, say, turn
 from ostler.vocabulary.events import TextDelta
 from ostler.vocabulary.usage import UNKNOWN_USAGE
+from tests.models.wire_cases import KEY, WIRES, answer_of, ask, model_for, request_of, url_of
 
 STATUSES = {
     400: "invalid_request",

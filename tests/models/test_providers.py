@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.models.wire_cases import KEY, WIRES, answer_of, request_of
 
 from ostler.models.providers import PROVIDERS, make_model
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.vocabulary.errors import NoModel, UsageError
 from ostler.vocabulary.messages import Text, user
+from tests.models.wire_cases import KEY, WIRES, answer_of, request_of
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

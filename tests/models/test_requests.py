@@ -8,7 +8,6 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 from ostler.kernel.model import ModelRequest, Transcript
 from ostler.models.anthropic import AnthropicModel
@@ -25,6 +24,7 @@ from ostler.vocabulary.messages import (
     ToolResult,
     user,
 )
+from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CALLS = Message(

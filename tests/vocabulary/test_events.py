@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import given
-from tests.vocabulary.event_strategies import any_event
 
 from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry, Event, LiveEvent, Record
 from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event, encode_event, type_of
+from tests.vocabulary.event_strategies import any_event
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "events-v1.jsonl"
 LINES = GOLDEN.read_bytes().splitlines()

@@ -12,9 +12,26 @@ import msgspec
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.draft import Draft
 from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import ContextDraft, DraftMessage, FailedCall, GiveUp, Replace, Report, Retry, Suppress
+from ostler.kernel.hooks import (
+    ContextDraft,
+    DraftMessage,
+    FailedCall,
+    GiveUp,
+    Replace,
+    Report,
+    Retry,
+    Suppress,
+)
 from ostler.kernel.journal import Journal
-from ostler.kernel.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
+from ostler.kernel.model import (
+    Model,
+    ModelDone,
+    ModelEvent,
+    ModelFailure,
+    ModelRequest,
+    ToolOffer,
+    Transcript,
+)
 from ostler.kernel.retry import retry_delay
 from ostler.kernel.state import SessionState, StepState
 from ostler.kernel.stopping import Stopped, stops_with
@@ -36,7 +53,9 @@ class Answering:
         self._cancel = cancel
         self._report = report
 
-    async def answer(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str) -> Model:
+    async def answer(
+        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+    ) -> Model:
         """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
 
         Returns the model to use next: a hook may have chosen another one after a failure.
@@ -219,7 +238,9 @@ class Answering:
             delay = None
         self._record_usage(request, end.usage)
         self._journal.record(
-            events.ModelFailed(request.id, failure, attempt, None if delay is None else round(delay, 3), draft.content())
+            events.ModelFailed(
+                request.id, failure, attempt, None if delay is None else round(delay, 3), draft.content()
+            )
         )
         return model
 

@@ -87,7 +87,7 @@ class Calls:
         return tool is not None and tool.spec.parallel
 
     async def _run_group(self, step: StepState, group: list[CallState]) -> None:
-        """Judges the calls in their order, commits the start of all that may begin, and runs them together."""
+        """Judges the calls in their order, commits the start of all that may begin, runs them together."""
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
         decisions = [(call, await self._decide(call, step)) for call in group]
@@ -124,7 +124,9 @@ class Calls:
             known = ", ".join(sorted(self._harness.tools)) or "none"
             return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
         if called.malformed:
-            return failed(f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments")
+            return failed(
+                f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
+            )
         if call.answered and call.question:
             return self._after_answer(call, tool, call.question, call.answered)
         _, problem = _validated(tool, called.arguments)
@@ -214,7 +216,9 @@ class Calls:
         if status == "cancelled":
             outcome = _cancelled(token.reason, spool.tail)
         elif status == "timed_out":
-            outcome = _cut(f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out")
+            outcome = _cut(
+                f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out"
+            )
         else:
             outcome = _cancelled("the tool gave up") if task.cancelled() else task.result()
         duration = max(0, self._journal.world.now_ms() - began)
@@ -305,7 +309,7 @@ class Calls:
         if blob is not None:
             start = max(0, blob.size - 4096)
             tail = (await store.read_blob(session, blob.id, start)).decode(errors="replace")
-        text = "The process was interrupted while this call ran. It may have had its effect, in part or in whole."
+        text = "The process ended while this call ran; its effect may have happened, in part or in whole."
         await self._settle(call, _cut(text, tail, "tool_interrupted"), blob)
 
     async def settle_unrun(self, call: CallState, reason: str) -> None:
@@ -406,7 +410,9 @@ def _cancelled(reason: str, output: str = "") -> Failed:
     return _cut(f"Cancelled: {reason}." if reason else "Cancelled.", output, "tool_cancelled")
 
 
-def _cut(text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]) -> Failed:
+def _cut(
+    text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
+) -> Failed:
     return failed(f"{text}\nOutput before that:\n{output}" if output.strip() else text, kind=kind)
 
 

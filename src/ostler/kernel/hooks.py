@@ -182,7 +182,9 @@ class Hooks:
             if isinstance(decision, Rewrite):
                 if not isinstance(decision.arguments, dict):
                     culprit = hook.name or "a hook"
-                    return planned, Refuse(f"{culprit} rewrote the arguments into something that is not an object")
+                    return planned, Refuse(
+                        f"{culprit} rewrote the arguments into something that is not an object"
+                    )
                 planned = msgspec.structs.replace(planned, arguments=decision.arguments)
             if isinstance(decision, Ask):
                 question = question or decision

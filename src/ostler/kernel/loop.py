@@ -72,7 +72,7 @@ class Loop:
         journal = self._journal
         if journal.state.undecipherable:
             raise OstlerError(
-                f"session {journal.session} holds a {journal.state.undecipherable!r} entry of a newer version; "
+                f"session {journal.session} has a {journal.state.undecipherable!r} entry of a newer version; "
                 "it can be read and copied, but only that version can go on with it"
             )
         await self._recover()
@@ -188,7 +188,9 @@ class Loop:
             except Stopped:
                 return
         plan = self._plan or StepPlan(step.number, self._model, tuple(sorted(self._harness.tools)))
-        offers = self._harness.offers(tuple(sorted(name for name in plan.tools if name in self._harness.tools)))
+        offers = self._harness.offers(
+            tuple(sorted(name for name in plan.tools if name in self._harness.tools))
+        )
         self._model = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
         if self._model is not plan.model:
             self._plan = StepPlan(plan.number, self._model, plan.tools, plan.tool_choice)

@@ -1,4 +1,4 @@
-"""What a session's facts add up to. `fold` is pure: the same facts give the same state, live or after a crash."""
+"""What a session's facts add up to: the same facts give the same state, live or after a crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunStatus
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.governance import fate
-from ostler.vocabulary.messages import Message, Text, ToolResult
+from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
@@ -114,11 +114,13 @@ class SessionState:
     def apply(self, fact: Fact, *, on_path: bool = True) -> None:
         """Takes one more fact in. `on_path` is false for entries of branches that were left."""
         self.last_seq = fact.seq
-        event = fact.event
         if fact.parent is not None and on_path:
             self.leaf = fact.seq
-            if fate(event).told:
-                self._tell(event)
+        if fact.type == "tool_called" and self.run is None:
+            return  # of a run that has ended: its message says the same
+        event = fact.event
+        if fact.parent is not None and on_path and fate(event).told:
+            self._tell(event)
         if isinstance(event, UnknownEvent):
             if on_path and b'"critical":true' in event.body:
                 self.undecipherable = event.type
@@ -137,7 +139,6 @@ class SessionState:
                 message = Message("assistant", content)
                 self.transcript.append(message)
                 self._results = {call.id: None for call in message.calls}
-                self.call_ids.update(self._results)
             case events.ToolResultFact(call=call, name=name, content=content, failed=failed):
                 if call in self._results:
                     self._results[call] = ToolResult(call, name, content, failed is not None)
@@ -180,7 +181,9 @@ class SessionState:
             "usage": self.usage,
             "run": (self.run.id, self.run.steps, self.run.repeats, self.run.waiting) if self.run else None,
             "step": (step.number, step.attempts, step.message, step.ended) if step else None,
-            "calls": [(c.called, c.started, c.result, c.deferred) for c in step.calls.values()] if step else [],
+            "calls": [(c.called, c.started, c.result, c.deferred) for c in step.calls.values()]
+            if step
+            else [],
             "questions": dict(self.questions),
             "held": self.held,
             "settings": self.settings,
@@ -304,6 +307,7 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
 
 
 def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:
+    state.call_ids.update([block.id for block in event.content if isinstance(block, ToolCall)])
     if state.run and state.run.step:
         state.run.step.message = event
 
@@ -315,7 +319,6 @@ def _model_failed(state: SessionState, event: events.ModelFailed, fact: Fact) ->
 
 
 def _tool_called(state: SessionState, event: events.ToolCalled, fact: Fact) -> None:
-    state.call_ids.add(event.call)
     if state.run and state.run.step:
         state.run.step.calls[event.call] = CallState(event)
         state.run.tool_calls += 1

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from ostler.kernel.cancel import CancelToken
 
 GRACE = 5.0
-"""Seconds a cancelled tool has to end before it is given up on. Longer than it takes to end a process group."""
+"""Seconds a cancelled tool has to end; longer than it takes to end a process group."""
 
 Result = TypeVar("Result")
 

@@ -133,7 +133,7 @@ class Leases(Protocol):
 
 
 class Inbox(Protocol):
-    """Requests that a session has not yet taken up. Anyone may submit; nothing happens until a fact says so."""
+    """Requests not yet taken up. Anyone may submit; nothing has happened until a fact says so."""
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
         """False when a request with this id is known already; the first one counts."""

@@ -92,7 +92,9 @@ class Tool(Protocol):
 class FunctionTool:
     """A tool made of a typed function. See `tool`."""
 
-    def __init__(self, function: Callable[..., Any], spec: ToolSpec, parameters: type[msgspec.Struct]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], spec: ToolSpec, parameters: type[msgspec.Struct]
+    ) -> None:
         self.function = function
         self.spec = spec
         self._parameters = parameters

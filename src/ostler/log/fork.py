@@ -56,9 +56,7 @@ async def fork(store: Store, session: str, at: int | None, world: World, title: 
         copies.copy(fact)
     if title:
         copies.add(events.SessionRenamed(title))
-    blobs = [
-        part for blob in blobs_named_by(copied) async for part in read_in_parts(store, session, blob)
-    ]
+    blobs = [part for blob in blobs_named_by(copied) async for part in read_in_parts(store, session, blob)]
     await store.import_session(copies.facts, blobs)
     return copies.id
 
@@ -71,7 +69,9 @@ def _entry_to_fork_at(session: str, facts: Sequence[Fact], at: int | None) -> in
     if not entries:
         raise NotFound(f"session {session} has no entries yet: there is nothing to fork")
     if at is None:
-        raise NotFound(f"session {session} stands before its first entry: say which of {_ranges(entries)} to fork at")
+        raise NotFound(
+            f"session {session} stands before its first entry: say which of {_ranges(entries)} to fork at"
+        )
     raise NotFound(f"session {session} has no entry {at}; its entries are {_ranges(entries)}")
 
 
@@ -106,9 +106,12 @@ def _along_path(facts: Sequence[Fact], path: set[int]) -> Iterator[Fact]:
             if fact.type == "tool_called" and isinstance(fact.event, events.ToolCalled):
                 calls.add(fact.event.call)
             yield fact
-        elif fact.type == "tool_started" and isinstance(fact.event, events.ToolStarted):
-            if fact.event.child and fact.event.call in calls:
-                yield fact
+        elif fact.type == "tool_started" and _names_child(fact.event, calls):
+            yield fact
+
+
+def _names_child(event: object, calls: set[str]) -> bool:
+    return isinstance(event, events.ToolStarted) and event.child != "" and event.call in calls
 
 
 def _holding_now(facts: Sequence[Fact], is_renamed: bool) -> Iterator[Fact]:

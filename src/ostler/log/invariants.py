@@ -88,7 +88,7 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
         if fact.origin or not fact.run:
             continue
         if fact.run != open_run:
-            yield f"{fact.type} at {fact.seq} belongs to the run {fact.run or 'none'}, but {open_run or 'none'} is open"
+            yield f"{fact.type} at {fact.seq} belongs to {fact.run}, but the open run is {open_run or 'none'}"
         elif fact.type not in _AFTER[last]:
             yield f"{fact.type} at {fact.seq} follows {last}"
         last = fact.type
@@ -129,7 +129,7 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
         match fact.event:
             case events.ToolCalled(call=call) if not fact.origin:
                 called[call] += 1
-            case events.ToolStarted(call=call):
+            case events.ToolStarted(call=call) if not fact.origin:
                 if call not in called:
                     yield f"{call} began at {fact.seq} before it was called"
                 if call in results:

@@ -23,6 +23,12 @@ def next_lease(session: str, held: Lease | None, generation: int, owner: Process
     return Lease(session, generation + 1, owner, now_ms + LEASE_MS)
 
 
+def is_current(lease: Lease, owner: ProcessId | None, generation: int) -> bool:
+    """Whether a lease still holds, given who has the session now. The owner counts too: a session that was
+    deleted and brought back begins with the first generation again."""
+    return owner == lease.owner and generation == lease.generation
+
+
 def _is_free(held: Lease, now_ms: int) -> bool:
     if held.expires_ms <= now_ms:
         return True
@@ -30,7 +36,9 @@ def _is_free(held: Lease, now_ms: int) -> bool:
 
 
 def lost(lease: Lease) -> LeaseLost:
-    return LeaseLost(f"session {lease.session} was taken over by another process; nothing more is written from here")
+    return LeaseLost(
+        f"session {lease.session} was taken over by another process; nothing more is written from here"
+    )
 
 
 def no_session(session: str) -> NotFound:

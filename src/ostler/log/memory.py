@@ -9,15 +9,18 @@ import msgspec
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
-from ostler.log.leasing import LEASE_MS, lost, next_lease, no_session
+from ostler.log.leasing import LEASE_MS, is_current, lost, next_lease, no_session
+from ostler.log.numbering import require_order, require_whole_session
 from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.summaries import new_summary, summarised
+from ostler.log.words import excerpt, words_of
 from ostler.vocabulary.errors import NotFound, StoreError
-from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, UserMessage
+from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, ToolResultFact, UserMessage
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.governance import opens_with
 from ostler.vocabulary.messages import BlobRef, text_of
 from ostler.vocabulary.requests import OVERTAKING, AnyRequest
+
 
 class _Session:
     def __init__(self, first: Fact) -> None:
@@ -42,26 +45,21 @@ class MemoryStore:
     # --- log ----------------------------------------------------------------------------------------
 
     async def create(self, first: Fact, owner: ProcessId) -> Lease:
-        if first.session in self._sessions:
-            raise StoreError(f"session {first.session} exists already")
-        session = self._sessions[first.session] = _Session(first)
-        return self._grant(session, owner)
+        return self._grant(self._add([first]), owner)
 
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> None:
         session = self._held(lease)
-        expected = session.summary.last_seq + 1
-        if [fact.seq for fact in facts] != list(range(expected, expected + len(facts))):
-            raise StoreError(f"facts of session {lease.session} must be numbered from {expected} on")
-        session.facts.extend(facts)
+        require_order(lease.session, facts, session.summary.last_seq + 1)
+        finished = [fact.event.call for fact in facts if isinstance(fact.event, ToolResultFact)]
         session.summary = summarised(session.summary, facts)
+        session.facts.extend(facts)
         for request, seq in settled.items():
             session.requests.pop(request, None)
-            session.settled[request] = seq
-        for fact in facts:
-            if fact.type == "tool_result":
-                session.processes.pop(fact.event.call, None)  # type: ignore[union-attr]
+            session.settled.setdefault(request, seq)
+        for call in finished:
+            session.processes.pop(call, None)
         self._pulse.tick(lease.session)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
@@ -101,24 +99,19 @@ class MemoryStore:
         return found if limit is None else found[:limit]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
-        words = query.lower().split()
+        words = words_of(query)
         hits: list[Hit] = []
         for session in self._sessions.values():
             for fact in session.facts:
-                if isinstance(fact.event, UserMessage | AssistantMessage):
+                if words and isinstance(fact.event, UserMessage | AssistantMessage):
                     text = text_of(fact.event.content)
-                    if words and all(word in text.lower() for word in words):
-                        hits.append(Hit(fact.session, fact.seq, _snippet(text, words[0]), fact.time_ms))
+                    if _holds(text, words):
+                        hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
-        if facts[0].session in self._sessions:
-            raise StoreError(f"session {facts[0].session} exists already")
-        session = _Session(facts[0])
-        session.facts.extend(facts[1:])
-        session.summary = summarised(session.summary, facts[1:])
-        self._sessions[facts[0].session] = session
+        self._add(facts)
         for part in blobs:
             await self.append_blob(facts[0].session, part.blob, part.data, part.media_type)
 
@@ -127,6 +120,8 @@ class MemoryStore:
         next_lease(session, found.lease, found.generation, owner, self._now_ms())
         del self._sessions[session]
         self._blobs = {name: blob for name, blob in self._blobs.items() if name[0] != session}
+        self._pulse.tick(session)
+        self._pulse.tick(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -140,7 +135,7 @@ class MemoryStore:
 
     async def release(self, lease: Lease) -> None:
         session = self._sessions.get(lease.session)
-        if session and session.generation == lease.generation:
+        if session and session.lease and is_current(lease, session.lease.owner, session.generation):
             session.lease = None
 
     async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
@@ -168,11 +163,13 @@ class MemoryStore:
         return self._session(session).settled.get(request)
 
     async def arrivals(self, session: str, seen: int) -> int:
+        self._session(session)
         return await self._pulse.wait(inbox_of(session), seen)
 
     # --- blobs --------------------------------------------------------------------------------------
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        self._session(session)
         self._blobs.setdefault((session, blob), (media_type, bytearray()))[1].extend(data)
 
     async def blob(self, session: str, blob: str) -> BlobRef | None:
@@ -197,9 +194,19 @@ class MemoryStore:
         return found
 
     def _held(self, lease: Lease) -> _Session:
-        session = self._session(lease.session)
-        if session.lease is None or session.generation != lease.generation:
-            raise lost(lease)
+        session = self._sessions.get(lease.session)
+        if session and session.lease and is_current(lease, session.lease.owner, session.generation):
+            return session
+        raise lost(lease)
+
+    def _add(self, facts: Sequence[Fact]) -> _Session:
+        require_whole_session(facts)
+        if facts[0].session in self._sessions:
+            raise StoreError(f"session {facts[0].session} exists already")
+        session = _Session(facts[0])
+        session.summary = summarised(session.summary, facts[1:])
+        session.facts.extend(facts[1:])
+        self._sessions[facts[0].session] = session
         return session
 
     def _grant(self, session: _Session, owner: ProcessId) -> Lease:
@@ -208,7 +215,6 @@ class MemoryStore:
         return lease
 
 
-def _snippet(text: str, word: str) -> str:
-    at = max(0, text.lower().find(word) - 40)
-    return text[at : at + 160]
-
+def _holds(text: str, words: list[str]) -> bool:
+    present = words_of(text)
+    return all(any(word.startswith(wanted) for word in present) for wanted in words)

@@ -2,7 +2,7 @@
 
     {"type":"ostler_export","version":1,"ostler":…,"session":…,"facts":…,"blobs":…}
     a line for each fact, as `--json` prints it
-    {"type":"ostler_blob","blob":…,"media_type":…,"data":…}, in pieces, for each blob that facts name
+    {"type":"ostler_blob","blob":…,"media_type":…,"size":…,"data":…}, in pieces, for each blob that facts name
 
 Bodies survive byte for byte, also those of events and fields that only a newer version knows. The folder
 where the session worked stays at home: it is blank in the file, and the importing folder takes its place.
@@ -49,6 +49,8 @@ class _Header(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_export"
 class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_blob"):
     blob: str
     media_type: str
+    size: int
+    """Of the whole blob."""
     data: str
 
 
@@ -72,14 +74,14 @@ async def export_session(store: Store, session: str) -> AsyncIterator[bytes]:
     named: dict[str, None] = {}
     async for page in _pages(store, session, last):
         named |= blobs_named_by(page)
-    blobs = [blob for blob in named if await store.blob(session, blob) is not None]
+    blobs = [found for blob in named if (found := await store.blob(session, blob))]
     yield msgspec.json.encode(_Header(VERSION, __version__, session, last, len(blobs))) + b"\n"
     async for page in _pages(store, session, last):
         for fact in page:
             yield (_with_cwd(fact, "") if fact.type in _HOLDS_CWD else fact).line() + b"\n"
     for blob in blobs:
-        async for part in read_in_parts(store, session, blob):
-            line = _BlobLine(part.blob, part.media_type, b64encode(part.data).decode())
+        async for part in read_in_parts(store, session, blob.id):
+            line = _BlobLine(part.blob, part.media_type, blob.size, b64encode(part.data).decode())
             yield msgspec.json.encode(line) + b"\n"
 
 
@@ -119,7 +121,7 @@ async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: 
         if line := line.strip():
             try:
                 reader.take(line)
-            except (msgspec.MsgspecError, ValueError) as error:
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise UsageError(f"line {number} cannot be imported: {error}") from None
     reader.check_is_whole(number)
     await store.import_session(reader.facts, reader.blobs)
@@ -136,15 +138,20 @@ class _Reader:
         self._cwd = cwd
         self._header: _Header | None = None
         self._entries = {0}
+        self._missing: dict[str, int] = {}
 
     def take(self, line: bytes) -> None:
         if self._header is None:
             self._header = _header(line)
         elif line.startswith(b'{"type":"ostler_blob"'):
-            piece = msgspec.json.decode(line, type=_BlobLine)
-            self.blobs.append(BlobPart(piece.blob, b64decode(piece.data, validate=True), piece.media_type))
+            self._take_blob(msgspec.json.decode(line, type=_BlobLine))
         else:
             self._take_fact(read_line(line, self.session))
+
+    def _take_blob(self, piece: _BlobLine) -> None:
+        data = b64decode(piece.data, validate=True)
+        self.blobs.append(BlobPart(piece.blob, data, piece.media_type))
+        self._missing[piece.blob] = self._missing.get(piece.blob, piece.size) - len(data)
 
     def _take_fact(self, fact: Fact) -> None:
         expected = len(self.facts) + 1
@@ -152,6 +159,7 @@ class _Reader:
             raise ValueError(f"it holds fact {fact.seq}, but {expected} comes next")
         if (fact.seq == 1) != (fact.type == "session_started"):
             raise ValueError("session_started must be the first fact, and only the first")
+        msgspec.json.decode(fact.body, type=msgspec.Raw)
         decode_event(fact.body)
         known = EVENT_TYPES.get(fact.type)
         if known is not None and issubclass(known, Entry) != (fact.parent is not None):
@@ -170,19 +178,16 @@ class _Reader:
             ("blobs", self._header.blobs, len({part.blob for part in self.blobs})),
         ):
             if announced is not None and found != announced:
-                raise UsageError(f"the file is cut short at line {lines}: it has {found} of {announced} {what}")
+                raise UsageError(
+                    f"the file is cut short at line {lines}: it has {found} of {announced} {what}"
+                )
         if not self.facts:
             raise UsageError("the file holds no session: there are no facts in it")
-        sizes = dict.fromkeys((part.blob for part in self.blobs), 0)
-        for part in self.blobs:
-            sizes[part.blob] += len(part.data)
-        for blob, size in _announced_sizes(self.facts).items():
-            if blob in sizes and sizes[blob] != size:
-                raise UsageError(f"the file is cut short: it has {sizes[blob]} of {size} bytes of the blob {blob!r}")
-
-
-def _announced_sizes(facts: list[Fact]) -> dict[str, int]:
-    return {fact.event.output.id: fact.event.output.size for fact in facts if _names_blob(fact)}  # type: ignore[union-attr]
+        for blob, missing in self._missing.items():
+            if missing:
+                raise UsageError(
+                    f"the file is cut short at line {lines}: {missing} bytes of {blob!r} are missing"
+                )
 
 
 def _header(line: bytes) -> _Header:
@@ -191,7 +196,9 @@ def _header(line: bytes) -> _Header:
     except msgspec.MsgspecError:
         raise ValueError("it is not the first line of an ostler export") from None
     if header.version > VERSION:
-        raise ValueError(f"the file has version {header.version}, and this ostler reads up to {VERSION}: upgrade it")
+        raise ValueError(
+            f"the file has version {header.version}, and this ostler reads up to {VERSION}: upgrade it"
+        )
     return header
 
 
@@ -200,9 +207,7 @@ def read_line(line: bytes, session: str) -> Fact:
     match = _LINE.match(line)
     if match is None:
         return _read_edited_line(line, session)
-    tag, run, time, origin = (
-        (match[name] or b"").decode() for name in ("type", "run", "time", "origin")
-    )
+    tag, run, time, origin = ((match[name] or b"").decode() for name in ("type", "run", "time", "origin"))
     return Fact(
         int(match["seq"]),
         session,

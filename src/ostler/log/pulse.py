@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ostler.vocabulary.errors import StoreError
+
 POLL_SECONDS = 0.025
 """How often another process's writes are looked for while somebody waits; facts are due within 100 ms."""
 
@@ -15,7 +17,10 @@ def inbox_of(session: str) -> str:
 
 
 class Pulse:
-    """A version for each topic that grows whenever something happened there."""
+    """A version for each topic that grows whenever something happened there.
+
+    It keeps nothing of an event loop in which nobody waits, so one store can serve one loop after the other.
+    """
 
     def __init__(self, changed_elsewhere: Callable[[], bool] | None = None) -> None:
         self._changed_elsewhere = changed_elsewhere
@@ -23,6 +28,7 @@ class Pulse:
         self._elsewhere = 0
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._poller: asyncio.Task[None] | None = None
+        self._closed = False
 
     def version(self, topic: str) -> int:
         return self._versions.get(topic, 0) + self._elsewhere
@@ -32,9 +38,11 @@ class Pulse:
         self._wake(topic)
 
     async def wait(self, topic: str, seen: int) -> int:
-        """Returns as soon as the version is not `seen` any more."""
+        """Returns once the version is not `seen` any more; raises `StoreError` if that cannot be known."""
         while self.version(topic) == seen:
-            woken = asyncio.get_running_loop().create_future()
+            if self._closed:
+                raise StoreError("the store was closed")
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(topic, set()).add(woken)
             self._watch_elsewhere()
             try:
@@ -47,23 +55,41 @@ class Pulse:
         return self.version(topic)
 
     async def close(self) -> None:
-        if self._poller:
-            self._poller.cancel()
-            await asyncio.wait({self._poller})
+        """Whoever waits is told."""
+        self._closed = True
+        self._wake_all()
+        poller, self._poller = self._poller, None
+        if poller is not None and poller.get_loop() is asyncio.get_running_loop():
+            poller.cancel()
+            await asyncio.wait({poller})
 
-    def _wake(self, topic: str) -> None:
-        for woken in self._waiting.get(topic, ()):
-            if not woken.done():
-                woken.set_result(None)
+    def _wake(self, topic: str, problem: StoreError | None = None) -> None:
+        waiting = self._waiting.get(topic)
+        if not waiting:
+            return
+        for woken in tuple(waiting):
+            if not woken.done() and not woken.get_loop().is_closed():
+                woken.set_result(None) if problem is None else woken.set_exception(problem)
+
+    def _wake_all(self, problem: StoreError | None = None) -> None:
+        for topic in tuple(self._waiting):
+            self._wake(topic, problem)
 
     def _watch_elsewhere(self) -> None:
-        if self._changed_elsewhere and (self._poller is None or self._poller.done()):
+        if self._changed_elsewhere is None:
+            return
+        poller, here = self._poller, asyncio.get_running_loop()
+        if poller is None or poller.done() or poller.get_loop() is not here:
             self._poller = asyncio.ensure_future(self._poll(self._changed_elsewhere))
 
     async def _poll(self, changed_elsewhere: Callable[[], bool]) -> None:
-        while self._waiting:
-            if changed_elsewhere():
+        while self._waiting and self._poller is asyncio.current_task():
+            try:
+                changed = changed_elsewhere()
+            except StoreError as problem:
+                self._wake_all(problem)
+                return
+            if changed:
                 self._elsewhere += 1
-                for topic in list(self._waiting):
-                    self._wake(topic)
+                self._wake_all()
             await asyncio.sleep(POLL_SECONDS)

@@ -12,90 +12,115 @@ import msgspec
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
-from ostler.log.leasing import LEASE_MS, lost, next_lease, no_session
+from ostler.log.leasing import LEASE_MS, is_current, lost, next_lease, no_session
+from ostler.log.numbering import require_order, require_whole_session
 from ostler.log.pulse import Pulse, inbox_of
-from ostler.log.sqlite_connection import Durability, Writer, connect, in_our_words
-from ostler.log.sqlite_search import search, update_index
-from ostler.log.summaries import CHANGING, new_summary, summarised
-from ostler.vocabulary.errors import NotFound, StoreError
-from ostler.vocabulary.events import EVENT_TYPES, ToolResultFact
+from ostler.log.sqlite_connection import PATIENCE, Durability, connect_again
+from ostler.log.sqlite_errors import in_our_words
+from ostler.log.sqlite_rows import (
+    SUMMARY_COLUMNS,
+    append_blob_part,
+    delete_session,
+    fact_of,
+    insert_facts,
+    insert_session,
+    update_summary,
+)
+from ostler.log.sqlite_search import is_index_stale, search, update_index
+from ostler.log.sqlite_writer import Writer
+from ostler.log.summaries import CHANGING
+from ostler.vocabulary.errors import NotFound
+from ostler.vocabulary.events import ToolResultFact
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.governance import opens_with
 from ostler.vocabulary.messages import BlobRef
 from ostler.vocabulary.requests import OVERTAKING, AnyRequest, decode_request, encode_request
 
 PAGE = 2000
-_SUMMARY = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
-_FACT = "seq, type, parent, run, time, origin, body"
-_OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPES.items()}
+
+# Rows are always found through the session's id: another process may have deleted a session, and a new
+# one have got its key.
+_KEY = "(select key from sessions where id = ?)"
+_FACTS = "select seq, type, parent, run, time, origin, body from facts"
+_READ = f"{_FACTS} where session = {_KEY} and seq > ? order by seq limit ?"
+_READ_OPENING = (
+    f"{_FACTS} where session = (select key from sessions where id = ?1)"
+    " and (opening = 1 or seq >= (select tail_seq from sessions where id = ?1)) order by seq"
+)
 
 
 class SqliteStore:
-    """All four contracts of a store, in one file with a write-ahead log."""
+    """All four contracts of a store, in one file with a write-ahead log.
 
-    def __init__(self, path: Path, *, durability: Durability = "process", world: World | None = None) -> None:
+    `patience` is how many seconds a write waits for another process's transaction before `StoreBusy`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "process",
+        world: World | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self.path = path
         self._now_ms: Callable[[], int] = (world or World()).now_ms
-        self._writer = Writer(path, durability)
-        self._reader = connect(path, create=False)
-        self._data_version = 0
+        self._reader: sqlite3.Connection
+        self._writer = Writer(path, durability, patience)
+        try:
+            self._reader = connect_again(path)
+        except BaseException:
+            self._writer.close_at_once()
+            raise
+        self._version_of_others = 0
         self._pulse = Pulse(self._changed_elsewhere)
-        self._keys: dict[str, int] = {}
 
     # --- log ----------------------------------------------------------------------------------------
 
     async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        require_whole_session([first])
         lease = next_lease(first.session, None, 0, owner, self._now_ms())
-
-        def work(db: sqlite3.Connection) -> None:
-            self._insert_session(db, [first], lease)
-
-        await self._writer.run(work)
+        await self._writer.run(lambda db: insert_session(db, [first], lease))
         return lease
 
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> None:
-        key = self._key(lease.session)
-        first, last = facts[0].seq, facts[-1].seq
-
         def work(db: sqlite3.Connection) -> None:
-            changed = db.execute(
-                "update sessions set last_seq = ?, updated = ? where key = ? and generation = ? and last_seq = ?"
-                " and owner is not null",
-                (last, facts[-1].time_ms, key, lease.generation, first - 1),
-            ).rowcount
-            if changed == 0:
-                self._refuse_append(db, key, lease, first)
-            if last - first != len(facts) - 1:
-                raise StoreError(f"facts of session {lease.session} must be numbered without holes")
-            _insert_facts(db, key, facts)
+            key, last_seq = _held_row(db, lease)
+            require_order(lease.session, facts, last_seq + 1)
+            db.execute(
+                "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
+                (facts[-1].seq, max(fact.time_ms for fact in facts), key),
+            )
+            insert_facts(db, key, facts)
             if any(fact.type in CHANGING for fact in facts):
-                self._update_summary(db, key, facts)
+                update_summary(db, key, facts)
             for request, seq in settled.items():
-                db.execute("update inbox set settled = ? where session = ? and id = ?", (seq, key, request))
+                db.execute(
+                    "insert into inbox (session, id, body, settled) values (?, ?, x'', ?)"
+                    " on conflict (session, id) do update set settled = coalesce(settled, excluded.settled)",
+                    (key, request, seq),
+                )
             for fact in facts:
                 if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
                     db.execute("delete from processes where session = ? and call = ?", (key, fact.event.call))
 
-        await self._writer.run(work)
-        self._pulse.tick(lease.session)
+        try:
+            await self._writer.run(work)
+        finally:  # also when we were cancelled meanwhile: it may have been written
+            self._pulse.tick(lease.session)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
-        rows = self._query(
-            f"select {_FACT} from facts where session = ? and seq > ? order by seq limit ?",
-            (self._key(session), after, -1 if limit is None else limit),
-        )
-        return [_fact(session, row) for row in rows]
+        rows = self._query(_READ, (session, after, -1 if limit is None else limit))
+        if not rows:
+            self._require(session)
+        return [fact_of(session, row) for row in rows]
 
     async def read_opening(self, session: str) -> list[Fact]:
-        key = self._key(session)
-        rows = self._query(
-            f"select {_FACT} from facts where session = ?1 and"
-            " (opening = 1 or seq >= (select tail_seq from sessions where key = ?1)) order by seq",
-            (key,),
-        )
-        return [_fact(session, row) for row in rows]
+        rows = self._query(_READ_OPENING, (session,))
+        if not rows:
+            raise no_session(session)
+        return [fact_of(session, row) for row in rows]
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:
@@ -111,7 +136,7 @@ class SqliteStore:
         return (await self.summary(session)).last_seq
 
     async def summary(self, session: str) -> SessionSummary:
-        rows = self._query(f"select {_SUMMARY} from sessions where id = ?", (session,))
+        rows = self._query(f"select {SUMMARY_COLUMNS} from sessions where id = ?", (session,))
         if not rows:
             raise no_session(session)
         return SessionSummary(*rows[0])
@@ -120,49 +145,46 @@ class SqliteStore:
         self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
     ) -> list[SessionSummary]:
         rows = self._query(
-            f"select {_SUMMARY} from sessions where (?1 is null or cwd = ?1) and substr(id, 1, length(?2)) = ?2"
+            f"select {SUMMARY_COLUMNS} from sessions"
+            " where (?1 is null or cwd = ?1) and substr(id, 1, length(?2)) = ?2"
             " order by updated desc, id desc limit ?3",
             (cwd, prefix, -1 if limit is None else limit),
         )
         return [SessionSummary(*row) for row in rows]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
-        await self._writer.run(update_index)
         with in_our_words(self.path):
+            while is_index_stale(self._reader):
+                await self._writer.run(update_index, lengthy=True)
             return search(self._reader, query, limit)
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            key = self._insert_session(db, facts, None)
-            for part in blobs:
-                _append_blob(db, key, part)
+        require_whole_session(facts)
 
-        await self._writer.run(work)
+        def work(db: sqlite3.Connection) -> None:
+            key = insert_session(db, facts, None)
+            for part in blobs:
+                append_blob_part(db, key, part)
+
+        await self._writer.run(work, lengthy=True)
 
     async def delete(self, session: str, owner: ProcessId) -> None:
-        key = self._key(session)
-
         def work(db: sqlite3.Connection) -> None:
-            held, generation = self._held(db, key, session)
+            key, held, generation = _lease_row(db, session)
             next_lease(session, held, generation, owner, self._now_ms())
-            db.execute(
-                "delete from blob_parts where blob in (select key from blobs where session = ?)", (key,)
-            )
-            for table in ("facts", "inbox", "processes", "blobs"):
-                db.execute(f"delete from {table} where session = ?", (key,))
-            db.execute("delete from messages where session = ?", (session,))
-            db.execute("delete from sessions where key = ?", (key,))
+            delete_session(db, key, session)
 
-        await self._writer.run(work)
-        self._keys.pop(session, None)
+        try:
+            await self._writer.run(work, lengthy=True)
+        finally:
+            self._pulse.tick(session)
+            self._pulse.tick(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
     async def acquire(self, session: str, owner: ProcessId) -> Lease:
-        key = self._key(session)
-
         def work(db: sqlite3.Connection) -> Lease:
-            held, generation = self._held(db, key, session)
+            key, held, generation = _lease_row(db, session)
             lease = next_lease(session, held, generation, owner, self._now_ms())
             db.execute(
                 "update sessions set generation = ?, owner = ?, expires = ? where key = ?",
@@ -176,87 +198,86 @@ class SqliteStore:
         renewed = msgspec.structs.replace(lease, expires_ms=self._now_ms() + LEASE_MS)
 
         def work(db: sqlite3.Connection) -> None:
-            changed = db.execute(
-                "update sessions set expires = ? where key = ? and generation = ? and owner is not null",
-                (renewed.expires_ms, self._key(lease.session), lease.generation),
-            ).rowcount
-            if changed == 0:
-                raise lost(lease)
+            key, _ = _held_row(db, lease)
+            db.execute("update sessions set expires = ? where key = ?", (renewed.expires_ms, key))
 
         await self._writer.run(work)
         return renewed
 
     async def release(self, lease: Lease) -> None:
-        await self._writer.run(
-            lambda db: db.execute(
-                "update sessions set owner = null where key = ? and generation = ?",
-                (self._key(lease.session), lease.generation),
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                "update sessions set owner = null where id = ? and generation = ? and owner = ?",
+                (lease.session, lease.generation, msgspec.json.encode(lease.owner)),
             )
-        )
+
+        await self._writer.run(work)
 
     async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
-        await self._writer.run(
-            lambda db: db.execute(
-                "insert into processes select key, ?, ? from sessions where key = ? and generation = ?",
-                (call, msgspec.json.encode(process), self._key(lease.session), lease.generation),
-            )
-        )
+        def work(db: sqlite3.Connection) -> None:
+            key, _ = _held_row(db, lease)
+            db.execute("insert into processes values (?, ?, ?)", (key, call, msgspec.json.encode(process)))
+
+        await self._writer.run(work)
 
     async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
-        rows = self._query("select call, process from processes where session = ?", (self._key(session),))
+        rows = self._query(f"select call, process from processes where session = {_KEY}", (session,))
+        if not rows:
+            self._require(session)
         return [(call, msgspec.json.decode(process, type=ProcessId)) for call, process in rows]
 
     # --- inbox --------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        added = await self._writer.run(
-            lambda db: (
-                db.execute(
-                    "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
-                    (self._key(session), request.id, encode_request(request)),
-                ).rowcount
-            )
-        )
-        self._pulse.tick(inbox_of(session))
-        return added == 1
+        def work(db: sqlite3.Connection) -> bool:
+            added = db.execute(
+                "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
+                (_key(db, session), request.id, encode_request(request)),
+            ).rowcount
+            return added == 1
+
+        try:
+            return await self._writer.run(work)
+        finally:
+            self._pulse.tick(inbox_of(session))
 
     async def pending(self, session: str) -> list[AnyRequest]:
         rows = self._query(
-            "select body from inbox where session = ? and settled is null order by arrived",
-            (self._key(session),),
+            f"select body from inbox where session = {_KEY} and settled is null order by arrived", (session,)
         )
+        if not rows:
+            self._require(session)
         requests = [decode_request(body) for (body,) in rows]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
     async def settled(self, session: str, request: str) -> int | None:
-        rows = self._query(
-            "select settled from inbox where session = ? and id = ?", (self._key(session), request)
-        )
+        rows = self._query(f"select settled from inbox where session = {_KEY} and id = ?", (session, request))
+        if not rows:
+            self._require(session)
         return rows[0][0] if rows else None
 
     async def arrivals(self, session: str, seen: int) -> int:
+        self._require(session)
         return await self._pulse.wait(inbox_of(session), seen)
 
     # --- blobs --------------------------------------------------------------------------------------
 
     async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
-        key, part = self._key(session), BlobPart(blob, data, media_type)
-        await self._writer.run(lambda db: _append_blob(db, key, part))
+        part = BlobPart(blob, data, media_type)
+        await self._writer.run(lambda db: append_blob_part(db, _key(db, session), part))
 
     async def blob(self, session: str, blob: str) -> BlobRef | None:
         rows = self._query(
-            "select id, size, media_type from blobs where session = ? and id = ?", (self._key(session), blob)
+            f"select id, size, media_type from blobs where session = {_KEY} and id = ?", (session, blob)
         )
         return BlobRef(*rows[0]) if rows else None
 
     async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
-        rows = self._query(
-            "select key, size from blobs where session = ? and id = ?", (self._key(session), blob)
-        )
+        rows = self._query(f"select key, size from blobs where session = {_KEY} and id = ?", (session, blob))
         if not rows:
             raise NotFound(f"no blob {blob!r} in session {session}")
         key, whole = rows[0]
-        end = whole if size is None else start + size
+        end = whole if size is None else min(whole, start + size)
         parts = self._query(
             "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
             " order by start",
@@ -265,124 +286,57 @@ class SqliteStore:
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
 
     async def close(self) -> None:
+        """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
         await self._pulse.close()
         await self._writer.close()
         self._reader.close()
 
-    # --- rows ---------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------
 
     def _query(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         with in_our_words(self.path):
             return self._reader.execute(sql, values).fetchall()
 
-    def _key(self, session: str) -> int:
-        key = self._keys.get(session)
-        if key is None:
-            rows = self._query("select key from sessions where id = ?", (session,))
-            if not rows:
-                raise no_session(session)
-            key = self._keys[session] = rows[0][0]
-        return key
-
-    def _held(self, db: sqlite3.Connection, key: int, session: str) -> tuple[Lease | None, int]:
-        row = db.execute("select owner, generation, expires from sessions where key = ?", (key,)).fetchone()
-        if row is None:
+    def _require(self, session: str) -> None:
+        if not self._query("select 1 from sessions where id = ?", (session,)):
             raise no_session(session)
-        owner, generation, expires = row
-        if owner is None:
-            return None, generation
-        return Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires), generation
-
-    def _refuse_append(self, db: sqlite3.Connection, key: int, lease: Lease, first: int) -> None:
-        held, generation = self._held(db, key, lease.session)
-        if held is None or generation != lease.generation:
-            raise lost(lease)
-        expected = db.execute("select last_seq from sessions where key = ?", (key,)).fetchone()[0] + 1
-        raise StoreError(f"facts of session {lease.session} must be numbered from {expected} on, not {first}")
-
-    def _update_summary(self, db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
-        row = db.execute(f"select {_SUMMARY} from sessions where key = ?", (key,)).fetchone()
-        summary = summarised(SessionSummary(*row), facts)
-        bounds = [fact.seq for fact in facts if fact.type in ("run_started", "run_ended")]
-        db.execute(
-            "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
-            (summary.title, summary.preview, summary.status, max(bounds, default=0), key),
-        )
-
-    def _insert_session(self, db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
-        summary = summarised(new_summary(facts[0]), facts[1:])
-        if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
-            raise StoreError(f"session {summary.id} exists already")
-        tail = max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=1)
-        key = db.execute(
-            f"insert into sessions ({_SUMMARY}, tail_seq, generation, owner, expires, indexed_seq)"
-            " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-            (
-                *(getattr(summary, name) for name in _SUMMARY_FIELDS),
-                tail,
-                lease.generation if lease else 0,
-                msgspec.json.encode(lease.owner) if lease else None,
-                lease.expires_ms if lease else 0,
-            ),
-        ).lastrowid
-        assert key is not None
-        _insert_facts(db, key, facts)
-        return key
 
     def _changed_elsewhere(self) -> bool:
-        before = self._data_version
-        self._data_version = self._query("pragma data_version", ())[0][0]
-        return self._data_version != before
+        before = self._version_of_others
+        self._version_of_others = self._writer.version_of_others()
+        return self._version_of_others != before
 
 
-_SUMMARY_FIELDS = (
-    "id",
-    "cwd",
-    "created_ms",
-    "updated_ms",
-    "last_seq",
-    "title",
-    "preview",
-    "status",
-    "driver",
-    "forked_from",
-    "child_of",
-)
+def _key(db: sqlite3.Connection, session: str) -> int:
+    row = db.execute("select key from sessions where id = ?", (session,)).fetchone()
+    if row is None:
+        raise no_session(session)
+    key: int = row[0]
+    return key
 
 
-def _insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
-    db.executemany(
-        "insert into facts values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                key,
-                fact.seq,
-                fact.type,
-                _OPENING.get(fact.type, True),
-                fact.parent,
-                fact.run,
-                fact.time_ms,
-                fact.origin,
-                fact.body,
-            )
-            for fact in facts
-        ],
-    )
+def _lease_row(db: sqlite3.Connection, session: str) -> tuple[int, Lease | None, int]:
+    """The session's key, its lease unless that is free, and the last generation there was."""
+    row = db.execute(
+        "select key, generation, owner, expires from sessions where id = ?", (session,)
+    ).fetchone()
+    if row is None:
+        raise no_session(session)
+    key, generation, owner, expires = row
+    if owner is None:
+        return key, None, generation
+    return key, Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires), generation
 
 
-def _append_blob(db: sqlite3.Connection, session: int, part: BlobPart) -> None:
-    names = (session, part.blob)
-    db.execute(
-        "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)",
-        (*names, part.media_type),
-    )
-    db.execute(
-        "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?",
-        (part.data, *names),
-    )
-    db.execute("update blobs set size = size + ? where session = ? and id = ?", (len(part.data), *names))
+def _held_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
+    """The key and the last number of a session; raises `LeaseLost` unless this lease is the present one."""
+    row = db.execute(
+        "select key, last_seq, generation, owner from sessions where id = ?", (lease.session,)
+    ).fetchone()
+    if row is None or row[3] is None or not is_current(lease, _owner(row[3]), row[2]):
+        raise lost(lease)
+    return row[0], row[1]
 
 
-def _fact(session: str, row: tuple[Any, ...]) -> Fact:
-    seq, tag, parent, run, time_ms, origin, body = row
-    return Fact(seq, session, run, time_ms, body, type=tag, parent=parent, origin=origin)
+def _owner(encoded: bytes) -> ProcessId:
+    return msgspec.json.decode(encoded, type=ProcessId)

@@ -6,35 +6,56 @@ from __future__ import annotations
 import sqlite3
 
 from ostler.kernel.store import Hit
+from ostler.log.words import excerpt, words_of
 from ostler.vocabulary.events import AssistantMessage, UserMessage
 from ostler.vocabulary.facts import decode_event
 from ostler.vocabulary.messages import text_of
 
+PIECE = 500
+"""Messages indexed in one transaction: others want to write, too."""
+
+
+def is_index_stale(db: sqlite3.Connection) -> bool:
+    return db.execute("select 1 from sessions where indexed_seq < last_seq limit 1").fetchone() is not None
+
 
 def update_index(db: sqlite3.Connection) -> None:
-    """Adds the messages that came since the last time."""
-    stale = db.execute("select key, id, indexed_seq, last_seq from sessions where indexed_seq < last_seq").fetchall()
-    for key, session, indexed, last in stale:
+    """Adds some of the messages that came since the last time; `is_index_stale` says if there are more."""
+    room = PIECE
+    stale = db.execute("select key, id, indexed_seq, last_seq from sessions where indexed_seq < last_seq")
+    for key, session, indexed, last in stale.fetchall():
         rows = db.execute(
-            "select seq, time, body from facts where session = ? and seq > ?"
-            " and type in ('user_message', 'assistant_message')",
-            (key, indexed),
-        )
-        for seq, time_ms, body in rows.fetchall():
-            event = decode_event(body)
-            if isinstance(event, UserMessage | AssistantMessage) and (text := text_of(event.content)):
-                db.execute("insert into messages values (?, ?, ?, ?)", (text, session, seq, time_ms))
-        db.execute("update sessions set indexed_seq = ? where key = ?", (last, key))
+            "select seq, body from facts where session = ? and seq > ?"
+            " and type in ('user_message', 'assistant_message') order by seq limit ?",
+            (key, indexed, room),
+        ).fetchall()
+        for seq, body in rows:
+            if text := _text(body):
+                words = " ".join(words_of(text))
+                db.execute("insert into messages values (?, ?, ?)", (words, session, seq))
+        up_to = rows[-1][0] if len(rows) == room else last
+        db.execute("update sessions set indexed_seq = ? where key = ?", (up_to, key))
+        room -= len(rows)
+        if room <= 0:
+            return
 
 
 def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     """Messages with all the words of the query, best first. Words are data: no operators to trip over."""
-    words = " ".join('"' + word.replace('"', '""') + '"*' for word in query.split())
+    words = words_of(query)
     if not words:
         return []
     rows = db.execute(
-        "select session, seq, snippet(messages, 0, '', '', ' … ', 24), time from messages"
-        " where messages match ? order by rank limit ?",
-        (words, limit),
+        "select sessions.id, facts.seq, facts.body, facts.time"
+        " from (select session, seq, rank from messages where messages match ? order by rank limit ?) as best"
+        " join sessions on sessions.id = best.session"
+        " join facts on facts.session = sessions.key and facts.seq = best.seq"
+        " order by best.rank, facts.time desc",
+        (" ".join(f'"{word}"*' for word in words), limit),
     )
-    return [Hit(*row) for row in rows.fetchall()]
+    return [Hit(id, seq, excerpt(_text(body), words), time_ms) for id, seq, body, time_ms in rows.fetchall()]
+
+
+def _text(body: bytes) -> str:
+    event = decode_event(body)
+    return text_of(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""

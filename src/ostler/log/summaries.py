@@ -8,12 +8,21 @@ import msgspec
 
 from ostler.kernel.store import SessionSummary
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import StoreError
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
 
 PREVIEW_LENGTH = 120
 CHANGING = frozenset(
-    {"session_started", "session_renamed", "run_started", "run_waiting", "run_resumed", "run_ended", "user_message"}
+    {
+        "session_started",
+        "session_renamed",
+        "run_started",
+        "run_waiting",
+        "run_resumed",
+        "run_ended",
+        "user_message",
+    }
 )
 """The types that change more of the row than its number and its time."""
 
@@ -21,7 +30,7 @@ CHANGING = frozenset(
 def new_summary(first: Fact) -> SessionSummary:
     event = first.event
     if not isinstance(event, events.SessionStarted):
-        raise ValueError("a session begins with session_started")
+        raise StoreError("a session must begin with session_started")
     return SessionSummary(
         id=first.session,
         cwd=event.cwd,

@@ -51,7 +51,9 @@ def choose_model(settings: Settings, environment: Mapping[str, str] = os.environ
         return DemoModel()
     name = settings.model
     if not name:
-        with_key = [one for one in PROVIDERS.values() if one.default_model and environment.get(one.key_variable)]
+        with_key = [
+            one for one in PROVIDERS.values() if one.default_model and environment.get(one.key_variable)
+        ]
         if not with_key:
             variables = " or ".join(one.key_variable for one in list(PROVIDERS.values())[:2])
             raise NoModel(
@@ -73,7 +75,9 @@ def _key_from_command(command: str) -> str:
     except subprocess.TimeoutExpired:
         raise ConfigurationError(f"key_command gave no key within {KEY_COMMAND_SECONDS:g} s") from None
     if done.returncode != 0 or not done.stdout.strip():
-        raise ConfigurationError(f"key_command failed (exit code {done.returncode}): run it by hand to see why")
+        raise ConfigurationError(
+            f"key_command failed (exit code {done.returncode}): run it by hand to see why"
+        )
     return done.stdout.strip()
 
 
@@ -86,7 +90,9 @@ def choose_tools(names: Iterable[str] | None) -> list[Tool]:
     names = tuple(names)
     unknown = [name for name in names if name not in BUILTIN_TOOLS]
     if unknown:
-        raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(BUILTIN_TOOLS))}")
+        raise UsageError(
+            f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(BUILTIN_TOOLS))}"
+        )
     return builtin_tools(names)
 
 

@@ -127,7 +127,9 @@ class Session:
     async def _driving(self) -> AsyncIterator[Loop]:
         """A loop on the open run, with the lease renewed and the inbox read for as long as it runs."""
         if self._cancel is not None:
-            raise UsageError(f"session {self.id} is being driven already; submit a request to its inbox instead")
+            raise UsageError(
+                f"session {self.id} is being driven already; submit a request to its inbox instead"
+            )
         cancel = self._cancel = CancelToken()
         if self._cancelled_before_start:
             cancel.cancel(self._cancelled_before_start)
@@ -199,4 +201,3 @@ async def _end_orphans(journal: Journal) -> None:
     for call in run.step.open_calls():
         if call.started is not None and not call.is_waiting:
             journal.world.kill_processes_of_call(call.called.call)
-

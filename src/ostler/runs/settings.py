@@ -25,21 +25,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Everything that can be set, in the words of the configuration files."""
 
     model: str = ""
+    """`PROVIDER/ID`; without one, the default model of the first provider whose key is in the environment."""
     base_url: str = ""
+    """Another server that speaks the provider's protocol."""
     api_key: str = ""
+    """Goes before the provider's own variable."""
     key_command: str = ""
-    """A command whose output is the key."""
+    """A shell command that prints the key; it has 30 seconds."""
     system: str = ""
+    """Replaces the system prompt."""
     append_system: tuple[str, ...] = ()
+    """Added to the system prompt, one paragraph each."""
     tools: tuple[str, ...] | None = None
-    """Only these; absent means all."""
+    """Only these tools; absent means all."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The run ends after so many answers of the model; absent means no limit."""
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The most that one answer may have; absent means the model's own limit."""
     reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    """How much the model thinks before it answers; absent leaves it to the model."""
     permissions: Profile = "read-only"
+    """What may run without asking."""
     on_question: Literal["refuse", "wait"] = "refuse"
+    """When a person is needed and nobody can be asked: refuse the call, or let the run wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    """Seconds without a byte from the model until the call counts as failed."""
     durability: Literal["process", "power"] = "process"
+    """What a committed fact survives: the death of the process, or also a power cut."""
 
 
 class ProjectFile(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from ostler.runs.session import Session, create_session, open_session
 from ostler.testkit.virtual_loop import Cut, VirtualLoop
 from ostler.vocabulary import requests
 from ostler.vocabulary.errors import ConnectionFailed, Failure, LeaseLost, StoreError, StoreFull, failure_of
-from ostler.vocabulary.events import Limits, RunWaiting
+from ostler.vocabulary.events import Limits, RunWaiting, ToolResultFact
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import base32
 from ostler.vocabulary.messages import as_content
@@ -93,9 +93,10 @@ class _Simulation:
                 self.problems.append(f"the effect of {call} happened {times} times")
         for fact in facts:
             event = fact.event
-            if fact.type == "tool_result" and event.name in ("note", "pay") and event.failed is None:  # type: ignore[union-attr]
-                if self.effects[event.call] != 1:  # type: ignore[union-attr]
-                    self.problems.append(f"{event.call} succeeded without its effect")  # type: ignore[union-attr]
+            if not isinstance(event, ToolResultFact) or event.name not in ("note", "pay"):
+                continue
+            if event.failed is None and self.effects[event.call] != 1:
+                self.problems.append(f"{event.call} succeeded without its effect")
 
 
 class _Process:
@@ -116,6 +117,7 @@ class _Process:
         )
         self.store = FaultyStore(self, simulation.store)
         self.dead = False
+        self.prompts = 0
 
     def live(self) -> None:
         loop = self.simulation.loop = VirtualLoop(self.random, self.simulation.clock)
@@ -151,16 +153,19 @@ class _Process:
         if SESSION in self.simulation.store._sessions:
             session = await open_session(store, SESSION, harness, world=self.world, owner=self.owner)
         else:
-            session = await create_session(store, harness, world=self.world, owner=self.owner, session=SESSION)
+            session = await create_session(
+                store, harness, world=self.world, owner=self.owner, session=SESSION
+            )
         pestering = asyncio.ensure_future(self._pester())
         quiet = await session.advance() if self.random.random() < 0.6 else None
         while True:
             if isinstance(quiet, RunWaiting):
                 await self._settle_waiting(session)
                 quiet = await session.advance()
-            elif self.simulation.prompts_left > 0:
+            elif self._has_more_to_ask():
+                self.prompts += 1
                 self.simulation.prompts_left -= 1
-                quiet = await session.prompt(as_content(f"prompt {self.simulation.prompts_left}"))
+                quiet = await session.prompt(as_content(f"prompt {self.number}.{self.prompts}"))
             else:
                 quiet = await session.advance()
                 if quiet is None:
@@ -169,6 +174,10 @@ class _Process:
         await self._compare(session)
         await session.close()
 
+    def _has_more_to_ask(self) -> bool:
+        """A process that is to meet a fault works until it does."""
+        return self.simulation.prompts_left > 0 or (self.fault is not None and self.prompts < 12)
+
     async def _compare(self, session: Session) -> None:
         from ostler.kernel.state import fold
 
@@ -176,7 +185,9 @@ class _Process:
         folded = fold(await self.simulation.store.read(SESSION)).snapshot()
         for name, value in live.items():
             if folded[name] != value:
-                self.simulation.problems.append(f"the live {name} {value!r} is not the log's {folded[name]!r}")
+                self.simulation.problems.append(
+                    f"the live {name} {value!r} is not the log's {folded[name]!r}"
+                )
 
     async def _settle_waiting(self, session: Session) -> None:
         for question in list(session.state.questions):
@@ -315,7 +326,18 @@ class _ChanceModel:
         if draw < 0.10:
             return Turn(text="and then…", hangs=True)
         if draw < 0.60:
-            names = ("note", "note", "pay", "look", "look", "stumble", "dawdle", "inquire", "order", "nonsense")
+            names = (
+                "note",
+                "note",
+                "pay",
+                "look",
+                "look",
+                "stumble",
+                "dawdle",
+                "inquire",
+                "order",
+                "nonsense",
+            )
             calls = tuple(Call(self._random.choice(names)) for _ in range(self._random.randint(1, 4)))
             if self._random.random() < 0.1:
                 calls = (*calls, Call("note", raw='{"broken'))

@@ -40,7 +40,9 @@ def watched_sessions() -> Iterator[None]:
     finally:
         Journal.__init__ = original  # type: ignore[method-assign]
     # A later journal of the same session took it over: only that one's state is live.
-    newest = {(getattr(journal.store, "path", id(journal.store)), journal.session): journal for journal in journals}
+    newest = {
+        (getattr(journal.store, "path", id(journal.store)), journal.session): journal for journal in journals
+    }
     for journal in newest.values():
         check_journal(journal)
 
@@ -52,7 +54,9 @@ def check_journal(journal: Journal) -> None:
         return  # deleted meanwhile, or the log could not be written: recovery has yet to come
     problems = violations(facts)
     live, folded = journal.state.snapshot(), fold(facts).snapshot()
-    problems += [f"live {name} {live[name]!r} is not {folded[name]!r}" for name in live if live[name] != folded[name]]
+    problems += [
+        f"live {name} {live[name]!r} is not {folded[name]!r}" for name in live if live[name] != folded[name]
+    ]
     assert not problems, f"session {journal.session}: " + "; ".join(problems)
 
 

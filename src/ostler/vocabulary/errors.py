@@ -1,40 +1,40 @@
 """The one tree of errors. Exit codes, HTTP statuses and what the model is told derive from it.
 
-    OstlerError
-    ├── UsageError                  the person asked for something that cannot be
-    │   ├── ConfigurationError      a configuration file or variable is wrong
-    │   └── NotFound                no such session, entry, tool, blob
-    ├── NoModel                     nothing is configured that could answer
-    ├── ModelError                  a model call failed
-    │   ├── ConnectionFailed        no answer at all: refused, reset, name unknown, TLS
-    │   ├── AuthenticationFailed    401: the key is missing or wrong
-    │   ├── PermissionDenied        403: the key may not do this
-    │   ├── ModelNotFound           404: the vendor does not know the model
-    │   ├── InvalidRequest          400, 422 and the rest of 4xx
-    │   ├── ContextOverflow         the request is larger than the model's context
-    │   ├── RateLimited             429
-    │   ├── Overloaded              529, 503: come back later
-    │   ├── ServerFailed            other 5xx
-    │   ├── StreamBroken            the answer ended before its end, or was not what its wire promises
-    │   ├── StreamSilent            nothing arrived for too long
-    │   └── Interrupted             our own process ended during the call
-    ├── ToolError                   a call failed
-    │   ├── UnknownTool             protocol: the model named a tool that does not exist
-    │   ├── InvalidArguments        protocol: the arguments do not fit the schema, or are not JSON
-    │   ├── CallRefused             a hook, a permission or a person said no
-    │   ├── ToolTimedOut
-    │   ├── ToolCancelled
-    │   ├── ToolInterrupted         the process ended while it ran; its effect may have happened
-    │   └── ToolFailed              it ran and failed
-    ├── StoreError                  the log cannot be used
-    │   ├── StoreBusy               another process holds the database too long
-    │   ├── StoreReadOnly
-    │   ├── StoreFull
-    │   ├── StoreNewer              written by a newer version
-    │   ├── StoreCorrupt
-    │   ├── SessionHeld             another living process holds the lease
-    │   └── LeaseLost               we held it, and do not any more
-    └── NotTrusted                  a project's own configuration asks for more than its user has granted
+OstlerError
+├── UsageError                  the person asked for something that cannot be
+│   ├── ConfigurationError      a configuration file or variable is wrong
+│   └── NotFound                no such session, entry, tool, blob
+├── NoModel                     nothing is configured that could answer
+├── ModelError                  a model call failed
+│   ├── ConnectionFailed        no answer at all: refused, reset, name unknown, TLS
+│   ├── AuthenticationFailed    401: the key is missing or wrong
+│   ├── PermissionDenied        403: the key may not do this
+│   ├── ModelNotFound           404: the vendor does not know the model
+│   ├── InvalidRequest          400, 422 and the rest of 4xx
+│   ├── ContextOverflow         the request is larger than the model's context
+│   ├── RateLimited             429
+│   ├── Overloaded              529, 503: come back later
+│   ├── ServerFailed            other 5xx
+│   ├── StreamBroken            the answer ended before its end, or was not what its wire promises
+│   ├── StreamSilent            nothing arrived for too long
+│   └── Interrupted             our own process ended during the call
+├── ToolError                   a call failed
+│   ├── UnknownTool             protocol: the model named a tool that does not exist
+│   ├── InvalidArguments        protocol: the arguments do not fit the schema, or are not JSON
+│   ├── CallRefused             a hook, a permission or a person said no
+│   ├── ToolTimedOut
+│   ├── ToolCancelled
+│   ├── ToolInterrupted         the process ended while it ran; its effect may have happened
+│   └── ToolFailed              it ran and failed
+├── StoreError                  the log cannot be used
+│   ├── StoreBusy               another process holds the database too long
+│   ├── StoreReadOnly
+│   ├── StoreFull
+│   ├── StoreNewer              written by a newer version
+│   ├── StoreCorrupt
+│   ├── SessionHeld             another living process holds the lease
+│   └── LeaseLost               we held it, and do not any more
+└── NotTrusted                  a project's own configuration asks for more than its user has granted
 """
 
 from __future__ import annotations

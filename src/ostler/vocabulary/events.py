@@ -22,20 +22,19 @@ from ostler.vocabulary.event_kinds import Entry as Entry
 from ostler.vocabulary.event_kinds import Event as Event
 from ostler.vocabulary.event_kinds import LiveEvent as LiveEvent
 from ostler.vocabulary.event_kinds import Record as Record
-from ostler.vocabulary.live_events import TextDelta as TextDelta
-from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
-from ostler.vocabulary.live_events import ToolInputStarted as ToolInputStarted
-from ostler.vocabulary.live_events import ToolInputDelta as ToolInputDelta
-from ostler.vocabulary.live_events import ToolInputEnded as ToolInputEnded
-from ostler.vocabulary.live_events import ToolOutput as ToolOutput
 from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
+from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
 from ostler.vocabulary.live_events import StoreFailed as StoreFailed
 from ostler.vocabulary.live_events import StreamIncomplete as StreamIncomplete
+from ostler.vocabulary.live_events import TextDelta as TextDelta
+from ostler.vocabulary.live_events import ToolInputDelta as ToolInputDelta
+from ostler.vocabulary.live_events import ToolInputEnded as ToolInputEnded
+from ostler.vocabulary.live_events import ToolInputStarted as ToolInputStarted
+from ostler.vocabulary.live_events import ToolOutput as ToolOutput
 from ostler.vocabulary.messages import BlobRef, Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question
 from ostler.vocabulary.usage import Usage
-
 
 # --- the session ------------------------------------------------------------------------------------
 

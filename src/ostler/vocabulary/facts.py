@@ -78,7 +78,12 @@ class Fact:
         return self.line_of(self.envelope())
 
     def envelope(self) -> dict[str, Any]:
-        envelope: dict[str, Any] = {"seq": self.seq, "session": self.session, "run": self.run, "time": self.time}
+        envelope: dict[str, Any] = {
+            "seq": self.seq,
+            "session": self.session,
+            "run": self.run,
+            "time": self.time,
+        }
         if self.parent is not None:
             envelope["parent"] = self.parent
         if self.origin:

@@ -23,45 +23,52 @@ class Fate(msgspec.Struct, frozen=True):
 
 
 _ENTRY = Fate(stored=True, shown=True, told=False, live=True)
-_TOLD = Fate(stored=True, shown=True, told=True, live=True)
 _RECORD = Fate(stored=True, shown=True, told=False, live=True)
 _BACKSTAGE = Fate(stored=True, shown=False, told=False, live=True)
+_TOLD = Fate(stored=True, shown=True, told=True, live=True)
+_TOLD_ONLY = Fate(stored=True, shown=False, told=True, live=True)
 _LIVE = Fate(stored=False, shown=True, told=False, live=True)
 
-_TOLD_TYPES = (
-    events.UserMessage,
-    events.AssistantMessage,
-    events.ToolResultFact,
-    events.HistoryReplaced,
-    events.Compacted,
-    events.BranchCollapsed,
-)
-_BACKSTAGE_TYPES = (
-    events.ModelCalled,
-    events.ExtensionState,
-    events.Audited,
-    events.Delivered,
-    events.SettingsChanged,
-)
+_FATES: dict[type, Fate] = {
+    UnknownEvent: _BACKSTAGE,
+    events.ToolResultFact: _TOLD,
+    events.HistoryReplaced: _TOLD,
+    events.Compacted: _TOLD,
+    events.BranchCollapsed: _TOLD,
+    events.ModelCalled: _BACKSTAGE,
+    events.ExtensionState: _BACKSTAGE,
+    events.Audited: _BACKSTAGE,
+    events.Delivered: _BACKSTAGE,
+    events.SettingsChanged: _BACKSTAGE,
+}
+"""The fate of each type that is not marked, where it differs from that of its kind."""
+
+_KINDS: dict[type[events.Event], Fate] = {
+    events.Entry: _ENTRY,
+    events.Record: _RECORD,
+    events.Delta: _LIVE,
+    events.LiveEvent: _LIVE,
+}
+for _type in events.EVENT_TYPES.values():
+    _FATES.setdefault(_type, next(fate for kind, fate in _KINDS.items() if issubclass(_type, kind)))
 
 
 def fate(event: events.Event | UnknownEvent) -> Fate:
     """Stored, shown, told, live: from the type, and from the marks hidden, blank and suppressed."""
-    match event:
-        case UnknownEvent():
-            return _BACKSTAGE
-        case events.Delta() | events.LiveEvent():
-            return _LIVE
-        case events.UserMessage(hidden=True):
-            return msgspec.structs.replace(_TOLD, shown=False)
-        case events.AssistantMessage(suppressed=suppressed):
-            return msgspec.structs.replace(_TOLD, shown=not suppressed, told=not is_blank(event))
-        case events.ExtensionEntry(told=told):
-            return _TOLD if told else _ENTRY
-        case events.Entry():
-            return _TOLD if isinstance(event, _TOLD_TYPES) else _ENTRY
-        case _:
-            return _BACKSTAGE if isinstance(event, _BACKSTAGE_TYPES) else _RECORD
+    kind = type(event)
+    if kind is events.UserMessage:
+        return _TOLD_ONLY if event.hidden else _TOLD  # type: ignore[union-attr]
+    if kind is events.AssistantMessage:
+        return _fate_of_answer(event)  # type: ignore[arg-type]
+    if kind is events.ExtensionEntry:
+        return _TOLD if event.told else _ENTRY  # type: ignore[union-attr]
+    return _FATES[kind]
+
+
+def _fate_of_answer(message: events.AssistantMessage) -> Fate:
+    if is_blank(message):
+        return _BACKSTAGE if message.suppressed else _ENTRY
+    return _TOLD_ONLY if message.suppressed else _TOLD
 
 
 def is_blank(message: events.AssistantMessage) -> bool:

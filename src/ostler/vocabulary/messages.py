@@ -102,7 +102,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
 
 def text_of(content: Iterable[Block]) -> str:

@@ -11,7 +11,9 @@ from ostler.vocabulary.messages import PlainBlock
 from ostler.vocabulary.outcomes import Failed, Ok
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=snake_case, omit_defaults=True):
+class Request(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=snake_case, omit_defaults=True
+):
     id: str
     by: str = ""
     """Who asks, for the record."""

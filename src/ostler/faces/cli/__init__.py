@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -16,8 +18,10 @@ COMMANDS = {
 def main() -> None:
     """Entry point of the `ostler` script. Leaves without tearing the interpreter down: everything that
     must be durable is, and nothing is left to do."""
-    code = run(sys.argv[1:])
-    sys.stdout.flush()
+    gc.disable()  # imports make no garbage; what lives longer than a moment turns it on again
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has every character
+    code = run([os.fsencode(argument).decode(errors="replace") for argument in sys.argv[1:]])
     sys.stderr.flush()
     os._exit(code)
 
@@ -28,8 +32,10 @@ def run(arguments: list[str]) -> int:
         if arguments and arguments[0] in COMMANDS:
             command = import_module(COMMANDS[arguments[0]][0])
             code: int = command.run(arguments[1:])
-            return code
-        return _run_prompt(arguments)
+        else:
+            code = _run_prompt(arguments)
+        sys.stdout.flush()
+        return code
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     except KeyboardInterrupt:
@@ -49,7 +55,10 @@ def _run_prompt(arguments: list[str]) -> int:
     if not arguments:
         parser.print_help()
         return 2
-    options = parser.parse_intermixed_args(arguments)
+    # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_intermixed_args(arguments[:end])
+    options.words += arguments[end + 1 :]
     if not options.print:
         parser.error("say what to do: `ostler -p PROMPT…` runs one prompt and prints the answer")
     from ostler.faces.cli.prompt import run_prompt
@@ -64,6 +73,9 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OstlerError):
         print(f"ostler: {' '.join(error.message.split())}", file=sys.stderr)
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        print(f"ostler: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
     import traceback
 
     traceback.print_exception(error)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import NoReturn
 
 from ostler import __version__
+
+TYPE_CHECKING = False  # not from typing, which takes longer to import than all of this to run
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
 
 _EXAMPLES = """\
 examples:

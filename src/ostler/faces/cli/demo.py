@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import tempfile
 from pathlib import Path
@@ -31,6 +32,7 @@ def run(arguments: list[str]) -> int:
 
 
 async def _demo() -> int:
+    gc.enable()
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     folder = Path(tempfile.mkdtemp(prefix="ostler-demo-"))
     printer = LivePrinter()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
@@ -26,9 +27,7 @@ from ostler.vocabulary.messages import as_content, text_of
 
 
 def run_prompt(options: argparse.Namespace) -> int:
-    cwd = Path(options.cwd or ".").resolve()
-    if not cwd.is_dir():
-        raise UsageError(f"there is no directory {cwd}")
+    cwd = working_directory(options.cwd)
     loaded = load_settings(cwd, _overrides(options))
     for notice in loaded.notices:
         _say(notice)
@@ -43,7 +42,9 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:
-    tools = [name.strip() for name in options.tools.split(",") if name.strip()] if options.tools else None
+    tools = None
+    if options.tools is not None:
+        tools = [name.strip() for name in options.tools.split(",") if name.strip()]
     return {
         "model": options.model,
         "base_url": options.base_url,
@@ -62,7 +63,7 @@ def _check_combination(options: argparse.Namespace) -> None:
     chosen = [
         flag
         for flag, given in (
-            ("--session", options.session),
+            ("--session", options.session is not None),
             ("--continue", options.continue_),
             ("--no-session", options.no_session),
         )
@@ -70,13 +71,16 @@ def _check_combination(options: argparse.Namespace) -> None:
     ]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
-    if options.no_tools and options.tools:
+    if options.no_tools and options.tools is not None:
         raise UsageError("--no-tools and --tools exclude each other")
 
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: str) -> int:
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
+    # Nothing made so far is garbage: collecting is put off until here, and then leaves all of it alone.
+    gc.freeze()
+    gc.enable()
     waiting = session.state.run.waiting if session.state.run else None
     if waiting is not None:
         return await _queue_behind(session, waiting, prompt)
@@ -91,7 +95,7 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
 
 
 async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
-    if options.session:
+    if options.session is not None:
         return await open_session(store, await find_session(store, options.session), harness)
     if options.continue_:
         newest = await store.sessions(cwd=str(harness.cwd), limit=1)
@@ -130,6 +134,7 @@ class JsonOutput:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._out = sys.stdout.buffer
+        self._failure: OSError | None = None
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         try:
@@ -138,12 +143,14 @@ class JsonOutput:
             else:
                 self._out.write(encode_lines(batch))  # type: ignore[arg-type]
             self._out.flush()
-        except BrokenPipeError:
-            self._session.cancel("the reader of the output has left")
+        except OSError as error:
+            self._failure = error
+            self._session.cancel("nobody reads the output, or it cannot be written")
             raise
 
     def finish(self, quiet: RunEnded | RunWaiting, session: Session) -> None:
-        pass
+        if self._failure:
+            raise self._failure
 
 
 class PlainOutput:
@@ -183,7 +190,8 @@ class PlainOutput:
         if self._answer and quiet.status != "failed":
             print(self._answer)
         if quiet.status != "completed":
-            _say(f"{quiet.status}: {quiet.reason}" if quiet.reason else quiet.status)
+            has_reason = quiet.reason not in ("", quiet.status)
+            _say(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
         elif quiet.reason:
             _say(quiet.reason)
 

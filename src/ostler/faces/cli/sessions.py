@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ostler.faces.cli.arguments import Parser, at_least_one
+from ostler.faces.cli.directory import working_directory
 from ostler.kernel.journal import World, open_journal
 from ostler.kernel.processes import current_process
 from ostler.kernel.store import Store
@@ -101,7 +102,7 @@ def _parser() -> Parser:
 async def _list(options: argparse.Namespace, store: Store) -> None:
     from ostler.faces.cli.session_rows import rows
 
-    here = str(Path.cwd().resolve()) if options.here else None
+    here = str(working_directory()) if options.here else None
     known = await store.sessions()
     shown = [one for one in known if here is None or one.cwd == here]
     if not options.all:
@@ -171,7 +172,7 @@ async def _import(options: argparse.Namespace, store: Store) -> None:
     from ostler.log.portable import import_session
 
     with reading(options.file) as lines:
-        print(await import_session(store, lines, str(Path.cwd().resolve()), World()))
+        print(await import_session(store, lines, str(working_directory()), World()))
 
 
 async def _fork(options: argparse.Namespace, store: Store) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
+from ostler.faces.cli.directory import working_directory
 from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
 from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
@@ -32,13 +33,10 @@ def run(arguments: list[str]) -> int:
             parser.error("--list takes no directory")
         _list()
         return 0
-    folder = Path(options.folder or ".").resolve()
     if options.remove:
-        _remove(folder)
-        return 0
-    if not folder.is_dir():
-        raise UsageError(f"there is no directory {folder}")
-    _consent(folder)
+        _remove(Path(options.folder or working_directory()).resolve())
+    else:
+        _consent(working_directory(options.folder))
     return 0
 
 

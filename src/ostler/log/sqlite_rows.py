@@ -1,0 +1,103 @@
+"""What the SQLite store writes into its tables, inside a transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ostler.kernel.store import BlobPart, Lease, SessionSummary
+from ostler.log.summaries import new_summary, summarised
+from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.events import EVENT_TYPES
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.governance import opens_with
+
+SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
+"""In the order of the fields of `SessionSummary`."""
+
+_OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPES.items()}
+
+
+def insert_session(db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
+    """A whole session; returns its key."""
+    summary = summarised(new_summary(facts[0]), facts[1:])
+    if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
+        raise StoreError(f"session {summary.id} exists already")
+    key = db.execute(
+        f"insert into sessions ({SUMMARY_COLUMNS}, tail_seq, generation, owner, expires, indexed_seq)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        (
+            *msgspec.structs.astuple(summary),
+            _tail(facts, default=1),
+            lease.generation if lease else 0,
+            msgspec.json.encode(lease.owner) if lease else None,
+            lease.expires_ms if lease else 0,
+        ),
+    ).lastrowid
+    assert key is not None
+    insert_facts(db, key, facts)
+    return key
+
+
+def insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
+    db.executemany(
+        "insert into facts values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                key,
+                fact.seq,
+                fact.type,
+                _OPENING.get(fact.type, True),
+                fact.parent,
+                fact.run,
+                fact.time_ms,
+                fact.origin,
+                fact.body,
+            )
+            for fact in facts
+        ],
+    )
+
+
+def fact_of(session: str, row: tuple[Any, ...]) -> Fact:
+    seq, tag, parent, run, time_ms, origin, body = row
+    return Fact(seq, session, run, time_ms, body, type=tag, parent=parent, origin=origin)
+
+
+def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
+    row = db.execute(f"select {SUMMARY_COLUMNS} from sessions where key = ?", (key,)).fetchone()
+    summary = summarised(SessionSummary(*row), facts)
+    db.execute(
+        "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
+        (summary.title, summary.preview, summary.status, _tail(facts, default=0), key),
+    )
+
+
+def _tail(facts: Sequence[Fact], default: int) -> int:
+    """From where on opening needs every fact: the beginning of the open run, or the end of the last."""
+    return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
+
+
+def append_blob_part(db: sqlite3.Connection, session: int, part: BlobPart) -> None:
+    names = (session, part.blob)
+    db.execute(
+        "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)",
+        (*names, part.media_type),
+    )
+    db.execute(
+        "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?",
+        (part.data, *names),
+    )
+    db.execute("update blobs set size = size + ? where session = ? and id = ?", (len(part.data), *names))
+
+
+def delete_session(db: sqlite3.Connection, key: int, session: str) -> None:
+    """With all that belongs to it."""
+    db.execute("delete from blob_parts where blob in (select key from blobs where session = ?)", (key,))
+    for table in ("facts", "inbox", "processes", "blobs"):
+        db.execute(f"delete from {table} where session = ?", (key,))
+    db.execute("delete from messages where session = ?", (session,))
+    db.execute("delete from sessions where key = ?", (key,))

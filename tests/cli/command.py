@@ -1,0 +1,141 @@
+"""The real `ostler`, in a process, a home and a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ostler.testkit.vendors import FakeVendor
+
+PATIENCE = 60.0
+KEY = "sk-canary-0123456789abcdef"
+"""Given to the command as its key. It must never be seen again."""
+
+
+@dataclass
+class Ran:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Standard output as JSON objects, one a line."""
+        objects = [json.loads(line) for line in self.out.splitlines()]
+        assert all(isinstance(one, dict) for one in objects)
+        return objects
+
+    @property
+    def types(self) -> list[str]:
+        return [line["type"] for line in self.lines]
+
+    @property
+    def facts(self) -> list[dict[str, Any]]:
+        return [line for line in self.lines if "seq" in line]
+
+    def all(self, event_type: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["type"] == event_type]
+
+
+class Ostler:
+    """Runs the command: `ostler("-p", "hello")`. Settings of the machine do not reach it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.work.mkdir()
+        (self.work / ".git").mkdir()
+
+    @property
+    def store(self) -> Path:
+        return self.home / "ostler.db"
+
+    def environment(self, variables: dict[str, str]) -> dict[str, str]:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("OSTLER_") and not name.endswith(("_API_KEY", "_BASE_URL"))
+        }
+        return {**inherited, "HOME": str(self.home), "OSTLER_HOME": str(self.home), **variables}
+
+    def start(
+        self,
+        *arguments: str | bytes,
+        cwd: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+        **variables: str,
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "ostler", *arguments],
+            cwd=cwd or self.work,
+            env=self.environment(variables),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+        )
+
+    def __call__(self, *arguments: str | bytes, piped: bytes | None = None, **options: Any) -> Ran:
+        process = self.start(
+            *arguments, stdin=subprocess.DEVNULL if piped is None else subprocess.PIPE, **options
+        )
+        return finish(process, piped)
+
+    def on_terminal(self, *arguments: str, typed: bytes = b"", columns: int = 80) -> Ran:
+        """With a terminal for input and output. What the terminal shows is `out`."""
+        ours, theirs = pty.openpty()
+        try:
+            process = self.start(*arguments, stdin=theirs, stdout=theirs, COLUMNS=str(columns))
+            os.close(theirs)
+            os.write(ours, typed)
+            shown = _read_terminal(ours)
+            err = process.communicate(timeout=PATIENCE)[1]
+        finally:
+            os.close(ours)
+        return Ran(process.returncode, shown.decode().replace("\r\n", "\n"), err.decode())
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    shown = b""
+    deadline = time.monotonic() + PATIENCE
+    while select.select([descriptor], [], [], deadline - time.monotonic())[0]:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:  # how Linux says that the other side was closed
+            return shown
+        if not piece:
+            return shown
+        shown += piece
+    raise TimeoutError("the command did not end")
+
+
+def finish(process: subprocess.Popen[bytes], piped: bytes | None = None) -> Ran:
+    try:
+        out, err = process.communicate(piped, timeout=PATIENCE)
+    finally:
+        process.kill()
+    return Ran(process.returncode, (out or b"").decode(), err.decode())
+
+
+def use(vendor: FakeVendor) -> tuple[str, ...]:
+    """The options that make a command talk to this vendor."""
+    return ("--model", "openai/fake", "--base-url", vendor.chat_url, "--api-key", KEY)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("what the test waits for did not happen")
+        time.sleep(0.005)

@@ -1,0 +1,44 @@
+"""Text in columns: it fits, it is aligned, and a terminal does not obey it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.faces.cli.columns import aligned, cut, cut_left, one_line, width_of
+from ostler.faces.cli.session_rows import short_ids
+
+WORDS = st.text(st.sampled_from("ab 日本é\u0301…"), max_size=30)
+
+
+@given(WORDS, st.integers(0, 30))
+def test_a_cut_text_fits_and_is_its_beginning(text: str, width: int) -> None:
+    shown = cut(text, width)
+    assert width_of(shown) <= width
+    assert shown == text or width == 0 or (shown[-1] == "…" and text.startswith(shown[:-1]))
+    assert shown == text or width_of(text) > width
+
+
+@given(WORDS, st.integers(1, 30))
+def test_a_text_cut_on_the_left_keeps_its_end(text: str, width: int) -> None:
+    shown = cut_left(text, width)
+    assert width_of(shown) <= width
+    assert text.endswith(shown.removeprefix("…"))
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, st.just("|")), min_size=1, max_size=5))
+def test_columns_begin_at_the_same_place(rows: list[tuple[str, str, str]]) -> None:
+    assert len({width_of(line) for line in aligned(rows)}) == 1
+
+
+@given(st.text())
+def test_a_line_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    assert one_line(text).isprintable()
+
+
+@given(st.sets(st.text("abc", min_size=10, max_size=10), min_size=1, max_size=30))
+def test_short_ids_name_one_session_each(ids: set[str]) -> None:
+    short = short_ids(sorted(ids))
+    assert set(short) == ids
+    for one, beginning in short.items():
+        assert [other for other in ids if other.startswith(beginning)] == [one]

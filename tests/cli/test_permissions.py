@@ -1,0 +1,102 @@
+"""What a headless run may do: look by default, more when it was told so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ostler.testkit.vendors import Answer, call, turn
+from tests.cli.command import Ostler, Ran, use
+from tests.cli.conftest import Serve
+
+WRITE = call("write", {"path": "made.txt", "content": "by ostler\n"})
+BASH = call("bash", {"command": "echo run > ran.txt"})
+
+
+def both(request: dict[str, Any]) -> Answer:
+    """Asks to write a file and to run a command, and then ends."""
+    return turn("Done.") if request["messages"][-1]["role"] == "tool" else turn(WRITE, BASH)
+
+
+def outcomes(ran: Ran) -> dict[str, str | None]:
+    return {result["name"]: result.get("failed") for result in ran.all("tool_result")}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "writes", "runs"),
+    [
+        ((), 4, False, False),
+        (("--permissions", "read-only"), 4, False, False),
+        (("--permissions", "ask"), 4, False, False),
+        (("--permissions", "edit"), 4, True, False),
+        (("--permissions", "full"), 0, True, True),
+        (("--yes",), 0, True, True),
+    ],
+    ids=["by default", "read-only", "ask, with nobody there", "edit", "full", "yes"],
+)
+def test_a_profile_decides_what_runs(
+    ostler: Ostler, serve: Serve, options: tuple[str, ...], code: int, writes: bool, runs: bool
+) -> None:
+    ran = ostler("-p", "--json", *use(serve(by=both)), *options, "do both")
+    assert ran.code == code
+    refused = "call_refused"
+    assert outcomes(ran) == {"write": None if writes else refused, "bash": None if runs else refused}
+    assert (ostler.work / "made.txt").exists() == writes
+    assert (ostler.work / "ran.txt").exists() == runs
+    for result in ran.all("tool_result"):
+        if result.get("failed"):
+            assert "permissions are " in result["content"][0]["text"]
+    assert ran.lines[-1]["own"].get("refused_calls", 0) == (not writes) + (not runs)
+
+
+def test_a_refusal_says_how_to_allow_more(ostler: Ostler, serve: Serve) -> None:
+    ran = ostler("-p", *use(serve(by=both)), "do both")
+    assert ran.out == "Done.\n"
+    for line, tool in zip(ran.err.splitlines(), ("write", "bash"), strict=True):
+        assert line.startswith(f"ostler: refused: {tool}: permissions are read-only")
+        assert "--yes" in line
+
+
+def test_tools_that_only_look_need_no_permission(ostler: Ostler, serve: Serve) -> None:
+    (ostler.work / "a.txt").write_text("text")
+    looking = turn(
+        call("read", {"path": "a.txt"}),
+        call("ls", {}),
+        call("find", {"pattern": "*.txt"}),
+        call("grep", {"pattern": "text"}),
+    )
+    ran = ostler("-p", "--json", *use(serve(looking, turn("seen"))), "look")
+    assert ran.code == 0
+    assert outcomes(ran) == {"read": None, "ls": None, "find": None, "grep": None}
+
+
+def test_only_the_named_tools_are_offered(ostler: Ostler, serve: Serve) -> None:
+    for options, names in (
+        (("--tools", "read, ls"), ["ls", "read"]),
+        (("--no-tools",), []),
+        (("--tools", ""), []),
+    ):
+        vendor = serve(turn("ok"))
+        assert ostler("-p", *use(vendor), *options, "hello").code == 0
+        offered = [one["function"]["name"] for one in vendor.requests[0].json.get("tools", [])]
+        assert offered == names
+
+
+def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_queues_behind_it(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn(BASH))
+    options = ("--permissions", "edit", "--on-question", "wait")
+    ran = ostler("-p", "--json", *use(vendor), *options, "run it")
+    assert ran.code == 6
+    assert ran.types[-2:] == ["question_asked", "run_waiting"]
+    question, waiting = ran.lines[-2:]
+    assert waiting["questions"] == [question["id"]]
+    assert question["question"]["choices"] == ["yes", "no"]
+    again = ostler("-p", *use(vendor), "--continue", "and then?")
+    assert again.code == 6
+    assert "waits for an answer: Allow bash: echo run > ran.txt" in again.err
+    assert f"the prompt was put behind it in session {question['session']}" in again.err
+    assert len(vendor.requests) == 1
+    assert not (ostler.work / "ran.txt").exists()

@@ -1,0 +1,37 @@
+"""Our own stores, through the suite that every store must pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ostler.kernel.journal import World
+from ostler.kernel.store import Store
+from ostler.log.memory import MemoryStore
+from ostler.log.sqlite import SqliteStore
+from ostler.log.sqlite_connection import Durability
+from ostler.testkit.store_conformance import StoreConformance
+
+
+class TestMemoryStore(StoreConformance):
+    async def make_store(self, world: World) -> Store:
+        return MemoryStore(world)
+
+
+class TestSqliteStore(StoreConformance):
+    durability: Durability = "process"
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "store.db"
+
+    async def make_store(self, world: World) -> Store:
+        return SqliteStore(self.path, durability=self.durability, world=world)
+
+    async def another_handle(self, store: Store, world: World) -> Store:
+        return SqliteStore(self.path, durability=self.durability, world=world)
+
+
+class TestSqliteStoreThatSurvivesAPowerCut(TestSqliteStore):
+    durability = "power"

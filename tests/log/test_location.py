@@ -1,0 +1,101 @@
+"""A store is refused on a disk that other machines share."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ostler.log import location
+from ostler.log.location import refuse_network_disk
+from ostler.log.sqlite import SqliteStore
+from ostler.vocabulary.errors import StoreError
+
+MOUNTS = r"""
+sysfs /sys sysfs rw,nosuid 0 0
+/dev/sda1 / ext4 rw,relatime 0 0
+server:/homes /home nfs4 rw,vers=4.2 0 0
+/dev/sdb1 /home/ada/local xfs rw 0 0
+//server/share /media/with\040space cifs rw 0 0
+ada@server: /mnt/far fuse.sshfs rw 0 0
+C:\134 /mnt/c 9p rw,aname=drvfs 0 0
+tmpfs /over tmpfs rw 0 0
+server:/over /over nfs rw 0 0
+server:/under /under nfs rw 0 0
+tmpfs /under tmpfs rw 0 0
+gvfsd-fuse /run/user/1000/gvfs fuse.gvfsd-fuse rw 0 0
+broken line
+"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/eve/.ostler/store.db",
+        "/home",
+        "/media/with space/store.db",
+        "/mnt/far/away/store.db",
+        "/mnt/c/Users/ada/store.db",
+        "/over/store.db",
+    ],
+)
+def test_a_network_disk_is_refused_with_a_word(path: str) -> None:
+    with pytest.raises(StoreError, match="OSTLER_HOME") as caught:
+        refuse_network_disk(Path(path), MOUNTS)
+    assert path in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/lib/store.db",
+        "/home/ada/local/store.db",
+        "/homework/store.db",
+        "/mnt/cellar/store.db",
+        "/under/store.db",
+        "/run/user/1000/store.db",
+        "/",
+    ],
+)
+def test_a_local_disk_is_fine(path: str) -> None:
+    refuse_network_disk(Path(path), MOUNTS)
+
+
+def test_a_sandbox_whose_root_is_9p_is_fine() -> None:
+    refuse_network_disk(Path("/home/ada/store.db"), "none / 9p rw,trans=fd 0 0\n")
+
+
+def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/home/eve")
+    with pytest.raises(StoreError):
+        refuse_network_disk(tmp_path / "link" / "store.db", MOUNTS)
+
+
+def test_where_there_is_no_list_of_mounts_every_place_is_fine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(location, "MOUNTS", tmp_path / "none")
+    refuse_network_disk(tmp_path / "store.db")
+
+
+def test_opening_a_store_there_is_refused_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/x {tmp_path / 'far'} nfs rw 0 0\n")
+    monkeypatch.setattr(location, "MOUNTS", mounts)
+    with pytest.raises(StoreError, match="network file system"):
+        SqliteStore(tmp_path / "far" / "store.db")
+    assert not (tmp_path / "far").exists()
+
+
+def test_looking_costs_next_to_nothing(tmp_path: Path) -> None:
+    many = MOUNTS + "".join(f"overlay /var/lib/{number}/merged overlay rw 0 0\n" for number in range(200))
+    spent = []
+    for _ in range(20):
+        began = time.perf_counter()
+        refuse_network_disk(tmp_path / "store.db", many)
+        spent.append(time.perf_counter() - began)
+    assert min(spent) < 0.001

@@ -1,0 +1,151 @@
+"""Where settings come from, which of them win, and what a project's file may not decide by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ostler.runs.home import configuration_file, state_folder, store_file, trust_file
+from ostler.runs.settings import Settings, find_project_file, load_settings, read_project_file
+from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
+from ostler.vocabulary.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("OSTLER_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+def loaded(project: Path, environment: dict[str, str] | None = None, **overrides: object) -> Settings:
+    return load_settings(project, overrides, environment or {}).settings
+
+
+def test_later_sources_win(home: Path, project: Path) -> None:
+    assert loaded(project) == Settings()
+    (home / "config.toml").write_text("model = 'a/user'\nmax_steps = 1\nreasoning = 'low'\nsystem = 'user'")
+    (project / "ostler.toml").write_text("model = 'a/project'\nmax_steps = 2\nreasoning = 'high'")
+    variables = {"OSTLER_MODEL": "a/variable", "OSTLER_MAX_STEPS": "3"}
+    settings = loaded(project, variables, model="a/option", reasoning=None)
+    assert (settings.model, settings.max_steps, settings.reasoning, settings.system) == (
+        "a/option",
+        3,
+        "high",
+        "user",
+    )
+
+
+def test_variables_have_the_types_of_their_settings(project: Path) -> None:
+    variables = {"OSTLER_TOOLS": "read, ls,", "OSTLER_SILENCE_LIMIT": "0.5", "OSTLER_APPEND_SYSTEM": "a,b"}
+    settings = loaded(project, variables)
+    assert (settings.tools, settings.silence_limit) == (("read", "ls"), 0.5)
+    assert settings.append_system == ("a", "b")
+    assert loaded(project, {"OSTLER_TOOLS": ""}).tools == ()
+    with pytest.raises(ConfigurationError, match=r"^the variable OSTLER_MAX_STEPS: "):
+        loaded(project, {"OSTLER_MAX_STEPS": "x"})
+
+
+def test_a_project_file_is_found_up_to_the_root_of_the_repository(project: Path) -> None:
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+    (project.parent / "ostler.toml").write_text("model = 'a/outside'")
+    assert find_project_file(below) is None
+    (project / "ostler.toml").write_text("model = 'a/root'")
+    assert find_project_file(below) == project / "ostler.toml"
+    (project / "a" / "ostler.toml").write_text("model = 'a/near'")
+    assert loaded(below).model == "a/near"
+
+
+RISKY = {
+    "base_url": "base_url = 'http://evil.example/v1'",
+    "api_key": "api_key = 'k'",
+    "key_command": "key_command = 'curl evil.example'",
+    "permissions": "permissions = 'full'",
+}
+
+
+@pytest.mark.parametrize("name", RISKY)
+def test_what_needs_trust_is_ignored_until_it_is_given_and_again_when_the_file_changes(
+    project: Path, name: str
+) -> None:
+    file = project / "ostler.toml"
+    file.write_text(f"model = 'a/b'\n{RISKY[name]}")
+    untrusted = load_settings(project, {}, {})
+    assert getattr(untrusted.settings, name) == getattr(Settings(), name)
+    assert untrusted.settings.model == "a/b"
+    (notice,) = untrusted.notices
+    assert name in notice and f"ostler trust {project}" in notice and "evil" not in notice
+
+    trust(project, file.read_bytes())
+    assert trusted_folders() == [str(project)]
+    trusted = load_settings(project, {}, {})
+    assert getattr(trusted.settings, name) != getattr(Settings(), name)
+    assert trusted.notices == ()
+
+    file.write_text(file.read_text() + "\n# changed\n")
+    changed = load_settings(project, {}, {})
+    assert getattr(changed.settings, name) == getattr(Settings(), name)
+    assert len(changed.notices) == 1
+
+
+def test_trust_is_for_one_folder(project: Path, tmp_path: Path) -> None:
+    content = b"base_url = 'http://there'"
+    trust(project, content)
+    assert is_trusted(project, content)
+    assert not is_trusted(tmp_path, content)
+    assert distrust(project)
+    assert not distrust(project)
+    assert trusted_folders() == []
+
+
+def test_a_project_may_ask_for_less_permission_than_its_user_has(home: Path, project: Path) -> None:
+    (home / "config.toml").write_text("permissions = 'edit'")
+    for wanted, needs_trust in (("read-only", False), ("ask", False), ("edit", False), ("full", True)):
+        (project / "ostler.toml").write_text(f"permissions = '{wanted}'")
+        found = read_project_file(project)
+        assert found is not None and bool(found.risky) == needs_trust
+        assert loaded(project).permissions == ("edit" if needs_trust else wanted)
+
+
+@pytest.mark.parametrize("written", ["model = [", "unheard_of = 1", "max_steps = -1", "silence_limit = 0"])
+def test_a_wrong_project_file_is_an_error_that_names_it(project: Path, written: str) -> None:
+    (project / "ostler.toml").write_text(written)
+    with pytest.raises(ConfigurationError) as error:
+        loaded(project)
+    assert error.value.message.startswith(str(project / "ostler.toml"))
+    assert "\n" not in error.value.message
+
+
+def test_a_damaged_list_of_trusted_folders_is_said(project: Path) -> None:
+    (project / "ostler.toml").write_text("api_key = 'k'")
+    trust_file().write_text("{nonsense")
+    with pytest.raises(ConfigurationError, match=r"trust\.json is damaged .* remove it"):
+        loaded(project)
+
+
+def test_everything_of_the_user_lies_where_the_platform_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("OSTLER_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert store_file() == tmp_path / ".local/share/ostler/ostler.db"
+    assert configuration_file() == tmp_path / ".config/ostler/config.toml"
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "not/absolute")
+    assert state_folder() == Path("/data/ostler")
+    assert configuration_file() == tmp_path / ".config/ostler/config.toml"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert configuration_file() == tmp_path / "Library/Application Support/ostler/config.toml"
