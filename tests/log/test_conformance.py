@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,8 @@ class TestSqliteStore(StoreConformance):
 
 class TestSqliteStoreThatSurvivesAPowerCut(TestSqliteStore):
     durability = "power"
+
+
+def test_the_suite_needs_no_test_runner_to_be_imported() -> None:
+    script = "import sys; sys.modules['pytest'] = None; import ostler.testkit.store_conformance"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -156,6 +156,15 @@ def test_the_command_of_a_killed_run_is_ended_by_the_next_one(tmp_path: Path) ->
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
         assert processes_of(calls) != []
+        listed = subprocess.run(
+            [sys.executable, "-m", "ostler", "sessions"],
+            env={**os.environ, "OSTLER_HOME": str(home.state)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert " cut " in listed.stdout
         lines = home.run("--continue", "go on")
         assert lines[-1]["status"] == "completed"
         assert processes_of(calls) == []

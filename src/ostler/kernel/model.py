@@ -45,6 +45,8 @@ class Transcript:
         self._encodings: dict[str, list[bytes]] = {}
         self._hasher = blake2b(digest_size=16)
         self._hashed = 0
+        self._call_ids: set[str] = set()
+        self._searched = 0
 
     def append(self, message: Message) -> None:
         self._messages.append(message)
@@ -64,6 +66,13 @@ class Transcript:
         for message in self._messages[len(done) :]:
             done.append(encode(message))
         return done
+
+    def call_ids(self) -> set[str]:
+        """The ids of all calls in it."""
+        for message in self._messages[self._searched :]:
+            self._call_ids.update([call.id for call in message.calls])
+        self._searched = len(self._messages)
+        return self._call_ids
 
     def digest(self) -> bytes:
         for message in self._messages[self._hashed :]:

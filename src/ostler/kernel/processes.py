@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -46,9 +47,14 @@ class ProcessId(msgspec.Struct, frozen=True):
         return signal_group(self.pid, signal.SIGKILL)
 
 
-@cache
 def current_process() -> ProcessId:
-    return ProcessId.of(os.getpid())
+    return _identity(os.getpid())
+
+
+@cache
+def _identity(pid: int) -> ProcessId:
+    """By pid, so that a fork does not take itself for its parent."""
+    return ProcessId.of(pid)
 
 
 @cache
@@ -58,9 +64,11 @@ def host_name() -> str:
 
 @cache
 def boot_id() -> str:
-    """Changes at each boot, so a pid of an earlier boot is never taken for a living one."""
+    """Changes at each boot, and differs between containers that count their pids apart: a pid of another
+    boot or container is never taken for one of ours."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return _ask("sysctl", "-n", "kern.bootsessionuuid")
 
@@ -89,13 +97,13 @@ def signal_group(group: int, number: signal.Signals) -> bool:
     return True
 
 
-def kill_processes_of_call(call: str) -> int:
-    """Ends every process whose environment names this call. Linux only; elsewhere rows must do."""
-    marker = f"{CALL_VARIABLE}={call}".encode()
+def kill_processes_of_calls(calls: Collection[str]) -> int:
+    """Ends every process whose environment names one of these calls. Linux only; elsewhere rows must do."""
+    markers = {f"{CALL_VARIABLE}={call}".encode() for call in calls}
     killed = 0
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if marker in entry.read_bytes().split(b"\0"):
+            if not markers.isdisjoint(entry.read_bytes().split(b"\0")):
                 os.kill(int(entry.parent.name), signal.SIGKILL)
                 killed += 1
         except (OSError, ValueError):

@@ -194,13 +194,30 @@ class SessionState:
 
 def fold(facts: Sequence[Fact]) -> SessionState:
     """The state that these facts add up to: all of a session's, or those that opening needs."""
-    path = path_of(facts)
     state = SessionState()
-    for fact in facts:
-        state.apply(fact, on_path=fact.seq in path)
-    state.leaf = leaf_of(facts)
+    if _is_one_line(facts):
+        for fact in facts:
+            state.apply(fact)
+    else:
+        path = path_of(facts)
+        for fact in facts:
+            state.apply(fact, on_path=fact.seq in path)
+        state.leaf = leaf_of(facts)
     state.close_cut_results()
     return state
+
+
+def _is_one_line(facts: Iterable[Fact]) -> bool:
+    """Nobody ever went back: every entry follows the one before it, and all are on the path."""
+    leaf = 0
+    for fact in facts:
+        if fact.parent is not None:
+            if fact.parent != leaf:
+                return False
+            leaf = fact.seq
+        elif fact.type == "leaf_moved":
+            return False
+    return True
 
 
 def leaf_of(facts: Iterable[Fact]) -> int:

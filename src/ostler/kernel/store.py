@@ -22,6 +22,8 @@ class Lease(msgspec.Struct, frozen=True):
     generation: int
     owner: ProcessId
     expires_ms: int
+    taken_from: ProcessId | None = None
+    """The owner before, when that had not given it back: it died, or was too long away."""
 
 
 class SessionSummary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,6 +121,10 @@ class Leases(Protocol):
 
     async def acquire(self, session: str, owner: ProcessId) -> Lease:
         """Raises `SessionHeld`, which says by whom."""
+        ...
+
+    async def holder(self, session: str) -> ProcessId | None:
+        """Who holds it, and is alive as far as can be told from here."""
         ...
 
     async def renew(self, lease: Lease) -> Lease:

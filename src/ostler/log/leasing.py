@@ -20,7 +20,12 @@ def next_lease(session: str, held: Lease | None, generation: int, owner: Process
             f"session {session} is held by process {held.owner.pid} on {held.owner.host}; "
             "wait for it to end, or work in a fork"
         )
-    return Lease(session, generation + 1, owner, now_ms + LEASE_MS)
+    taken_from = held.owner if held is not None and held.owner != owner else None
+    return Lease(session, generation + 1, owner, now_ms + LEASE_MS, taken_from)
+
+
+def living_holder(held: Lease | None, now_ms: int) -> ProcessId | None:
+    return held.owner if held is not None and not _is_free(held, now_ms) else None
 
 
 def is_current(lease: Lease, owner: ProcessId | None, generation: int) -> bool:

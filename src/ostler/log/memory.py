@@ -9,7 +9,7 @@ import msgspec
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
-from ostler.log.leasing import LEASE_MS, is_current, lost, next_lease, no_session
+from ostler.log.leasing import LEASE_MS, is_current, living_holder, lost, next_lease, no_session
 from ostler.log.numbering import require_order, require_whole_session
 from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.summaries import new_summary, summarised
@@ -132,6 +132,9 @@ class MemoryStore:
         session = self._held(lease)
         session.lease = msgspec.structs.replace(lease, expires_ms=self._now_ms() + LEASE_MS)
         return session.lease
+
+    async def holder(self, session: str) -> ProcessId | None:
+        return living_holder(self._session(session).lease, self._now_ms())
 
     async def release(self, lease: Lease) -> None:
         session = self._sessions.get(lease.session)

@@ -12,7 +12,7 @@ import msgspec
 from ostler.kernel.journal import World
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
-from ostler.log.leasing import LEASE_MS, is_current, lost, next_lease, no_session
+from ostler.log.leasing import LEASE_MS, is_current, living_holder, lost, next_lease, no_session
 from ostler.log.numbering import require_order, require_whole_session
 from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.sqlite_connection import PATIENCE, Durability, connect_again
@@ -204,6 +204,11 @@ class SqliteStore:
         await self._writer.run(work)
         return renewed
 
+    async def holder(self, session: str) -> ProcessId | None:
+        with in_our_words(self.path):
+            _, held, _ = _lease_row(self._reader, session)
+        return living_holder(held, self._now_ms())
+
     async def release(self, lease: Lease) -> None:
         def work(db: sqlite3.Connection) -> None:
             db.execute(
@@ -247,7 +252,8 @@ class SqliteStore:
         )
         if not rows:
             self._require(session)
-        requests = [decode_request(body) for (body,) in rows]
+        known = [decode_request(body) for (body,) in rows]
+        requests = [request for request in known if request is not None]
         return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
 
     async def settled(self, session: str, request: str) -> int | None:

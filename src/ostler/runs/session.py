@@ -193,11 +193,9 @@ async def open_session(
 
 
 async def _end_orphans(journal: Journal) -> None:
+    """Ends what a former owner's tools left running, if it died before it could do so itself."""
+    if journal.lease.taken_from is None:
+        return
     for _, process in await journal.store.owned_processes(journal.session):
         process.kill_group()
-    run = journal.state.run
-    if run is None or run.step is None:
-        return
-    for call in run.step.open_calls():
-        if call.started is not None and not call.is_waiting:
-            journal.world.kill_processes_of_call(call.called.call)
+    journal.world.kill_processes_of_calls(journal.state.call_ids)

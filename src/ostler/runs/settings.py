@@ -101,13 +101,15 @@ def read_project_file(cwd: Path) -> ProjectFile | None:
 
 
 def find_project_file(cwd: Path) -> Path | None:
-    """`ostler.toml` in this folder or one above it, up to the root of the repository."""
-    for folder in (cwd, *cwd.parents):
-        candidate = folder / PROJECT_FILE
-        if candidate.is_file():
-            return candidate
-        if (folder / ".git").exists():
-            return None
+    """`ostler.toml` in this folder or, in a repository, in one above it up to the repository's root.
+
+    Outside of a repository the folders above may be anybody's: a file there does not count.
+    """
+    folders = [cwd, *cwd.parents]
+    root = next((depth for depth, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    for folder in folders[: root + 1]:
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
     return None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from ostler.kernel.processes import (
     CALL_VARIABLE,
     ProcessId,
-    kill_processes_of_call,
+    kill_processes_of_calls,
     signal_group,
     start_time,
 )
@@ -113,7 +113,7 @@ class ChildProcess:
             if group_is_alive(self.id.pid):
                 self._signal(signal.SIGKILL)
             # Those that left the group still carry the call's name in their environment.
-            await asyncio.to_thread(kill_processes_of_call, self._call)
+            await asyncio.to_thread(kill_processes_of_calls, [self._call])
             await self._until_group_is_gone(_KILL_WAIT)
             self._drain_now()
 

@@ -65,7 +65,7 @@ class Fact:
     @property
     def event(self) -> Event | UnknownEvent:
         if self._event is None:
-            self._event = decode_event(self.body)
+            self._event = _decode(self.type, self.body)
         return self._event
 
     @property
@@ -123,7 +123,10 @@ def encode_event(event: Event) -> bytes:
 
 def decode_event(body: bytes) -> Event | UnknownEvent:
     """The event in these bytes; one of an unknown type is kept as it is."""
-    tag = type_of(body)
+    return _decode(type_of(body), body)
+
+
+def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
     decoder = _decoders.get(tag)
     if decoder is None:
         event_type = EVENT_TYPES.get(tag)

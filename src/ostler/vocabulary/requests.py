@@ -146,5 +146,9 @@ def encode_request(request: AnyRequest) -> bytes:
     return _encoder.encode(request)
 
 
-def decode_request(body: bytes) -> AnyRequest:
-    return _decoder.decode(body)
+def decode_request(body: bytes) -> AnyRequest | None:
+    """The request in these bytes; None for one of a newer version, which must wait for that version."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError:
+        return None

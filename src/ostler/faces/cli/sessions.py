@@ -14,7 +14,7 @@ from ostler.faces.cli.arguments import Parser, at_least_one
 from ostler.faces.cli.directory import working_directory
 from ostler.kernel.journal import World, open_journal
 from ostler.kernel.processes import current_process
-from ostler.kernel.store import Store
+from ostler.kernel.store import SessionSummary, Store
 from ostler.runs.home import store_file
 from ostler.runs.stores import find_session, open_store
 from ostler.vocabulary.errors import NotFound, SessionHeld, UsageError
@@ -108,11 +108,12 @@ async def _list(options: argparse.Namespace, store: Store) -> None:
     if not options.all:
         shown = [one for one in shown if not one.child_of and (one.preview or one.status)]
     limit = options.limit or (None if options.all else LIST_LIMIT)
+    listed = [await _as_it_is(store, one) for one in shown[:limit]]
     if options.json:
-        for one in shown[:limit]:
+        for one in listed:
             _print_json(one)
         return
-    for line in rows(shown[:limit], known):
+    for line in rows(listed, known):
         print(line)
     if not shown:
         _say(
@@ -122,6 +123,13 @@ async def _list(options: argparse.Namespace, store: Store) -> None:
         )
     elif limit is not None and len(shown) > limit:
         _say(f"{len(shown) - limit} more; --limit or --all shows them")
+
+
+async def _as_it_is(store: Store, summary: SessionSummary) -> SessionSummary:
+    """A run that nobody drives any more was cut, whatever the last fact of its log says."""
+    if summary.status != "running" or await store.holder(summary.id) is not None:
+        return summary
+    return msgspec.structs.replace(summary, status="cut")
 
 
 async def _show(options: argparse.Namespace, store: Store) -> None:
