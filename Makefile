@@ -35,8 +35,12 @@ bench: .venv/.core  ## measure start-up, steps and the log
 	$(BIN)/python -m bench
 
 .PHONY: docs
-docs: .venv/.dev  ## write the generated pages under docs/
+docs: .venv/.dev  ## write what the documentation takes from the code
 	$(BIN)/python scripts/generate_docs.py
+
+.PHONY: picture
+picture: .venv/.core  ## draw the picture of the demo, docs/pictures/demo.svg
+	$(BIN)/python scripts/picture.py
 
 .PHONY: format
 format: .venv/.dev  ## format the code and mend what ruff can mend

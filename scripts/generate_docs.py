@@ -1,4 +1,7 @@
-"""Writes docs/events.md and docs/errors.md from the code; with --check, only says if they are current."""
+"""Writes what the documentation takes from the code; with --check, only says if it is current.
+
+docs/events.md and docs/errors.md are written whole; other pages have sections, see `docs_sections.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ import inspect
 import re
 import sys
 import tomllib
-import types
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from docs_sections import filled
+from docs_tables import row, spelled
 from ostler.kernel.hooks import Point
 from ostler.vocabulary import errors, events, governance, requests
 from ostler.vocabulary.facts import Fact, decode_event
@@ -108,7 +112,7 @@ Every error is one of this tree. A message says what happened, to what, and what
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args().check
     outdated = {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
@@ -122,7 +126,9 @@ def main() -> int:
 
 
 def pages() -> dict[Path, str]:
-    return {ROOT / "docs" / "events.md": events_page(), ROOT / "docs" / "errors.md": errors_page()}
+    written = {ROOT / "docs" / "events.md": events_page(), ROOT / "docs" / "errors.md": errors_page()}
+    handwritten = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - written.keys())
+    return written | {path: filled(path.read_text(), path.name) for path in handwritten}
 
 
 def events_page() -> str:
@@ -234,24 +240,6 @@ def fields_of(shape: type[msgspec.Struct]) -> str:
     )
 
 
-_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null", Any: "any"}
-
-
-def spelled(hint: Any) -> str:
-    """A type in the words of JSON."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return " | ".join(f'"{value}"' for value in arguments)
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(spelled(argument) for argument in arguments)
-    if origin is tuple:
-        inner = spelled(arguments[0])
-        return f"({inner})[]" if " | " in inner else f"{inner}[]"
-    if origin is dict:
-        return "object"
-    return _NAMES.get(hint) or str(hint.__name__)
-
-
 def order_of_a_run() -> str:
     unknown = set(re.findall(r"\b[a-z]+_[a-z_]+\b", ORDER_OF_A_RUN)) - set(events.EVENT_TYPES)
     if unknown:
@@ -296,10 +284,6 @@ def errors_page() -> str:
     tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n", 1)[1]
     introduction = ERRORS_INTRODUCTION.format(tree=inspect.cleandoc(tree))
     return "\n\n".join([NOTICE, introduction.strip(), "\n".join(lines)]) + "\n"
-
-
-def row(*cells: str) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,13 @@ _PARTS = re.compile(
     r"|^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_PYTEST_SETTINGS = """\
+[pytest]
+addopts = -p no:cacheprovider
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
 _DEFINES_TEST = re.compile(r"^(async )?def test_|^class Test", re.MULTILINE)
 
 
@@ -128,9 +135,8 @@ class Folder:
                 in_shell = block.language == "sh"
                 printed = self._in_shell(block.code) if in_shell else self._in_python(block, runner)
                 if block.prints is not None:
-                    assert printed.rstrip("\n") == block.prints.rstrip("\n"), (
-                        f"this code:\n{block.code}\nprints:\n{printed}"
-                    )
+                    as_printed = f"this code:\n{block.code}\nprints:\n{printed}"
+                    assert printed.rstrip("\n") == block.prints.rstrip("\n"), as_printed
             self._namespace.clear()
             gc.collect()
 
@@ -138,9 +144,9 @@ class Folder:
         """As pytest would, in a process of its own: the section is a file of tests."""
         file = self._work / "test_section.py"
         file.write_text("\n".join(block.code for block in section.blocks))
-        options = ("-q", "--asyncio-mode=auto", "-p", "no:cacheprovider", "-W", "error")
+        (self._work / "pytest.ini").write_text(_PYTEST_SETTINGS)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, str(file)],
+            [sys.executable, "-m", "pytest", "-q", str(file)],
             cwd=self._work,
             env=self._environment,
             capture_output=True,

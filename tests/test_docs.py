@@ -1,16 +1,28 @@
+"""What the documentation takes from the code is current, and what it names exists."""
+
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import json
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
+import ostler
+from ostler.faces.cli.arguments import print_parser
+from ostler.kernel.hooks import Point
+
 ROOT = Path(__file__).parent.parent
-GENERATOR = ROOT / "scripts" / "generate_docs.py"
+SCRIPTS = ROOT / "scripts"
+GENERATOR = SCRIPTS / "generate_docs.py"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 MAPPING = tomllib.loads((ROOT / "docs" / "event_mapping.toml").read_text())
 
 REQUIRED = {
@@ -45,12 +57,15 @@ REQUIRED = {
 
 
 @pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_docs", GENERATOR)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def generator() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(SCRIPTS))
+        yield importlib.import_module("generate_docs")
+
+
+@pytest.fixture(scope="module")
+def sections(generator: ModuleType) -> ModuleType:
+    return importlib.import_module("docs_sections")
 
 
 def test_the_generated_pages_are_current() -> None:
@@ -86,3 +101,88 @@ def test_the_events_page_names_every_event_and_the_errors_page_every_kind(genera
         assert f"\n| `{tag}` | " in generator.events_page()
     for kind in generator.errors.ERRORS:
         assert f"\n| `{kind}` | " in generator.errors_page()
+
+
+def test_a_section_is_written_between_its_marks(sections: ModuleType) -> None:
+    page = "before\n<!-- generated:exit-codes -->\nold\n<!-- end -->\nafter\n"
+    filled = sections.filled(page, "page.md")
+    assert filled.startswith("before\n<!-- generated:exit-codes -->\n| code | when |\n")
+    assert filled.endswith(" |\n<!-- end -->\nafter\n")
+    assert sections.filled(filled, "page.md") == filled
+
+
+def test_a_section_that_nobody_writes_or_that_has_no_end_is_refused(sections: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="no section 'nonsense'"):
+        sections.filled("<!-- generated:nonsense -->\n<!-- end -->\n", "page.md")
+    with pytest.raises(SystemExit, match="has no end"):
+        sections.filled("<!-- generated:help -->\nand so on\n", "page.md")
+
+
+def test_every_section_is_on_a_page(sections: ModuleType) -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    assert {name for name in sections.SECTIONS if f"<!-- generated:{name} -->" not in text} == set()
+
+
+def test_help_does_not_depend_on_the_terminal(sections: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sections.help_of("trust")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert sections.help_of("trust") == before
+    assert before.startswith("```\nusage: ostler trust ")
+
+
+def test_every_setting_has_a_meaning(sections: ModuleType) -> None:
+    _, _, *rows = sections.settings_table()
+    assert len(rows) == len(sections.settings.Settings.__struct_fields__)
+    assert all(re.fullmatch(r"\| .* \| \S.*\. \|", row) for row in rows)
+
+
+def test_help_and_page_name_the_same_exit_codes(sections: ModuleType) -> None:
+    in_help = set(re.findall(r"\b\d+\b", print_parser({}).format_help().partition("exit codes:")[2]))
+    on_page = {row.split("|")[1].strip() for row in list(sections.exit_code_table())[2:]}
+    assert in_help <= on_page
+
+
+def test_the_sample_is_explained_line_by_line(sections: ModuleType) -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    table = page.partition("| line | what it says |\n|---|---|\n")[2].partition("\n\n")[0]
+    explained = [row.split("`")[1] for row in table.splitlines()]
+    assert explained == [json.loads(line)["type"] for line in sections.sample().lines]
+
+
+def test_the_picture_of_a_step_shows_the_appends_of_a_run(sections: ModuleType) -> None:
+    picture = (ROOT / "docs" / "pictures" / "step.svg").read_text()
+    drawn = re.findall(r'class="number"[^>]*>(\d+)</text><text class="fact"[^>]*>(\w+)<', picture)
+    appends = sections.sample().appends
+    assert drawn == [(str(seq), name) for seq, name in enumerate((n for one in appends for n in one), 2)]
+    assert picture.count('class="append"') == len(appends)
+
+
+def test_the_page_of_the_sdk_lists_its_public_names() -> None:
+    page = (ROOT / "docs" / "sdk.md").read_text()
+    sentence = page.partition("The public names are ")[2].partition(".")[0]
+    assert sorted(re.findall(r"`(\w+)`", sentence)) == sorted(ostler.__all__)
+
+
+def test_every_hook_point_is_described() -> None:
+    page = (ROOT / "docs" / "sdk.md").read_text()
+    assert set(re.findall(r"(?m)^### `(\w+)`$", page)) == set(get_args(Point))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
+    links = re.findall(r"\]\((?!https?://)([^)\s]+)\)", text)
+    assert [link for link in links if not _exists(page, link)] == []
+
+
+def _exists(page: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = (page.parent / name).resolve() if name else page
+    return target.exists() and (not anchor or anchor in _anchors(target))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as they are named in addresses."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

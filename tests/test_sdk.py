@@ -240,3 +240,57 @@ def test_what_is_not_needed_is_not_imported(code: str, forbidden: set[str], tmp_
     )
     loaded = set(done.stderr.split())
     assert loaded & forbidden == set()
+
+
+async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
+    from ostler.kernel.hooks import Ask
+    from ostler.vocabulary.outcomes import Question
+
+    asks = Hook("before_tool", lambda planned: Ask(Question("Add?", kind="permission")))
+    model = ScriptedModel([Call("add", {"a": 1, "b": 2}), "three"])
+    agent = Agent(model, tools=[add], hooks=[asks], waits_for_answers=True)
+    waiting = await agent.run("1 + 2?")
+    assert (waiting.status, waiting.reason, len(waiting.questions)) == (None, "Add?", 1)
+    with pytest.raises(UsageError, match="waits for Add"):
+        await agent.run("something else")
+    assert (await agent.answer("yes")).text == "three"
+    with pytest.raises(UsageError, match="open are: none"):
+        await agent.answer("yes")
+
+
+async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path) -> None:
+    from ostler.kernel.tool import ToolContext
+    from ostler.vocabulary.outcomes import NeedUser, Question
+
+    seen: list[str] = []
+
+    @tool
+    async def unlock(context: ToolContext) -> str:
+        """Asks in Python."""
+        seen.append(await context.ask(Question("Password?", secret=True)))
+        return "unlocked"
+
+    @tool
+    async def need() -> NeedUser:
+        """Asks by its outcome."""
+        return NeedUser(Question("PIN?", secret=True))
+
+    async def person(asked: events.QuestionAsked) -> str:
+        return "canary-7"
+
+    file = tmp_path / "s.db"
+    model = ScriptedModel([[Call("unlock"), Call("need")], "done"])
+    async with Agent(model, tools=[unlock, need], ask=person, store=file) as agent:
+        assert (await agent.run("go")).status == "completed"
+    assert seen == ["canary-7"]
+    assert b"canary-7" not in file.read_bytes()
+
+
+def test_an_agent_may_become_garbage_inside_a_running_loop() -> None:
+    agents = [Agent(ScriptedModel(["hi"]))]
+    agents[0].run_sync("go")
+
+    async def drop() -> None:
+        agents.clear()
+
+    asyncio.run(drop())

@@ -12,8 +12,9 @@ import pytest
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
 from ostler.kernel.processes import current_process
-from ostler.kernel.state import NEVER_RUN, fold, path_of
+from ostler.kernel.state import fold, path_of
 from ostler.kernel.store import Store
+from ostler.kernel.telling import NEVER_RUN
 from ostler.kernel.tool import tool
 from ostler.log.fork import REFERENCES, fork
 from ostler.log.invariants import violations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from datetime import date
@@ -23,7 +24,7 @@ from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import Profile
 from ostler.vocabulary.errors import Failure, UsageError
-from ostler.vocabulary.events import Event, Limits, RunEnded, RunStatus, RunWaiting
+from ostler.vocabulary.events import Event, Limits, QuestionAsked, RunEnded, RunStatus, RunWaiting
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import Message, PlainBlock, as_content
 from ostler.vocabulary.usage import NOTHING_USED, Usage
@@ -44,6 +45,8 @@ class Result(msgspec.Struct, frozen=True):
     steps: int
     session: str
     failure: Failure | None = None
+    questions: tuple[QuestionAsked, ...] = ()
+    """What a waiting run waits for; see `Agent.answer`."""
 
     def check(self) -> Result:
         """This result, if the run completed; else an exception that says why it did not."""
@@ -137,6 +140,17 @@ class Agent:
 
     def continue_sync(self) -> Result:
         return self._in_own_loop(self.continue_())
+
+    async def answer(self, answer: Any = None, *, question: str = "", declined: bool = False) -> Result:
+        """Answers what a waiting run asked (its only question, or the one named), and runs it on."""
+        session = await self._open()
+        asked = list(session.state.questions)
+        if not question and len(asked) != 1:
+            raise UsageError(f"name the question to answer; open are: {', '.join(asked) or 'none'}")
+        quiet = await session.answer(question or asked[0], answer, declined=declined)
+        if quiet is None:
+            raise UsageError("no run waits for an answer")
+        return self._result(quiet)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
@@ -280,8 +294,9 @@ class Agent:
         answers = [message.text for message in self._session.state.transcript if message.role == "assistant"]
         text = answers[-1] if answers else ""
         if isinstance(quiet, RunWaiting):
-            questions = [asked.question.text for asked in self._session.state.questions.values()]
-            return Result(text, None, "; ".join(questions), self.usage, 0, self._session.id)
+            questions = tuple(self._session.state.questions.values())
+            reason = "; ".join(asked.question.text for asked in questions)
+            return Result(text, None, reason, self.usage, 0, self._session.id, questions=questions)
         return Result(
             text,
             quiet.status,
@@ -318,9 +333,16 @@ class _OpenThings:
 
     def close_at_last(self) -> None:
         """For agents that were used without an event loop: nobody else will close for them."""
-        if self._runner is not None:
-            self._runner.run(self.close())
-            self._runner.close()
+        if self._runner is None:
+            return
+        # In a thread of its own: the agent may become garbage where another event loop is running.
+        closing = threading.Thread(target=self._close_in_own_loop, args=(self._runner,))
+        closing.start()
+        closing.join()
+
+    def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
+        runner.run(self.close())
+        runner.close()
 
 
 def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settings:

@@ -33,7 +33,8 @@ from ostler.kernel.model import (
     Transcript,
 )
 from ostler.kernel.retry import retry_delay
-from ostler.kernel.state import SessionState, StepState
+from ostler.kernel.run_state import StepState
+from ostler.kernel.state import SessionState
 from ostler.kernel.stopping import Stopped, stops_with
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure

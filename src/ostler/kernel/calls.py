@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Ask, FinishedCall, PlannedCall, Refuse, Report
 from ostler.kernel.journal import Journal
 from ostler.kernel.output import OutputSpool, blob_of_call, bounded
-from ostler.kernel.processes import ProcessId
-from ostler.kernel.questions import Questions, grants
-from ostler.kernel.state import CallState, StepState
+from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored, grants
+from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import Tool, as_outcome
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
-from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import BlobRef, Text
 from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Question, Settled, failed, ok
 
 REFUSED = "The call was refused."
-NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -170,6 +166,8 @@ class Calls:
             return Ready(tool, arguments, tool.validate(arguments))
         if answered.outcome != "answered":
             return failed("The person did not answer the question.", kind="call_refused")
+        if not tool.spec.resumes and asked.question.secret:
+            return ok("The person gave the secret.")
         if not tool.spec.resumes:
             return ok(_as_text(answered.answer), details={"answer": answered.answer})
         validated = tool.validate(call.arguments)
@@ -192,7 +190,7 @@ class Calls:
         token = self._token(call)
         status, asking = await run_bounded(self._questions.ask(asked, self._harness.asker), token, None)
         answer = asking.result() if status == "done" else events.QuestionAnswered(asked.id, "withdrawn")
-        self._journal.record(answer, settles=answer.request)
+        self._journal.record(as_stored(asked, answer), settles=answer.request)
         if token.cancelled:
             await self._settle(call, _cancelled(token.reason), None)
             return
@@ -208,7 +206,8 @@ class Calls:
         """Runs the tool. Whatever it does, one outcome comes of it."""
         called, tool, token = call.called, ready.tool, self._token(call)
         spool = OutputSpool(self._journal.store, self._journal.session, called.call, self._journal.publish)
-        context = CallContext(self, call, ready, spool, token, step.number)
+        context = CallContext(self._journal, self._harness, self._questions, call, step.number, spool, token)
+        context.answer, context.state = ready.answer, ready.state
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
         status, task = await run_bounded(_outcome_of(tool, ready, context), token, timeout)
@@ -254,7 +253,8 @@ class Calls:
         await self._journal.commit()
         if asker is not None:
             answer = await self._questions.ask(asked, asker)
-            self._journal.record(answer, settles=answer.request)
+            self._journal.record(as_stored(asked, answer), settles=answer.request)
+            call.answered = answer  # the log has not got a secret; the tool must have it
             await self._journal.commit()
 
     async def _settle(
@@ -317,59 +317,6 @@ class Calls:
         if call.is_asking and call.question:
             self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
         await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
-
-
-class CallContext:
-    """The `ToolContext` of one running call."""
-
-    def __init__(
-        self, calls: Calls, call: CallState, ready: Ready, spool: OutputSpool, cancel: CancelToken, step: int
-    ) -> None:
-        self._calls = calls
-        self._journal = journal = calls._journal
-        self._spool = spool
-        self.session = journal.session
-        self.run = journal.state.run.id if journal.state.run else ""
-        self.step = step
-        self.call = call.called.call
-        self.attempt = call.started.attempt if call.started else 1
-        self.cwd: Path = calls._harness.cwd
-        self.cancel = cancel
-        self.memory = calls._harness.memory
-        self.answer = ready.answer
-        self.state = ready.state
-
-    def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
-        self._spool.write(text, stream)
-
-    async def own_process(self, process: ProcessId) -> None:
-        await self._journal.store.own_process(self._journal.lease, self.call, process)
-
-    async def ask(self, question: Question) -> Any:
-        asker = self._calls._harness.asker
-        if asker is None:
-            raise CallRefused(NOBODY_TO_ASK)
-        asked = events.QuestionAsked(
-            self._journal.world.new_id("q"), question, self.call, asked_by="tool", durable=False
-        )
-        self._journal.record(asked)
-        await self._journal.commit()
-        answer = await self._calls._questions.ask(asked, asker)
-        kept = msgspec.structs.replace(answer, answer=None) if question.secret else answer
-        self._journal.record(kept, settles=answer.request)
-        await self._journal.commit()
-        if answer.outcome != "answered":
-            raise CallRefused("The person did not answer the question.")
-        return answer.answer
-
-    async def results(self) -> AsyncIterator[events.ToolResultFact]:
-        facts: list[Fact] = await self._journal.store.read_opening(self.session)
-        for fact in facts:
-            if fact.type == "tool_result" and isinstance(fact.event, events.ToolResultFact):
-                yield fact.event
-
-    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
-        return await self._journal.store.read_blob(self.session, blob, start, size)
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any]) -> str:

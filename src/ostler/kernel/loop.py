@@ -26,7 +26,7 @@ from ostler.kernel.journal import Journal, hook_reporter
 from ostler.kernel.model import Model
 from ostler.kernel.questions import Questions
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
-from ostler.kernel.state import RunState, StepState
+from ostler.kernel.run_state import RunState, StepState
 from ostler.kernel.stopping import Stopped, stops_with
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure, OstlerError

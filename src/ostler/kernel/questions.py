@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from ostler.kernel.harness import Asker
 from ostler.vocabulary.errors import CallRefused
 from ostler.vocabulary.events import QuestionAnswered, QuestionAsked
+
+NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
 
 
 class Questions:
@@ -44,6 +48,11 @@ async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
     except Exception as error:
         return QuestionAnswered(asked.id, "withdrawn", f"the question could not be put: {error}")
     return QuestionAnswered(asked.id, "answered", answer)
+
+
+def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:
+    """The answer as the log may have it: a secret is never stored."""
+    return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
 
 
 def grants(answer: QuestionAnswered) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from ostler.kernel.state import CallState, RunState
+from ostler.kernel.run_state import CallState, RunState
 
 REMIND_AT = 3
 STOP_AT = 5

@@ -6,84 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ostler.kernel.model import Transcript
+from ostler.kernel.repetition import signature
+from ostler.kernel.run_state import CallState, RunState, StepState
+from ostler.kernel.telling import Telling
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunStatus
 from ostler.vocabulary.facts import Fact, UnknownEvent
-from ostler.vocabulary.governance import fate
-from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
+from ostler.vocabulary.messages import ToolCall
 from ostler.vocabulary.usage import NOTHING_USED, Usage
-
-NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
-
-
-class CallState:
-    """A tool call of the present step."""
-
-    __slots__ = ("answer", "answered", "arguments", "called", "deferred", "question", "result", "started")
-
-    def __init__(self, called: events.ToolCalled) -> None:
-        self.called = called
-        self.arguments: dict[str, Any] = called.arguments
-        self.started: events.ToolStarted | None = None
-        self.question: events.QuestionAsked | None = None
-        """The newest question about it."""
-        self.answered: events.QuestionAnswered | None = None
-        """The answer to that question."""
-        self.deferred = False
-        self.result: events.ToolResultFact | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.result is None
-
-    @property
-    def is_asking(self) -> bool:
-        return self.is_open and self.question is not None and self.answered is None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Nothing but a request from outside can move it."""
-        return self.is_asking or (self.is_open and self.deferred)
-
-
-class StepState:
-    """The present step of the open run."""
-
-    def __init__(self, started: events.StepStarted) -> None:
-        self.number = started.number
-        self.model_call: events.ModelCalled | None = None
-        """Its last model call."""
-        self.usage_known = True
-        """That call's usage has been recorded."""
-        self.failure: events.ModelFailed | None = None
-        self.message: events.AssistantMessage | None = None
-        self.calls: dict[str, CallState] = {}
-        self.ended: events.StepEnded | None = None
-
-    @property
-    def attempts(self) -> int:
-        return self.model_call.attempt if self.model_call else 0
-
-    def open_calls(self) -> list[CallState]:
-        return [call for call in self.calls.values() if call.is_open]
-
-
-class RunState:
-    """The open run."""
-
-    def __init__(self, id: str, started: events.RunStarted, time_ms: int) -> None:
-        self.id = id
-        self.started = started
-        self.time_ms = time_ms
-        self.step: StepState | None = None
-        self.steps = 0
-        self.model_calls = 0
-        self.tool_calls = 0
-        self.refused_calls = 0
-        self.usage = NOTHING_USED
-        self.waiting: events.RunWaiting | None = None
-        self.repeats: dict[str, int] = {}
-        """How many steps in a row the same call had the same result, by digest of both."""
 
 
 class SessionState:
@@ -96,7 +26,7 @@ class SessionState:
         self.driver = "agent"
         self.last_seq = 0
         self.leaf = 0
-        self.transcript = Transcript()
+        self._telling = Telling()
         self.usage: Usage = NOTHING_USED
         self.run: RunState | None = None
         self.last_status: RunStatus | None = None
@@ -108,8 +38,11 @@ class SessionState:
         self.call_ids: set[str] = set()
         self.undecipherable: str = ""
         """The type of an unknown critical entry on the path: such a session is not advanced."""
-        self._results: dict[str, ToolResult | None] = {}
-        """The calls of the last assistant message, in its order, with their results so far."""
+
+    @property
+    def transcript(self) -> Transcript:
+        """What the model is told."""
+        return self._telling.transcript
 
     def apply(self, fact: Fact, *, on_path: bool = True) -> None:
         """Takes one more fact in. `on_path` is false for entries of branches that were left."""
@@ -119,8 +52,8 @@ class SessionState:
         if fact.type == "tool_called" and self.run is None:
             return  # of a run that has ended: its message says the same
         event = fact.event
-        if fact.parent is not None and on_path and fate(event).told:
-            self._tell(event)
+        if fact.parent is not None and on_path:
+            self._telling.tell(event)
         if isinstance(event, UnknownEvent):
             if on_path and b'"critical":true' in event.body:
                 self.undecipherable = event.type
@@ -129,45 +62,10 @@ class SessionState:
         if handler is not None:
             handler(self, event, fact)
 
-    def _tell(self, event: Event | UnknownEvent) -> None:
-        match event:
-            case events.UserMessage(content=content):
-                self._close_results()
-                self.transcript.append(Message("user", content))
-            case events.AssistantMessage(content=content):
-                self._close_results()
-                message = Message("assistant", content)
-                self.transcript.append(message)
-                self._results = {call.id: None for call in message.calls}
-            case events.ToolResultFact(call=call, name=name, content=content, failed=failed):
-                if call in self._results:
-                    self._results[call] = ToolResult(call, name, content, failed is not None)
-                    if all(self._results.values()):
-                        self._close_results()
-            case events.HistoryReplaced(messages=messages):
-                self._results = {}
-                self.transcript = Transcript(messages)
-            case events.ExtensionEntry(told=told):
-                self.transcript.append(Message("user", told))
-
-    def _close_results(self) -> None:
-        """A tool message with one result a call, in the order of the calls.
-
-        All are there unless the path was cut between two of them by a fork or by navigating.
-        """
-        if not self._results:
-            return
-        results = (
-            result or ToolResult(call, "", (Text(NEVER_RUN),), failed=True)
-            for call, result in self._results.items()
-        )
-        self.transcript.append(Message("tool", tuple(results)))
-        self._results = {}
-
     def close_cut_results(self) -> None:
         """Makes the transcript one that a model can be told, when no run is open to finish its calls."""
         if self.run is None:
-            self._close_results()
+            self._telling.close_results()
 
     def snapshot(self) -> dict[str, Any]:
         """Everything comparable, for the invariant that the fold of the log is the live state."""
@@ -373,8 +271,6 @@ def _step_ended(state: SessionState, event: events.StepEnded, fact: Fact) -> Non
 
 
 def _repeated(run: RunState) -> dict[str, int]:
-    from ostler.kernel.repetition import signature  # imported late: it needs the types above
-
     assert run.step is not None
     seen = {signature(call) for call in run.step.calls.values() if call.result is not None}
     return {one: run.repeats.get(one, 0) + 1 for one in seen}

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, Protocol, TypeVar, get_type_hints, overload
 
 import msgspec
@@ -217,7 +218,7 @@ def _content_or_note(parts: tuple[str | PlainBlock, ...]) -> tuple[PlainBlock, .
 
 
 def _parameters_of(function: Callable[..., Any], tool_name: str) -> type[msgspec.Struct]:
-    hints = get_type_hints(function, include_extras=True)
+    hints = _hints_of_parameters(function)
     fields: list[Any] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == "context":
@@ -228,6 +229,15 @@ def _parameters_of(function: Callable[..., Any], tool_name: str) -> type[msgspec
         has_default = parameter.default is not parameter.empty
         fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
     return msgspec.defstruct(tool_name, fields, kw_only=True)
+
+
+def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Of what the model passes. The context's and the result's hints may name what is imported elsewhere."""
+    skipped = ("context", "return")
+    written = {name: hint for name, hint in function.__annotations__.items() if name not in skipped}
+    return get_type_hints(
+        SimpleNamespace(__annotations__=written), globalns=function.__globals__, include_extras=True
+    )
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -98,7 +98,8 @@ class SqliteStore:
             for request, seq in settled.items():
                 db.execute(
                     "insert into inbox (session, id, body, settled) values (?, ?, x'', ?)"
-                    " on conflict (session, id) do update set settled = coalesce(settled, excluded.settled)",
+                    " on conflict (session, id) do update"
+                    " set settled = coalesce(settled, excluded.settled), body = x''",
                     (key, request, seq),
                 )
             for fact in facts:

@@ -6,7 +6,7 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
 from ostler.kernel.questions import Questions
-from ostler.kernel.state import RunState
+from ostler.kernel.run_state import RunState
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import StoreError
 from ostler.vocabulary.outcomes import Failed
@@ -81,6 +81,11 @@ class InboxReader:
             case Answer(question=question) if question in journal.state.questions:
                 if self._questions and self._questions.deliver(_answered(request)):
                     return  # recorded by the call that asked
+                if journal.state.questions[question].question.secret:
+                    reason = "a secret must be answered while the call that asks for it runs"
+                    journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+                    await journal.commit()
+                    return
                 journal.record(_answered(request), settles=request.id)
                 self._resume(run, request)
             case FinishCall() if run and self._is_pending(run, request.call):

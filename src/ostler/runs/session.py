@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from ostler import __version__
 from ostler.kernel.cancel import CancelToken
@@ -50,7 +51,10 @@ class Session:
         return self.journal.observe(observer)
 
     async def prompt(self, content: tuple[PlainBlock, ...], *, request: str = "") -> RunEnded | RunWaiting:
-        """Starts a run with this message, and drives it. A run that was cut before is closed first."""
+        """Starts a run with this message, and drives it. A run that was cut before is closed first.
+
+        Not while a run waits: that one still occupies the session. It goes on with `answer`.
+        """
         await self.close_broken_run()
         self._start_run(request)
         self.journal.record(events.UserMessage(content, request=request), settles=request)
@@ -112,10 +116,23 @@ class Session:
             settles=request,
         )
 
+    async def answer(self, question: str, answer: Any = None, *, declined: bool = False) -> Quiet:
+        """Answers a question that the run waits for, and drives the run on."""
+        request_id = self.journal.world.new_id("req")
+        request = requests.Answer(id=request_id, question=question, answer=answer, declined=declined)
+        await self.journal.store.submit(self.id, request)
+        return await self.advance()
+
     async def close_broken_run(self) -> None:
         """Gives a run that its process did not finish its end: open calls get their outcome first."""
         if self.state.run is None:
             return
+        if self.state.run.waiting is not None:
+            waits_for = [asked.question.text for asked in self.state.questions.values()]
+            raise UsageError(
+                f"session {self.id} waits for {'; '.join(waits_for) or 'a call that finishes later'}: "
+                "answer that first, or cancel the run"
+            )
         async with self._driving() as loop:
             await loop.close("interrupted", "the process that ran it ended")
 

@@ -349,8 +349,10 @@ async def _drive(store: Store, random: Random, name: str) -> None:
             await store.submit(name, request)
         await session.advance()
         await _same_live_and_stored(store, session)
+        while session.state.run is not None:
+            await store.submit(name, requests.Cancel(id=f"enough {number}"))
+            await session.advance()
         if random.random() < 0.3:
-            await session.close_broken_run()
             await session.replace_history((user("what was before"),))
         if random.random() < 0.5:
             await session.close()

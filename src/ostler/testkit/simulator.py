@@ -162,6 +162,8 @@ class _Process:
             if isinstance(quiet, RunWaiting):
                 await self._settle_waiting(session)
                 quiet = await session.advance()
+            elif session.state.run is not None and session.state.run.waiting is not None:
+                quiet = await session.advance()
             elif self._has_more_to_ask():
                 self.prompts += 1
                 self.simulation.prompts_left -= 1

@@ -73,7 +73,7 @@ def _fate_of_answer(message: events.AssistantMessage) -> Fate:
 
 def is_blank(message: events.AssistantMessage) -> bool:
     """Nothing in it that a model could be told: no block but empty text."""
-    return all(isinstance(block, Text) and not block.text.strip() for block in message.content)
+    return not [block for block in message.content if not isinstance(block, Text) or block.text.strip()]
 
 
 def opens_with(event_type: type[events.Event] | None) -> bool:

@@ -35,7 +35,7 @@ async def _demo() -> int:
     gc.enable()
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     folder = Path(tempfile.mkdtemp(prefix="ostler-demo-"))
-    printer = LivePrinter()
+    printer = LivePrinter(shows_answers=not has_terminal)  # a person sees what they typed
     settings = Settings(model="demo", permissions="edit")
     harness = make_harness(settings, folder, asker=_ask_person if has_terminal else _Answerer(printer).answer)
     harness.model = DemoModel(TYPING_PAUSE if has_terminal else 0.0)

@@ -19,7 +19,8 @@ _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", 
 class LivePrinter:
     """Prints text as it streams, files as they are written, and what came of each call."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_answers: bool = True) -> None:
+        self._shows_answers = shows_answers
         self._styled = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self._at_line_start = True
         self._inputs: dict[str, tuple[str, GrowingString, GrowingString]] = {}
@@ -51,7 +52,7 @@ class LivePrinter:
                 self._show_result(result)
             case events.QuestionAsked(question=question):
                 self.line(f"? {question.text}", "yellow")
-            case events.QuestionAnswered(outcome=outcome, answer=answer):
+            case events.QuestionAnswered(outcome=outcome, answer=answer) if self._shows_answers:
                 self.line(f"  {answer if outcome == 'answered' else outcome}", "yellow")
             case events.RunEnded(status=status, reason=reason, own=own):
                 steps = f"{own.steps} steps, {own.tool_calls} tool calls"

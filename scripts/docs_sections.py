@@ -1,0 +1,259 @@
+"""The generated sections of handwritten pages: between `<!-- generated:NAME -->` and `<!-- end -->`."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import io
+import os
+import re
+import tempfile
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import msgspec
+
+from docs_tables import row, spelled
+from ostler.faces import cli
+from ostler.faces.cli.arguments import print_parser
+from ostler.faces.cli.exit_codes import TERMINATED, exit_code
+from ostler.faces.cli.transcript import transcript
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import World
+from ostler.kernel.tool import ToolKind
+from ostler.log.memory import MemoryStore
+from ostler.models.providers import PROVIDERS
+from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.runs import settings
+from ostler.runs.assembly import permission_guard
+from ostler.runs.session import create_session
+from ostler.runs.trust import SENSITIVE
+from ostler.tools.builtin import builtin_tool, builtin_tools
+from ostler.tools.permissions import PROFILES, judge
+from ostler.vocabulary import errors
+from ostler.vocabulary.events import Event, RunEnded, RunWaiting, Totals
+from ostler.vocabulary.facts import Fact, encode_lines
+from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.usage import Usage
+
+WIDTH = "100"
+_MARKED = re.compile(r"(?m)^(<!-- generated:([\w-]+) -->\n)(.*?)^(<!-- end -->)$", re.DOTALL)
+_KINDS_IN_WORDS: dict[ToolKind, str] = {
+    "read": "read files",
+    "search": "search",
+    "edit": "change files",
+    "execute": "run commands",
+    "fetch": "use the network",
+    "other": "anything else",
+}
+
+
+def filled(page: str, name: str) -> str:
+    """The page with its sections as they should be; raises `SystemExit` for a section that nobody writes."""
+
+    def section(match: re.Match[str]) -> str:
+        if match[2] not in SECTIONS:
+            raise SystemExit(f"{name}: there is no section {match[2]!r}; there are: {', '.join(SECTIONS)}")
+        return f"{match[1]}{SECTIONS[match[2]]().strip()}\n{match[4]}"
+
+    if page.count("<!-- generated:") != len(_MARKED.findall(page)):
+        raise SystemExit(f"{name}: a generated section has no end; write <!-- end --> on a line of its own")
+    return _MARKED.sub(section, page)
+
+
+# --- help -------------------------------------------------------------------------------------------
+
+
+def help_of(*command: str) -> str:
+    """What `--help` prints in a terminal of fixed width, without colours."""
+    kept = dict(os.environ)
+    os.environ |= {"COLUMNS": WIDTH, "NO_COLOR": "1"}
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            cli.run([*command, "--help"])
+    finally:
+        os.environ.clear()
+        os.environ |= kept
+    return f"```\n{printed.getvalue()}```"
+
+
+def help_of_each_sessions_command() -> str:
+    names = re.findall(r"(?m)^    (\w+) ", help_of("sessions"))
+    return "\n\n".join(help_of("sessions", name) for name in names)
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+def settings_table() -> Iterator[str]:
+    hints = typing.get_type_hints(settings.Settings)
+    meanings = _field_docstrings(settings.Settings)
+    options = {action.dest: action.option_strings for action in print_parser({})._actions}
+    yield "| setting | values | default | variable | option | in a project's file | meaning |"
+    yield "|---|---|---|---|---|---|---|"
+    for field in msgspec.structs.fields(settings.Settings):
+        default = "–" if field.default in ("", None, ()) else f"`{field.default}`"
+        option = ", ".join(f"`{name}`" for name in options.get(field.name, ())) or "–"
+        values = spelled(hints[field.name]).removesuffix(" | null")
+        variable = f"`OSTLER_{field.name.upper()}`"
+        yield row(
+            f"`{field.name}`", values, default, variable, option, _trust(field.name), meanings[field.name]
+        )
+
+
+def _trust(name: str) -> str:
+    if name in SENSITIVE:
+        return "after `ostler trust`"
+    return "after `ostler trust`, if it allows more than your own" if name == "permissions" else "yes"
+
+
+def _field_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The string below each field. Python does not keep those, so they are read from the source."""
+    (definition,) = ast.parse(inspect.getsource(struct)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    found[field.target.id] = text
+    return found
+
+
+def exit_code_table() -> Iterator[str]:
+    refused = RunEnded("completed", own=Totals(refused_calls=1))
+    rows: Sequence[tuple[int, str]] = (
+        (exit_code(RunEnded("completed")), "the run completed"),
+        (
+            exit_code(RunEnded("failed")),
+            "the run failed: the model could not answer, or the store not be used",
+        ),
+        (errors.UsageError.exit_code, "what was asked cannot be: a wrong option, file, session or setting"),
+        (errors.NoModel.exit_code, "no model is configured, or its key is missing"),
+        (exit_code(refused), "the run completed, but a call was refused; or the model refused to answer"),
+        (
+            exit_code(RunEnded("limit")),
+            "a limit ended the run: `max_steps`, or the same call over and over",
+        ),
+        (exit_code(RunWaiting("question")), "the run waits for a person (`--on-question wait`)"),
+        (exit_code(RunEnded("cancelled")), "cancelled with Ctrl-C"),
+        (141, "whoever read the output has left, as `head` does"),
+        (exit_code(RunEnded("cancelled", TERMINATED)), "terminated: SIGTERM or SIGHUP"),
+    )
+    yield "| code | when |"
+    yield "|---:|---|"
+    for code, when in sorted(rows):
+        yield row(str(code), when)
+
+
+def permission_table() -> Iterator[str]:
+    yield row("tools that …", *(f"`{profile}`" for profile in PROFILES))
+    yield "|---|" + "---|" * len(PROFILES)
+    for kind, words in _KINDS_IN_WORDS.items():
+        verdicts = {"allow": "run", "ask": "ask", "refuse": "refused"}
+        yield row(words, *(verdicts[judge(profile, kind)] for profile in PROFILES))
+
+
+def tool_table() -> Iterator[str]:
+    yield "| tool | what it does | parameters | counts as |"
+    yield "|---|---|---|---|"
+    for one in builtin_tools():
+        required = one.spec.schema["required"]
+        parameters = ", ".join(
+            f"`{name}{'' if name in required else '?'}`" for name in one.spec.schema["properties"]
+        )
+        about = re.split(r"(?<=[a-z])[.;:] ", one.spec.description)[0].rstrip(".")
+        yield row(f"`{one.spec.name}`", about, parameters, _KINDS_IN_WORDS[one.spec.kind])
+
+
+def provider_table() -> Iterator[str]:
+    yield "| provider | key | default model | server |"
+    yield "|---|---|---|---|"
+    for one in PROVIDERS.values():
+        key = f"`{one.key_variable}`" if one.key_variable else "none"
+        yield row(f"`{one.name}`", key, f"`{one.default_model}`" if one.default_model else "–", one.base_url)
+
+
+# --- a session, always the same ---------------------------------------------------------------------
+
+SAMPLE_FOLDER = "/home/ada/garden"
+
+
+class Sample(msgspec.Struct, frozen=True):
+    lines: tuple[str, ...]
+    """As `--json` prints them."""
+    shown: tuple[str, ...]
+    """As `ostler sessions show` prints it."""
+    appends: tuple[tuple[str, ...], ...]
+    """The types of the facts of each append."""
+
+
+def sample() -> Sample:
+    """A run with one tool call and nothing in it that depends on the moment or the machine."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        (folder / "plants.txt").write_text("thyme\nsage\n")
+        return asyncio.run(_sample(folder))
+
+
+async def _sample(folder: Path) -> Sample:
+    count: dict[str, int] = {}
+
+    def new_id(prefix: str) -> str:
+        count[prefix] = count.get(prefix, 0) + 1
+        return f"{prefix}_{count[prefix]}"
+
+    world = World(now_ms=lambda: 1_767_225_600_000, new_id=new_id)
+    call = Call("read", {"path": "plants.txt"}, id="call_1")
+    script = [
+        Turn("I look.", calls=(call,), piece=100, usage=Usage(input_tokens=812, output_tokens=31)),
+        Turn("Thyme and sage.", piece=100, usage=Usage(input_tokens=871, output_tokens=9)),
+    ]
+    harness = Harness(
+        ScriptedModel(script, name="anthropic/claude-sonnet-5-5"),
+        cwd=folder,
+        permission=permission_guard("read-only"),
+        permissions="read-only",
+    )
+    harness.use([builtin_tool("read")])
+    store = MemoryStore(world)
+    session = await create_session(store, harness, world=world)
+    seen: list[Sequence[Fact | Event]] = []
+    session.observe(seen.append)
+    await session.prompt(as_content("What grows here?"))
+    shown = transcript(await store.summary(session.id), await store.read(session.id))
+    lines = [_line(item) for batch in seen for item in batch]
+    appends = [tuple(item.type for item in batch) for batch in seen if isinstance(batch[0], Fact)]
+
+    def at_home(text: str) -> str:
+        return text.replace(str(folder), SAMPLE_FOLDER)
+
+    return Sample(tuple(map(at_home, lines)), tuple(map(at_home, shown)), tuple(appends))
+
+
+def _line(item: Fact | Event) -> str:
+    return (item.line() if isinstance(item, Fact) else encode_lines([item]).rstrip()).decode()
+
+
+def _fenced(lines: Sequence[str], language: str = "") -> str:
+    return "\n".join([f"```{language}", *lines, "```"])
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "help": help_of,
+    "help-demo": lambda: help_of("demo"),
+    "help-sessions": lambda: help_of("sessions"),
+    "help-sessions-commands": help_of_each_sessions_command,
+    "help-trust": lambda: help_of("trust"),
+    "settings": lambda: "\n".join(settings_table()),
+    "exit-codes": lambda: "\n".join(exit_code_table()),
+    "permissions": lambda: "\n".join(permission_table()),
+    "tools": lambda: "\n".join(tool_table()),
+    "providers": lambda: "\n".join(provider_table()),
+    "json-sample": lambda: _fenced(sample().lines, "json"),
+    "sessions-show-sample": lambda: _fenced(sample().shown),
+}

@@ -1,0 +1,78 @@
+"""Where an open run stands: its step, the step's model call, the step's tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ostler.vocabulary import events
+from ostler.vocabulary.usage import NOTHING_USED
+
+
+class CallState:
+    """A tool call of the present step."""
+
+    __slots__ = ("answer", "answered", "arguments", "called", "deferred", "question", "result", "started")
+
+    def __init__(self, called: events.ToolCalled) -> None:
+        self.called = called
+        self.arguments: dict[str, Any] = called.arguments
+        self.started: events.ToolStarted | None = None
+        self.question: events.QuestionAsked | None = None
+        """The newest question about it."""
+        self.answered: events.QuestionAnswered | None = None
+        """The answer to that question."""
+        self.deferred = False
+        self.result: events.ToolResultFact | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.result is None
+
+    @property
+    def is_asking(self) -> bool:
+        return self.is_open and self.question is not None and self.answered is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing but a request from outside can move it."""
+        return self.is_asking or (self.is_open and self.deferred)
+
+
+class StepState:
+    """The present step of the open run."""
+
+    def __init__(self, started: events.StepStarted) -> None:
+        self.number = started.number
+        self.model_call: events.ModelCalled | None = None
+        """Its last model call."""
+        self.usage_known = True
+        """That call's usage has been recorded."""
+        self.failure: events.ModelFailed | None = None
+        self.message: events.AssistantMessage | None = None
+        self.calls: dict[str, CallState] = {}
+        self.ended: events.StepEnded | None = None
+
+    @property
+    def attempts(self) -> int:
+        return self.model_call.attempt if self.model_call else 0
+
+    def open_calls(self) -> list[CallState]:
+        return [call for call in self.calls.values() if call.is_open]
+
+
+class RunState:
+    """The open run."""
+
+    def __init__(self, id: str, started: events.RunStarted, time_ms: int) -> None:
+        self.id = id
+        self.started = started
+        self.time_ms = time_ms
+        self.step: StepState | None = None
+        self.steps = 0
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.refused_calls = 0
+        self.usage = NOTHING_USED
+        self.waiting: events.RunWaiting | None = None
+        self.repeats: dict[str, int] = {}
+        """How many steps in a row the same call had the same result, by digest of both."""

@@ -1,0 +1,74 @@
+"""The transcript that a model is told, grown from the entries on a session's path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ostler.kernel.model import Transcript
+from ostler.vocabulary import events
+from ostler.vocabulary.facts import UnknownEvent
+from ostler.vocabulary.governance import fate
+from ostler.vocabulary.messages import Message, Text, ToolResult
+
+NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
+
+
+class Telling:
+    """Takes entries in one by one. Results are told together, once all calls of their message have one."""
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self._results: dict[str, ToolResult | None] = {}
+        """The calls of the last assistant message, in its order, with their results so far."""
+
+    def tell(self, event: events.Event | UnknownEvent) -> None:
+        if fate(event).told and type(event) in _TELLERS:
+            _TELLERS[type(event)](self, event)
+
+    def _user(self, event: events.UserMessage) -> None:
+        self.close_results()
+        self.transcript.append(Message("user", event.content))
+
+    def _answer(self, event: events.AssistantMessage) -> None:
+        self.close_results()
+        message = Message("assistant", event.content)
+        self.transcript.append(message)
+        self._results = dict.fromkeys([call.id for call in message.calls])
+
+    def _result(self, event: events.ToolResultFact) -> None:
+        if event.call in self._results:
+            result = ToolResult(event.call, event.name, event.content, event.failed is not None)
+            self._results[event.call] = result
+            if None not in self._results.values():
+                self.close_results()
+
+    def _new_history(self, event: events.HistoryReplaced) -> None:
+        self._results = {}
+        self.transcript = Transcript(event.messages)
+
+    def _extension(self, event: events.ExtensionEntry) -> None:
+        self.transcript.append(Message("user", event.told))
+
+    def close_results(self) -> None:
+        """A tool message with one result a call, in the order of the calls.
+
+        All are there unless the path was cut between two of them by a fork or by navigating.
+        """
+        if not self._results:
+            return
+        results = [
+            result or ToolResult(call, "", (Text(NEVER_RUN),), failed=True)
+            for call, result in self._results.items()
+        ]
+        self.transcript.append(Message("tool", tuple(results)))
+        self._results = {}
+
+
+_TELLERS: dict[type[Any], Any] = {
+    events.UserMessage: Telling._user,
+    events.AssistantMessage: Telling._answer,
+    events.ToolResultFact: Telling._result,
+    events.HistoryReplaced: Telling._new_history,
+    events.ExtensionEntry: Telling._extension,
+}
+"""How the transcript grows by what the model is told."""
