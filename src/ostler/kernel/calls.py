@@ -101,6 +101,9 @@ class Calls:
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
+        if len(running) == 1 and not asking:
+            await self._execute(*running[0], step)
+            return
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call, ready in running:

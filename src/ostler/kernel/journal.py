@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 import msgspec
@@ -78,25 +79,41 @@ class Journal:
         """Appends what was recorded, all of it or nothing, and shows it to the observers."""
         if not self._staged and not self._appending.locked():
             return
+        if not self._appending.locked() and self._append_on_the_spot():
+            return
         # Whoever waits here may be cancelled; an append under way must not be, or nobody would know
         # whether it happened.
-        append = asyncio.ensure_future(self._append_staged())
+        append = asyncio.ensure_future(self._append_in_turn())
         append.add_done_callback(_retrieve)
         await asyncio.shield(append)
 
-    async def _append_staged(self) -> None:
+    def _append_on_the_spot(self) -> bool:
+        with self._failing():
+            if not self.store.append_now(self.lease, self._staged, self._settled):
+                return False
+        facts, self._staged, self._settled = self._staged, [], {}
+        self.publish(facts)
+        return True
+
+    async def _append_in_turn(self) -> None:
         async with self._appending:
             facts, self._staged = self._staged, []
             settled, self._settled = self._settled, {}
             if not facts:
                 return
-            try:
+            with self._failing():
                 await self.store.append(self.lease, facts, settled)
-            except StoreError as error:
-                self.failed = error
-                self.publish([StoreFailed(failure_of(error))])
-                raise
             self.publish(facts)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """After a failed append the log no longer says what happens: nothing more is acted on."""
+        try:
+            yield
+        except StoreError as error:
+            self.failed = error
+            self.publish([StoreFailed(failure_of(error))])
+            raise
 
     def publish(self, events: Sequence[Fact | Event]) -> None:
         """Shows events to all observers. One that raises is taken off, and the others are told."""

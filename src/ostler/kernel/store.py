@@ -80,6 +80,12 @@ class Log(Protocol):
     ) -> None:
         """`settled` maps the ids of requests that these facts settle to the number of the fact."""
 
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool:
+        """`append` on the spot, if nothing has to be waited for; else nothing happens, and it is False."""
+        ...
+
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
 
     async def read_opening(self, session: str) -> list[Fact]:

@@ -50,6 +50,11 @@ class MemoryStore:
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> None:
+        self.append_now(lease, facts, settled)
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool:
         session = self._held(lease)
         require_order(lease.session, facts, session.summary.last_seq + 1)
         finished = [fact.event.call for fact in facts if isinstance(fact.event, ToolResultFact)]
@@ -61,6 +66,7 @@ class MemoryStore:
         for call in finished:
             session.processes.pop(call, None)
         self._pulse.tick(lease.session)
+        return True
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
         facts = self._session(session).facts[after:]

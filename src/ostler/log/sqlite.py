@@ -85,31 +85,18 @@ class SqliteStore:
     async def append(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            key, last_seq = _held_row(db, lease)
-            require_order(lease.session, facts, last_seq + 1)
-            db.execute(
-                "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
-                (facts[-1].seq, max(fact.time_ms for fact in facts), key),
-            )
-            insert_facts(db, key, facts)
-            if any(fact.type in CHANGING for fact in facts):
-                update_summary(db, key, facts)
-            for request, seq in settled.items():
-                db.execute(
-                    "insert into inbox (session, id, body, settled) values (?, ?, x'', ?)"
-                    " on conflict (session, id) do update"
-                    " set settled = coalesce(settled, excluded.settled), body = x''",
-                    (key, request, seq),
-                )
-            for fact in facts:
-                if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
-                    db.execute("delete from processes where session = ? and call = ?", (key, fact.event.call))
-
         try:
-            await self._writer.run(work)
+            await self._writer.run(_appending(lease, facts, settled))
         finally:  # also when we were cancelled meanwhile: it may have been written
             self._pulse.tick(lease.session)
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool:
+        done = self._writer.run_now(_appending(lease, facts, settled))
+        if done:
+            self._pulse.tick(lease.session)
+        return done
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
         rows = self._query(_READ, (session, after, -1 if limit is None else limit))
@@ -347,3 +334,30 @@ def _held_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
 
 def _owner(encoded: bytes) -> ProcessId:
     return msgspec.json.decode(encoded, type=ProcessId)
+
+
+def _appending(
+    lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int]
+) -> Callable[[sqlite3.Connection], None]:
+    def work(db: sqlite3.Connection) -> None:
+        key, last_seq = _held_row(db, lease)
+        require_order(lease.session, facts, last_seq + 1)
+        db.execute(
+            "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
+            (facts[-1].seq, max(fact.time_ms for fact in facts), key),
+        )
+        insert_facts(db, key, facts)
+        if any(fact.type in CHANGING for fact in facts):
+            update_summary(db, key, facts)
+        for request, seq in settled.items():
+            db.execute(
+                "insert into inbox (session, id, body, settled) values (?, ?, x'', ?)"
+                " on conflict (session, id) do update"
+                " set settled = coalesce(settled, excluded.settled), body = x''",
+                (key, request, seq),
+            )
+        for fact in facts:
+            if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+                db.execute("delete from processes where session = ? and call = ?", (key, fact.event.call))
+
+    return work

@@ -19,6 +19,7 @@ from ostler.vocabulary.errors import StoreBusy, StoreError
 COMMITS_BETWEEN_LOOKS = 200
 LARGE_WAL = 4 * 1024 * 1024
 PAUSE = 0.002
+_NOT_NOW = object()
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -65,24 +66,33 @@ class Writer:
         Once it has begun it is finished: when the caller is cancelled meanwhile, it learns so afterwards.
         Work that takes long is not done on the spot.
         """
-        if self._closed:
-            raise StoreError(f"{self._path} has been closed")
-        outcome: Any = None
-        if self._inline and not lengthy and not self._flushing and self._in_use.acquire(blocking=False):
-            try:
-                outcome = self._transact([work])[0]
-            except StoreBusy as busy:
-                outcome = busy
-            finally:
-                self._in_use.release()
-            if isinstance(outcome, StoreBusy):
-                outcome = await self._enqueue(work)  # another process writes: the thread waits for it
-        else:
+        outcome: Any = _NOT_NOW if lengthy else self._on_the_spot(work)
+        if outcome is _NOT_NOW:
             outcome = await self._enqueue(work)
         if isinstance(outcome, BaseException):
             raise outcome
         result: Result = outcome
         return result
+
+    def run_now(self, work: Work[None]) -> bool:
+        """Runs `work` on the spot, if nothing has to be waited for; else nothing happens, and it is False."""
+        outcome = self._on_the_spot(work)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome is not _NOT_NOW
+
+    def _on_the_spot(self, work: Work[Any]) -> Any:
+        """What came of it; `_NOT_NOW` while another commit is under way, here or in another process."""
+        if self._closed:
+            raise StoreError(f"{self._path} has been closed")
+        if not self._inline or self._flushing or not self._in_use.acquire(blocking=False):
+            return _NOT_NOW
+        try:
+            return self._transact([work])[0]
+        except StoreBusy:
+            return _NOT_NOW
+        finally:
+            self._in_use.release()
 
     def version_of_others(self) -> int:
         """Changes when somebody else has committed, and not when we have."""

@@ -17,6 +17,9 @@ CONNECT_SECONDS = 15.0
 # Tools often run longer than the library's default of 5 s between two requests to the same vendor.
 IDLE_SECONDS = 30.0
 
+_TIMEOUT = httpx2.Timeout(None, connect=CONNECT_SECONDS)
+_EXTENSIONS = {"timeout": _TIMEOUT.as_dict()}
+
 
 class HttpxReply:
     """See `Reply`."""
@@ -48,6 +51,8 @@ class HttpxTransport:
 
     def __init__(self) -> None:
         self._clients: dict[bool, httpx2.AsyncClient] = {}
+        self._url = httpx2.URL("")
+        self._url_text = ""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepare(self, url: str) -> None:
@@ -61,9 +66,10 @@ class HttpxTransport:
             self._loop = loop
         host = _host(url)
         try:
-            client = self._client(url)
-            request = client.build_request("POST", url, headers=headers, content=body)
-            response = await client.send(request, stream=True, follow_redirects=False)
+            request = httpx2.Request(
+                "POST", self._parsed(url), headers=headers, content=body, extensions=_EXTENSIONS
+            )
+            response = await self._client(url).send(request, stream=True, follow_redirects=False)
         except (
             httpx2.LocalProtocolError,
             httpx2.UnsupportedProtocol,
@@ -82,6 +88,12 @@ class HttpxTransport:
         for client in clients.values():
             await client.aclose()
 
+    def _parsed(self, url: str) -> httpx2.URL:
+        """Parsed once: a step's requests all go to the same address."""
+        if url != self._url_text:
+            self._url, self._url_text = httpx2.URL(url), url
+        return self._url
+
     def _client(self, url: str) -> httpx2.AsyncClient:
         encrypted = not url.lower().startswith("http://")
         client = self._clients.get(encrypted)
@@ -89,7 +101,7 @@ class HttpxTransport:
             # Reading the certificates takes tens of milliseconds, which a plain address has no use for.
             client = self._clients[encrypted] = httpx2.AsyncClient(
                 verify=encrypted,
-                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+                timeout=_TIMEOUT,
                 limits=httpx2.Limits(
                     max_connections=None, max_keepalive_connections=64, keepalive_expiry=IDLE_SECONDS
                 ),

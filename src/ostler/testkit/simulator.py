@@ -367,9 +367,17 @@ class FaultyStore:
         return call
 
     async def append(self, lease: Any, facts: Any, settled: Any = None) -> None:
+        await asyncio.sleep(0)
+        self._append(lease, facts, settled)
+
+    def append_now(self, lease: Any, facts: Any, settled: Any = None) -> bool:
+        if self._process.random.random() < 0.4:
+            return False
+        self._append(lease, facts, settled)
+        return True
+
+    def _append(self, lease: Any, facts: Any, settled: Any) -> None:
         process = self._process
-        if process.random.random() < 0.3:
-            await asyncio.sleep(0)
         self._refuse_the_dead()
         self._appends += 1
         due = self._appends == process.fault_at
@@ -381,7 +389,7 @@ class FaultyStore:
         if due and process.fault == "lease_lost":
             process.simulation.injected.append("lease_lost")
             process.simulation.store._sessions[SESSION].generation += 1
-        await self._store.append(lease, facts, settled or {})
+        self._store.append_now(lease, facts, settled or {})
         if due and process.fault == "dies_after_append":
             self._die()
 
