@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.processes import CALL_VARIABLE
+from ostler.kernel.processes import SESSION_VARIABLE
 from ostler.testkit.vendors import Refusal, Trouble, call, say, turn
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
@@ -114,14 +114,14 @@ def test_a_signal_ends_the_tool_that_runs_and_all_that_it_began(ostler: Ostler, 
     (result,) = ran.all("tool_result")
     assert result["failed"] == "tool_cancelled"
     assert ran.types[-2:] == ["step_ended", "run_ended"]
-    assert not processes_of(result["call"])
+    assert not processes_of(result["session"])
 
 
-def processes_of(call_id: str) -> list[Path]:
+def processes_of(session: str) -> list[Path]:
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if f"{CALL_VARIABLE}={call_id}".encode() in environment.read_bytes().split(b"\0"):
+            if f"{SESSION_VARIABLE}={session}".encode() in environment.read_bytes().split(b"\0"):
                 found.append(environment)
         except OSError:
             continue  # it ended, or is somebody else's

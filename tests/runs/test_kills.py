@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.processes import CALL_VARIABLE
+from ostler.kernel.processes import SESSION_VARIABLE
 from ostler.log.invariants import violations
 from ostler.log.sqlite import SqliteStore
 from ostler.testkit.vendors import FakeVendor, call, turn
@@ -79,14 +79,15 @@ class Home:
         return Counter(file.read_text().split() if file.exists() else ())
 
 
-def processes_of(calls: set[str]) -> list[str]:
+def processes_of(session: str) -> list[str]:
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = environment.read_bytes().split(b"\0")
         except OSError:
             continue
-        found += [c for c in calls if f"{CALL_VARIABLE}={c}".encode() in variables]
+        if f"{SESSION_VARIABLE}={session}".encode() in variables:
+            found.append(environment.parent.name)
     return found
 
 
@@ -115,7 +116,7 @@ def check_after_kill(home: Home) -> None:
     for fact in facts:
         if fact.type == "tool_result" and fact.event.failed is None:  # type: ignore[union-attr]
             assert effects[fact.event.call] == 1  # type: ignore[union-attr]
-    assert processes_of(calls) == []
+    assert processes_of(facts[0].session) == []
 
 
 def kill_and_continue(folder: Path, seed: int) -> None:
@@ -147,15 +148,15 @@ def test_the_command_of_a_killed_run_is_ended_by_the_next_one(tmp_path: Path) ->
         home = Home(tmp_path, vendor)
         process = home.start("sleep")
         assert process.stdout is not None
-        calls = set()
+        session = ""
         for line in process.stdout:
             event = json.loads(line)
             if event["type"] == "tool_output":
-                calls.add(event["call"])
                 break
+            session = event.get("session", session)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
-        assert processes_of(calls) != []
+        assert processes_of(session) != []
         listed = subprocess.run(
             [sys.executable, "-m", "ostler", "sessions"],
             env={**os.environ, "OSTLER_HOME": str(home.state)},
@@ -167,6 +168,6 @@ def test_the_command_of_a_killed_run_is_ended_by_the_next_one(tmp_path: Path) ->
         assert " cut " in listed.stdout
         lines = home.run("--continue", "go on")
         assert lines[-1]["status"] == "completed"
-        assert processes_of(calls) == []
+        assert processes_of(session) == []
         result = next(fact.event for fact in home.facts() if fact.type == "tool_result")
         assert result.failed == "tool_interrupted"  # type: ignore[union-attr]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
 import msgspec
 
 from ostler.kernel.hooks import Hook, Report
-from ostler.kernel.processes import kill_processes_of_calls
+from ostler.kernel.processes import kill_processes_of
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
 from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
@@ -26,7 +26,7 @@ class World(msgspec.Struct, frozen=True):
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     new_id: NewId = new_id
     random: Random = Random()
-    kill_processes_of_calls: Callable[[Collection[str]], int] = kill_processes_of_calls
+    kill_processes_of: Callable[[str], int] = kill_processes_of
 
 
 Observer = Callable[[Sequence[Fact | Event]], None]

@@ -6,15 +6,19 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+SESSION_VARIABLE = "OSTLER_SESSION"
 CALL_VARIABLE = "OSTLER_CALL"
 """Set in the environment of every process a tool starts, so that recovery finds even those whose row
-was not yet written when we were killed."""
+was not yet written when we were killed. A call's id is unique only within its session."""
+
+
+def process_environment(session: str, call: str) -> dict[str, str]:
+    return {SESSION_VARIABLE: session, CALL_VARIABLE: call}
 
 
 class ProcessId(msgspec.Struct, frozen=True):
@@ -97,13 +101,18 @@ def signal_group(group: int, number: signal.Signals) -> bool:
     return True
 
 
-def kill_processes_of_calls(calls: Collection[str]) -> int:
-    """Ends every process whose environment names one of these calls. Linux only; elsewhere rows must do."""
-    markers = {f"{CALL_VARIABLE}={call}".encode() for call in calls}
+def kill_processes_of(session: str, call: str = "") -> int:
+    """Ends every process whose environment names this session, or only those of one call.
+
+    Linux only; elsewhere the rows beside the lease must do.
+    """
+    wanted = {f"{SESSION_VARIABLE}={session}".encode()}
+    if call:
+        wanted.add(f"{CALL_VARIABLE}={call}".encode())
     killed = 0
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if not markers.isdisjoint(entry.read_bytes().split(b"\0")):
+            if wanted <= set(entry.read_bytes().split(b"\0")):
                 os.kill(int(entry.parent.name), signal.SIGKILL)
                 killed += 1
         except (OSError, ValueError):

@@ -217,14 +217,20 @@ class Writer:
             self._checkpoint = self._threads.submit(self._checkpoint_now)
 
     def _checkpoint_now(self) -> None:
-        """If it fails, the log only stays long and a later one does the work."""
+        """If it fails, the log only stays long and a later one does the work.
+
+        Most of it is moved beside the work. Only when the last of it is moved does the log begin anew, and
+        to that end nobody may add to it: appends wait for this moment.
+        """
         connection = connect_again(self._path)
         try:
             connection.execute("pragma busy_timeout = 0")
             connection.execute("pragma wal_checkpoint(passive)")
-            self.checkpoints += 1
         finally:
             connection.close()
+        with self._in_use:
+            self._connection.execute("pragma wal_checkpoint(passive)")
+        self.checkpoints += 1
 
 
 def _settle(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -215,4 +215,4 @@ async def _end_orphans(journal: Journal) -> None:
         return
     for _, process in await journal.store.owned_processes(journal.session):
         process.kill_group()
-    journal.world.kill_processes_of_calls(journal.state.call_ids)
+    journal.world.kill_processes_of(journal.session)

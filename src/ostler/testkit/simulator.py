@@ -113,7 +113,7 @@ class _Process:
             now_ms=simulation.now_ms,
             new_id=simulation.new_id,
             random=self.random,
-            kill_processes_of_calls=lambda calls: 0,
+            kill_processes_of=lambda session: 0,
         )
         self.store = FaultyStore(self, simulation.store)
         self.dead = False

@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from ostler.kernel.processes import (
-    CALL_VARIABLE,
     ProcessId,
-    kill_processes_of_calls,
+    kill_processes_of,
+    process_environment,
     signal_group,
     start_time,
 )
@@ -39,7 +39,7 @@ async def child_process(
     command: Sequence[str], *, context: ToolContext, cwd: Path, on_output: Callable[[bytes], None]
 ) -> AsyncIterator[ChildProcess]:
     """Runs a command. Whatever ends the block early, cancellation above all, ends the whole group first."""
-    child = ChildProcess(command, call=context.call, cwd=cwd, on_output=on_output)
+    child = ChildProcess(command, session=context.session, call=context.call, cwd=cwd, on_output=on_output)
     try:
         await context.own_process(child.id)
         yield child
@@ -55,9 +55,16 @@ class ChildProcess:
     loop, so that a command which prints without end starves nobody."""
 
     def __init__(
-        self, command: Sequence[str], *, call: str, cwd: Path, on_output: Callable[[bytes], None]
+        self,
+        command: Sequence[str],
+        *,
+        session: str,
+        call: str,
+        cwd: Path,
+        on_output: Callable[[bytes], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._session = session
         self._call = call
         self._on_output = on_output
         self._bytes_read = 0
@@ -69,7 +76,7 @@ class ChildProcess:
         self._output, writing = os.pipe()
         try:
             os.set_blocking(self._output, False)
-            self._child = _spawn(command, call, cwd, writing)
+            self._child = _spawn(command, process_environment(session, call), cwd, writing)
         except BaseException:
             os.close(self._output)
             raise
@@ -113,7 +120,7 @@ class ChildProcess:
             if group_is_alive(self.id.pid):
                 self._signal(signal.SIGKILL)
             # Those that left the group still carry the call's name in their environment.
-            await asyncio.to_thread(kill_processes_of_calls, [self._call])
+            await asyncio.to_thread(kill_processes_of, self._session, self._call)
             await self._until_group_is_gone(_KILL_WAIT)
             self._drain_now()
 
@@ -223,7 +230,7 @@ def group_is_alive(group: int) -> bool:
     return False
 
 
-def _spawn(command: Sequence[str], call: str, cwd: Path, output: int) -> subprocess.Popen[bytes]:
+def _spawn(command: Sequence[str], marks: dict[str, str], cwd: Path, output: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
@@ -231,7 +238,7 @@ def _spawn(command: Sequence[str], call: str, cwd: Path, output: int) -> subproc
             stdout=output,
             stderr=output,
             cwd=cwd,
-            env={**os.environ, CALL_VARIABLE: call},
+            env={**os.environ, **marks},
             start_new_session=True,
         )
     except OSError as error:

@@ -1,0 +1,106 @@
+"""Streams that were cut, mixed up or garbled: always an answer or a failure of the error tree, never more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostler.kernel.model import ModelDone, ModelFailure
+from ostler.testkit.vendors import Think, call, say, turn
+from ostler.testkit.vendors import anthropic_wire as anthropic_wire
+from ostler.testkit.vendors import chat_wire as chat_wire
+from ostler.vocabulary.errors import ERRORS, ModelError
+from tests.models.wire_cases import WIRES, answer_of, model_for, request_of
+
+TURNS = (
+    turn("Hello there."),
+    turn(
+        Think(("let me", " see"), signature="sig"), say("I will ", "look. 🐎"), call("read", {"path": "ä.py"})
+    ),
+    turn(call("read", {"path": "a"}), call("write", {"path": "b", "content": "x" * 300}), stop="length"),
+    turn(Think(redacted="opaque"), "ok", usage=None),
+)
+
+
+class Canned:
+    """A transport that answers with these reads."""
+
+    def __init__(self, reads: list[bytes]) -> None:
+        self.status = 200
+        self.headers: Mapping[str, str] = {"content-type": "text/event-stream"}
+        self._reads = reads
+
+    def prepare(self, url: str) -> None:
+        pass
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Any:
+        return self
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for read in self._reads:
+            yield read
+
+    async def aclose(self) -> None:
+        pass
+
+
+def garbled(wire: str, random: Random) -> list[bytes]:
+    """The reads of an answer after a few accidents."""
+    module = chat_wire if wire == "chat" else anthropic_wire
+    frames = list(module.frames(random.choice(TURNS), {"model": "m"}, 1))
+    for _ in range(random.randint(0, 4)):
+        place = random.randrange(len(frames)) if frames else 0
+        match random.randrange(7):
+            case 0:
+                del frames[place : place + random.randint(1, 3)]
+            case 1:
+                frames.insert(place, random.choice(frames) if frames else b"data: {}\n\n")
+            case 2:
+                random.shuffle(frames)
+            case 3:
+                frames.insert(place, random.randbytes(random.randint(0, 60)))
+            case 4:
+                frames.insert(place, b'event: surprise\ndata: {"type":"surprise","n":[{}]}\n\n')
+            case 5:
+                frames.insert(place, b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{}]}}]}\n\n')
+            case 6 if frames and frames[place]:
+                garbage = bytearray(frames[place])
+                garbage[random.randrange(len(garbage))] = random.randrange(256)
+                frames[place] = bytes(garbage)
+    whole = b"".join(frames)[: random.randint(0, 4000) if random.random() < 0.3 else None]
+    reads = []
+    while whole:
+        size = random.choice((1, 3, 17, 64, 500))
+        reads.append(whole[:size])
+        whole = whole[size:]
+    return reads
+
+
+def check(wire: str, seed: int) -> None:
+    model = model_for(wire, transport=Canned(garbled(wire, Random(seed))))
+    answer = asyncio.run(answer_of(model, request_of()))
+    if isinstance(answer.last, ModelFailure):
+        assert issubclass(ERRORS[answer.last.failure.kind], ModelError)
+        assert "\n" not in answer.last.failure.message
+    else:
+        assert isinstance(answer.last, ModelDone)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=150)
+def test_a_garbled_stream_ends_with_an_answer_or_a_failure(wire: str, seed: int) -> None:
+    check(wire, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wire", WIRES)
+def test_many_garbled_streams_end_with_an_answer_or_a_failure(wire: str) -> None:
+    for seed in range(15_000):
+        check(wire, seed)
