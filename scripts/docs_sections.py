@@ -30,7 +30,7 @@ from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs import settings
 from ostler.runs.assembly import permission_guard
 from ostler.runs.session import create_session
-from ostler.runs.trust import SENSITIVE
+from ostler.runs.trust import LIMITS, SENSITIVE
 from ostler.tools.builtin import builtin_tool, builtin_tools
 from ostler.tools.permissions import PROFILES, judge
 from ostler.vocabulary import errors
@@ -108,7 +108,9 @@ def settings_table() -> Iterator[str]:
 def _trust(name: str) -> str:
     if name in SENSITIVE:
         return "after `ostler trust`"
-    return "after `ostler trust`, if it allows more than your own" if name == "permissions" else "yes"
+    if name in ("permissions", "tools", *LIMITS):
+        return "after `ostler trust`, if it allows more than your own"
+    return "after `ostler trust`, if your key would go to another provider" if name == "model" else "yes"
 
 
 def _field_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
@@ -130,10 +132,10 @@ def exit_code_table() -> Iterator[str]:
         (exit_code(RunEnded("completed")), "the run completed"),
         (
             exit_code(RunEnded("failed")),
-            "the run failed: the model could not answer, or the store not be used",
+            "the run failed: the model was not reached, refused or broke off, or the store cannot be used",
         ),
         (errors.UsageError.exit_code, "what was asked cannot be: a wrong option, file, session or setting"),
-        (errors.NoModel.exit_code, "no model is configured, or its key is missing"),
+        (errors.NoModel.exit_code, "nothing is configured that could answer: no model, or no key for it"),
         (exit_code(refused), "the run completed, but a call was refused; or the model refused to answer"),
         (
             exit_code(RunEnded("limit")),

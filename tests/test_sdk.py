@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -88,6 +88,46 @@ async def test_leaving_a_stream_early_cancels_its_run() -> None:
             break
     await stream.aclose()  # type: ignore[attr-defined]
     assert (await agent.run("again")).text == "next"
+
+
+async def test_a_stream_or_an_idle_cancel_does_not_cancel_the_next_run() -> None:
+    agent = Agent(ScriptedModel(["one", "two", "three"]))
+    assert [event async for event in agent.stream("go")][-1].type == "run_ended"
+    agent.cancel()
+    assert (await agent.run("again")).status == "completed"
+    assert (await agent.run("and again")).status == "completed"
+
+
+async def test_the_text_of_a_failed_run_is_not_that_of_the_run_before() -> None:
+    agent = Agent(ScriptedModel(["fine", ServerFailed("oops", status=500)]))
+    assert (await agent.run("one")).text == "fine"
+    assert (await agent.run("two")).text == ""
+
+
+async def test_two_agents_do_not_share_a_session_at_once(tmp_path: Path) -> None:
+    from ostler.vocabulary.errors import SessionHeld
+
+    async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
+        await first.run("go")
+        with pytest.raises(SessionHeld):
+            await Agent(ScriptedModel(["no"]), store=tmp_path / "s.db", session=first.session).run("go")
+
+
+async def test_a_resumed_session_is_known_once_it_is_open(tmp_path: Path) -> None:
+    async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
+        await first.run("go")
+    async with Agent(ScriptedModel([]), store=tmp_path / "s.db", session=first.session) as second:
+        assert [m.text for m in second.messages] == ["go", "hi"]
+        assert second.usage.input_tokens == 10
+        assert await second.resume() is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"permissions": "yolo"}, {"reasoning": "lots"}, {"max_steps": 0}, {"cwd": "/no/such"}]
+)
+def test_a_wrong_option_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Agent(ScriptedModel(), **wrong)
 
 
 async def test_an_agent_can_go_on_without_a_new_message() -> None:

@@ -76,6 +76,8 @@ def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
 
 REFUSED = [
     (("-p", "--model", "demo"), "there is no prompt"),
+    (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only exclude"),
+    (("-p", "--model", "ollama/x", "--base-url", "http://[::1/v1", "x"), "the base URL is not an address"),
     (("-p", "--model", "demo", "  "), "there is no prompt"),
     (("-p", "--frob", "x"), "unrecognized arguments: --frob"),
     (("-p", "--mod", "demo", "x"), "unrecognized arguments: --mod"),

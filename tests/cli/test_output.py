@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.faces.cli.json_output import Backlog
 from ostler.testkit.vendors import Refusal, Trouble, call, say, turn
 from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry
-from tests.cli.command import Ostler, finish, use
+from tests.cli.command import PATIENCE, Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 
 
@@ -69,6 +75,93 @@ def test_a_reader_who_leaves_ends_the_run(ostler: Ostler, serve: Serve) -> None:
     assert (ran.code, ran.err) == (141, "")
     (ended,) = ostler("sessions", "list", "--json").lines
     assert ended["status"] == "cancelled"
+
+
+def test_a_slow_reader_does_not_hold_up_the_run_and_misses_nothing(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn(say(*["x" * 200] * 2000)))
+    process = ostler.start("-p", "--json", *use(vendor), "hello")
+    wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["completed"])
+    assert process.poll() is None
+    ran = finish(process)
+    assert (ran.code, ran.err) == (0, "")
+    assert "".join(line["text"] for line in ran.all("text_delta")) == "x" * 400_000
+    assert ran.types[-1] == "run_ended"
+
+
+def test_a_run_is_terminated_while_nobody_reads_and_its_lines_can_still_be_read(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn(say(*["x" * 200] * 2000), trouble=Trouble("silence", after=1900)))
+    process = ostler.start("-p", "--json", *use(vendor), "hello")
+    wait_until(lambda: vendor.requests)
+    process.terminate()
+    wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["cancelled"])
+    ran = finish(process)
+    assert (ran.code, ran.err) == (143, "")
+    assert (ran.lines[-1]["type"], ran.lines[-1]["status"]) == ("run_ended", "cancelled")
+
+
+def test_a_terminated_run_does_not_wait_for_a_reader_who_never_reads(ostler: Ostler, serve: Serve) -> None:
+    process = ostler.start("-p", "--json", *use(serve(turn(say(*["x" * 200] * 2000)))), "hello")
+    wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["completed"])
+    process.terminate()
+    assert process.wait(PATIENCE) == 143
+    assert process.stderr is not None and process.stdout is not None
+    assert process.stderr.read() == (
+        b"ostler: the output was not read to its end, and is not waited for any longer\n"
+    )
+    process.stdout.close()
+    process.stderr.close()
+
+
+@given(steps=st.lists(st.one_of(st.binary(min_size=1, max_size=40), st.none())), in_memory=st.integers(1, 64))
+def test_a_backlog_gives_back_what_it_got_in_order(steps: list[bytes | None], in_memory: int) -> None:
+    backlog = Backlog(in_memory)
+    put = taken = b""
+    for step in steps:
+        if step is None:
+            taken += backlog.take()
+        else:
+            backlog.put(step)
+            put += step
+    while piece := backlog.take():
+        taken += piece
+    assert taken == put
+
+
+def test_an_empty_answer_is_said_to_be_empty(ostler: Ostler, serve: Serve) -> None:
+    ran = ostler("-p", *use(serve(turn(""))), "hello")
+    assert (ran.code, ran.out, ran.err) == (0, "", "ostler: the model's answer is empty\n")
+
+
+@pytest.mark.parametrize("command", ["-p --model demo hi", "-p --json --model demo hi", "sessions", "--help"])
+def test_a_closed_output_is_said_in_one_line(ostler: Ostler, command: str) -> None:
+    process = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m ostler {command} >&-', sys.executable],
+        cwd=ostler.work,
+        env=ostler.environment({}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert process.returncode == 2
+    assert process.stderr == b"ostler: standard output is closed; send it to a file, or to /dev/null\n"
+    assert not ostler.home.exists()
+
+
+def test_notices_do_not_go_to_the_output_when_standard_error_is_closed(ostler: Ostler) -> None:
+    process = subprocess.run(
+        ["sh", "-c", 'exec "$0" -m ostler -p --model demo --continue hi 2>&-', sys.executable],
+        cwd=ostler.work,
+        env=ostler.environment({}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert process.returncode == 0
+    assert process.stdout.startswith(b"DEMO") and b"a new one begins" not in process.stdout
 
 
 def test_a_full_disk_behind_the_output_is_no_traceback(ostler: Ostler) -> None:

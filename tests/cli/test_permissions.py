@@ -83,7 +83,7 @@ def test_only_the_named_tools_are_offered(ostler: Ostler, serve: Serve) -> None:
         assert offered == names
 
 
-def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_queues_behind_it(
+def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_is_told_the_ways_on(
     ostler: Ostler, serve: Serve
 ) -> None:
     vendor = serve(turn(BASH))
@@ -97,6 +97,28 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_queues_behind
     again = ostler("-p", *use(vendor), "--continue", "and then?")
     assert again.code == 6
     assert "waits for an answer: Allow bash: echo run > ran.txt" in again.err
-    assert f"the prompt was put behind it in session {question['session']}" in again.err
+    assert f"the prompt was not sent to session {question['session']}; permit it with --yes" in again.err
+    assert f"`ostler sessions fork {question['session']}`" in again.err
+    lines = ostler("-p", "--json", *use(vendor), "--continue", "and then?")
+    assert (lines.code, lines.lines) == (6, [waiting])
     assert len(vendor.requests) == 1
     assert not (ostler.work / "ran.txt").exists()
+
+
+def test_yes_permits_what_a_run_waits_for_and_the_prompt_comes_after_it(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn(BASH), turn("It ran."), turn("And then this."))
+    ostler("-p", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
+    ran = ostler("-p", "--json", *use(vendor), "--continue", "--yes", "and then?")
+    assert ran.code == 0
+    assert (ran.types[0], ran.all("question_answered")[0]["answer"]) == ("question_answered", "yes")
+    assert [line["status"] for line in ran.all("run_ended")] == ["completed", "completed"]
+    assert (ostler.work / "ran.txt").read_text() == "run\n"
+    assert vendor.requests[2].json["messages"][-1]["content"] == "and then?"
+
+
+def test_a_copy_of_a_waiting_session_can_be_worked_in(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn(BASH), turn("Without it, then."))
+    ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
+    copy = ostler("sessions", "fork", ran.lines[-1]["session"]).out.strip()
+    after = ostler("-p", *use(vendor), "--session", copy, "do not run it")
+    assert (after.code, after.out) == (0, "Without it, then.\n")

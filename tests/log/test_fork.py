@@ -226,9 +226,9 @@ async def test_output_that_a_copied_result_names_outlives_the_source(store: Stor
     session = ran.session.id
     await ran.session.close()
     forked = await fork(store, session, None, World())
-    whole = await store.read_blob(session, "out_call_1")
+    whole = await store.read_blob(session, "result_call_1")
     await store.delete(session, current_process())
-    assert await store.read_blob(forked, "out_call_1") == whole
+    assert await store.read_blob(forked, "result_call_1") == whole
     assert len(whole) == 120_000
 
 

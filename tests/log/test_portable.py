@@ -67,7 +67,7 @@ async def test_a_session_survives_the_way_out_and_in(store: Store) -> None:
         cwd=Path("/home/ada/secret-project"),
     )
     source = await store.read(ran.session.id)
-    whole = await store.read_blob(ran.session.id, "out_call_1")
+    whole = await store.read_blob(ran.session.id, "result_call_1")
     lines = await exported(store, ran.session.id)
     await ran.session.close()
     await store.delete(ran.session.id, current_process())
@@ -80,7 +80,7 @@ async def test_a_session_survives_the_way_out_and_in(store: Store) -> None:
     changed = [f.type for f, original in zip(copy, source, strict=True) if f.body != original.body]
     assert changed == ["session_started", "run_started"]
     assert fold(copy).snapshot() | {"id": ""} == fold(source).snapshot() | {"id": ""}
-    assert await store.read_blob(copy[0].session, "out_call_1") == whole
+    assert await store.read_blob(copy[0].session, "result_call_1") == whole
     assert len(whole) == 600_000
     assert violations(copy) == []
 

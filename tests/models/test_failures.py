@@ -194,6 +194,23 @@ async def test_a_server_that_is_not_there_is_named(wire: str) -> None:
     assert url.split("/")[2] in failure.message and "refused" in failure.message
 
 
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_server_that_hangs_up_without_an_answer_has_broken_off(reset: bool) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}]}")
+        if reset:
+            writer.transport.abort()
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        model = model_for("chat", f"http://127.0.0.1:{port}/v1")
+        failure = (await answer_of(model, request_of())).failure.failure
+        await model.aclose()
+    assert (failure.kind, failure.stream_opened) == ("stream_broken", True)
+    assert f"127.0.0.1:{port} closed the connection without an answer" in failure.message
+
+
 async def test_a_name_that_does_not_exist_is_named() -> None:
     model = model_for("chat", "http://no-such-host.invalid/v1")
     failure = (await answer_of(model, request_of())).failure.failure

@@ -40,7 +40,19 @@ def test_a_provider_alone_means_its_default_model_where_there_is_one() -> None:
         make_model("ollama", environment={})
 
 
-@pytest.mark.parametrize("address", ["localhost:8080", "ftp://x", "https://", "nonsense"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:8080",
+        "ftp://x",
+        "https://",
+        "nonsense",
+        "http://[::1/v1",
+        "http://h:99999/v1",
+        "http://h:0",
+        "http://h:x",
+    ],
+)
 def test_a_base_url_that_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="base URL"):
         make_model("openai/x", base_url=address, environment={})
@@ -82,6 +94,7 @@ def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
     assert "stream_options" not in body("mistral/x") and "stream_options" in body("groq/x")
     assert body("ollama/x", reasoning="off")["reasoning_effort"] == "none"
     assert "reasoning_effort" not in body("groq/x", reasoning="off")
+    assert body("openai/x", reasoning="off")["reasoning_effort"] == "none"
     assert body("openai/x", reasoning="high")["reasoning_effort"] == "high"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ostler.runs.home import configuration_file, state_folder, store_file, trust_file
@@ -115,6 +116,63 @@ def test_a_project_may_ask_for_less_permission_than_its_user_has(home: Path, pro
         found = read_project_file(project)
         assert found is not None and bool(found.risky) == needs_trust
         assert loaded(project).permissions == ("edit" if needs_trust else wanted)
+
+
+OWN_MODEL = "model = 'openai/x'\n"
+EXCEEDING = [
+    ("max_steps = 5", "max_steps = 6", {"max_steps"}),
+    ("max_steps = 5", "max_steps = 5", set()),
+    ("", "max_steps = 500", set()),
+    ("max_output_tokens = 10", "max_output_tokens = 11", {"max_output_tokens"}),
+    ("tools = ['read', 'ls']", "tools = ['ls']", set()),
+    ("tools = ['read', 'ls']", "tools = ['ls', 'bash']", {"tools"}),
+    ("", "tools = ['bash']", set()),
+    (f"{OWN_MODEL}api_key = 'k'", "model = 'groq/y'", {"model"}),
+    (f"{OWN_MODEL}key_command = 'c'", "model = 'groq/y'", {"model"}),
+    (f"{OWN_MODEL}api_key = 'k'", "model = 'openai/y'", set()),
+    ("api_key = 'k'", "model = 'openai/y'", {"model"}),
+    (OWN_MODEL, "model = 'groq/y'", set()),
+]
+
+
+@pytest.mark.parametrize(("own", "wanted", "risky"), EXCEEDING)
+def test_a_project_may_not_allow_more_than_its_user_nor_lead_a_key_elsewhere(
+    home: Path, project: Path, own: str, wanted: str, risky: set[str]
+) -> None:
+    (home / "config.toml").write_text(own)
+    (project / "ostler.toml").write_text(wanted)
+    found = read_project_file(project, {})
+    assert found is not None and found.risky == risky
+    (name,) = found.values
+    (project / "ostler.toml").unlink()
+    alone = loaded(project)
+    (project / "ostler.toml").write_text(wanted)
+    if risky:
+        assert getattr(loaded(project), name) == getattr(alone, name)
+    trust(project, wanted.encode())
+    assert getattr(loaded(project), name) == getattr(
+        msgspec.convert(found.values, Settings, strict=False), name
+    )
+
+
+def test_a_key_of_the_environment_is_not_led_elsewhere_either(project: Path) -> None:
+    (project / "ostler.toml").write_text("model = 'groq/y'")
+    assert loaded(project, {"OSTLER_API_KEY": "k"}).model == ""
+    assert loaded(project, {"OSTLER_API_KEY": ""}).model == "groq/y"
+
+
+def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> None:
+    for name, value, words in (
+        ("MAX_STEPS", "zero", "a whole number from 1 on, not 'zero'"),
+        ("SILENCE_LIMIT", "-1", "a number above 0, not '-1'"),
+        ("REASONING", "much", "one of high, low, medium, minimal, off, not 'much'"),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            loaded(project, {f"OSTLER_{name}": value})
+        assert error.value.message == f"the variable OSTLER_{name}: {name.lower()} must be {words}"
+    (project / "ostler.toml").write_text("api_key = 7")
+    with pytest.raises(ConfigurationError, match=r"api_key must be a text$"):
+        loaded(project)
 
 
 @pytest.mark.parametrize("written", ["model = [", "unheard_of = 1", "max_steps = -1", "silence_limit = 0"])

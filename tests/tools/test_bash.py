@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.processes import ProcessId, start_time
+from ostler.kernel.processes import ProcessId, kill_processes_of, start_time
 from ostler.testkit.tool_context import FakeToolContext, run_tool, told
 from ostler.tools import child_process
 from ostler.tools.bash import BashTool, bash
@@ -299,6 +299,27 @@ async def test_a_daemon_with_its_own_output_is_noticed_too(context: FakeToolCont
     outcome = await run_tool(bash, {"command": "sleep 60 > /dev/null 2>&1 & echo $!"}, context)
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["left_running"]
     await end_left_running(context.memory)
+    assert is_gone(int(told(outcome)))
+
+
+async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(context: FakeToolContext) -> None:
+    command = "setsid sleep 60 > /dev/null 2>&1 & sleep 60 & echo $!"
+    pids = [int(told(await run_tool(bash, {"command": command}, context))) for _ in range(2)]
+    assert not any(map(is_gone, pids))
+    assert kill_processes_of(context.session) == 4
+    async with asyncio.timeout(10):
+        await end_left_running(context.memory)
+    assert all(map(is_gone, pids))
+    assert kill_processes_of(context.session) == 0
+    await end_left_running(context.memory)
+
+
+async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolContext) -> None:
+    outcome = await run_tool(bash, {"command": "trap '' TERM; sleep 60 & echo $!"}, context)
+    async with asyncio.timeout(10):
+        await asyncio.gather(
+            end_left_running(context.memory), asyncio.to_thread(kill_processes_of, context.session)
+        )
     assert is_gone(int(told(outcome)))
 
 

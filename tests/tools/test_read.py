@@ -108,8 +108,37 @@ async def test_a_file_too_large_to_hash_is_read_only_as_far_as_needed(
 async def test_long_lines_are_cut(context: FakeToolContext) -> None:
     (context.cwd / "f").write_text("é" * 2500 + "\nshort\n")
     assert told(await run_tool(read, {"path": "f"}, context)) == (
-        "1\t" + "é" * 2000 + "… [+500 characters]\n2\tshort"
+        "1\t" + "é" * 2000 + "… [+500 characters; use offset=1, column=2001 for the rest]\n2\tshort"
     )
+    rest = await run_tool(read, {"path": "f", "offset": 1, "column": 2001}, context)
+    assert told(rest) == "1\t" + "é" * 500 + "\n2\tshort"
+
+
+@pytest.mark.parametrize("path", ["f", "blob:out_call_1"])
+async def test_every_part_of_a_very_long_line_can_be_reached(context: FakeToolContext, path: str) -> None:
+    line = "".join(f"{n} ü" for n in range(40_000))
+    text = f"before\n{line}\nafter\n"
+    (context.cwd / "f").write_text(text)
+    context.blobs["out_call_1"] = text.encode()
+    seen, column, calls = "", 1, 0
+    while column:
+        outcome = await run_tool(read, {"path": path, "offset": 2, "column": column}, context)
+        assert isinstance(outcome, Ok) and outcome.details
+        assert len(told(outcome).encode()) <= 50 * 1024
+        shown, _, hint = told(outcome).split("\n")[0].partition("\t")[2].partition("…")
+        assert outcome.details["truncated"] == bool(hint)
+        seen += shown
+        calls += 1
+        column = int(hint.partition("column=")[2].split()[0]) if hint else 0
+    assert seen == line
+    assert calls <= 10
+    assert told(outcome).endswith("\n3\tafter")
+
+
+async def test_a_column_past_the_end_of_its_line_is_a_notice(context: FakeToolContext) -> None:
+    (context.cwd / "f").write_text("one\ntwo\n")
+    outcome = await run_tool(read, {"path": "f", "offset": 1, "column": 9}, context)
+    assert told(outcome) == "1\t\n2\ttwo\n[line 1 has only 3 characters: column 9 is past its end]"
 
 
 async def test_a_byte_order_mark_and_carriage_returns_are_not_shown(context: FakeToolContext) -> None:
@@ -264,4 +293,4 @@ async def test_wrong_arguments_are_named(context: FakeToolContext) -> None:
 def test_read_may_run_beside_others() -> None:
     spec: ToolSpec = read.spec
     assert (spec.kind, spec.parallel) == ("read", True)
-    assert set(spec.schema["properties"]) == {"path", "offset", "limit"}
+    assert set(spec.schema["properties"]) == {"path", "offset", "limit", "column"}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import itertools
+import re
+import tracemalloc
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.tools.line_window import LineWindow
@@ -137,6 +139,73 @@ def test_a_line_of_many_megabytes_is_shown_by_its_beginning() -> None:
         window.feed("é".encode() * 1000)
     window.feed(b"\nthird")
     window.finish()
-    assert window.lines == ["é" * 2000 + "… [+998000 characters]"]
+    assert window.lines == ["é" * 2000 + "… [+998000 characters; use offset=2, column=2001 for the rest]"]
     assert window.total == 3
     assert not window.invalid_utf8
+
+
+LONG_LINES = st.lists(
+    st.tuples(st.sampled_from([b"a", "é".encode(), "\U0001f600".encode(), b"\xff", b"\xe2\x82", b"\r", b""]))
+    .map(lambda part: part[0])
+    .flatmap(lambda part: st.integers(0, 30_000).map(lambda times: part * times)),
+    max_size=4,
+).map(b"x".join)
+MARKER = re.compile(r"… \[\+(\d+) characters; use offset=(\d+), column=(\d+) for the rest\]")
+
+
+def window_of(data: bytes, offset: int, column: int, piece: int = 1 << 20, limit: int = 1) -> LineWindow:
+    window = LineWindow(offset, limit, column)
+    for start in range(0, len(data), piece):
+        window.feed(data[start : start + piece])
+    window.finish()
+    return window
+
+
+@settings(max_examples=60)
+@given(LONG_LINES, LONG_LINES, st.integers(1, 5000))
+def test_following_the_columns_shows_the_whole_of_every_line(first: bytes, second: bytes, piece: int) -> None:
+    data = first + b"\n" + second
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        seen = ""
+        column = 1
+        while True:
+            window = window_of(data, number, column, piece)
+            shown = window.lines[0]
+            assert len(f"{number}\t{shown}\n".encode()) <= MAX_BYTES
+            marker = MARKER.search(shown)
+            seen += shown[: marker.start()] if marker else shown
+            if marker is None:
+                break
+            assert int(marker[2]) == number
+            assert int(marker[3]) == len(seen) + 1
+            assert int(marker[1]) + len(seen) == window.first_line_length
+            column = int(marker[3])
+        whole = line.removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        assert seen == re.sub("[\udc80-\udcff]", "\ufffd", whole)
+
+
+@given(LONG_LINES, st.integers(1, 40_000), st.integers(1, 3000))
+@settings(max_examples=40)
+def test_a_column_means_the_same_character_however_the_bytes_arrive(
+    data: bytes, column: int, piece: int
+) -> None:
+    whole, pieces = window_of(data, 1, column), window_of(data, 1, column, piece)
+    assert (pieces.lines, pieces.invalid_utf8) == (whole.lines, whole.invalid_utf8)
+    assert pieces.first_line_length == whole.first_line_length
+
+
+def test_a_window_holds_little_of_a_line_without_end() -> None:
+    window = LineWindow(1, 1, 500_000)
+    piece = b"x" * 65536
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            window.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    window.finish()
+    assert window.lines[0].endswith("for the rest]")

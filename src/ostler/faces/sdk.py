@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -22,11 +23,19 @@ from ostler.kernel.tool import Tool
 from ostler.runs.assembly import choose_model, permission_guard
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
-from ostler.tools.permissions import Profile
+from ostler.tools.permissions import PROFILES, Profile
 from ostler.vocabulary.errors import Failure, UsageError
-from ostler.vocabulary.events import Event, Limits, QuestionAsked, RunEnded, RunStatus, RunWaiting
+from ostler.vocabulary.events import (
+    AssistantMessage,
+    Event,
+    Limits,
+    QuestionAsked,
+    RunEnded,
+    RunStatus,
+    RunWaiting,
+)
 from ostler.vocabulary.facts import Fact, UnknownEvent
-from ostler.vocabulary.messages import Message, PlainBlock, as_content
+from ostler.vocabulary.messages import Message, PlainBlock, as_content, text_of
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 Returned = TypeVar("Returned")
@@ -99,6 +108,7 @@ class Agent:
         waits_for_answers: bool = False,
     ) -> None:
         cwd = Path(cwd).resolve()
+        _check_options(cwd, permissions, reasoning, max_steps)
         self._open_things = _OpenThings()
         weakref.finalize(self, self._open_things.close_at_last)
         if isinstance(model, str):
@@ -126,8 +136,9 @@ class Agent:
 
     async def run(self, prompt: Prompt) -> Result:
         """Runs a prompt to its end."""
-        session = await self._open()
-        return self._result(await session.prompt(as_content(prompt)))
+        session = await self.open()
+        with self._answer_shown() as shown:
+            return self._result(await session.prompt(as_content(prompt)), shown)
 
     def run_sync(self, prompt: Prompt) -> Result:
         """`run`, for programs without an event loop."""
@@ -135,26 +146,35 @@ class Agent:
 
     async def continue_(self) -> Result:
         """Runs on with the messages as they are, without a new one."""
-        session = await self._open()
-        return self._result(await session.continue_())
+        session = await self.open()
+        with self._answer_shown() as shown:
+            return self._result(await session.continue_(), shown)
+
+    async def resume(self) -> Result | None:
+        """Drives a run on that its process did not finish, from its last fact; None when there is none."""
+        session = await self.open()
+        with self._answer_shown() as shown:
+            quiet = await session.advance()
+        return None if quiet is None else self._result(quiet, shown)
 
     def continue_sync(self) -> Result:
         return self._in_own_loop(self.continue_())
 
     async def answer(self, answer: Any = None, *, question: str = "", declined: bool = False) -> Result:
         """Answers what a waiting run asked (its only question, or the one named), and runs it on."""
-        session = await self._open()
+        session = await self.open()
         asked = list(session.state.questions)
         if not question and len(asked) != 1:
             raise UsageError(f"name the question to answer; open are: {', '.join(asked) or 'none'}")
-        quiet = await session.answer(question or asked[0], answer, declined=declined)
+        with self._answer_shown() as shown:
+            quiet = await session.answer(question or asked[0], answer, declined=declined)
         if quiet is None:
             raise UsageError("no run waits for an answer")
-        return self._result(quiet)
+        return self._result(quiet, shown)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
-        session = await self._open()
+        session = await self.open()
         batches: asyncio.Queue[Sequence[Fact | Event] | None] = asyncio.Queue()
         stop = session.observe(batches.put_nowait)
         running = asyncio.ensure_future(session.prompt(as_content(prompt)))
@@ -168,12 +188,13 @@ class Agent:
             await running
         finally:
             stop()
-            session.cancel("nobody reads its events any more")
-            await asyncio.wait({running})
+            if not running.done():
+                session.cancel("nobody reads its events any more")
+                await asyncio.wait({running})
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Ends the run under way."""
-        if self._session is not None:
+        """Ends the run under way, if there is one."""
+        if self._session is not None and self._session.is_running:
             self._session.cancel(reason)
 
     def observe(self, observer: Callable[[Sequence[Fact | Event]], None]) -> None:
@@ -244,6 +265,8 @@ class Agent:
         await self._open_things.close()
 
     async def __aenter__(self) -> Agent:
+        if self._session_id:
+            await self.open()
         return self
 
     async def __aexit__(
@@ -251,7 +274,9 @@ class Agent:
     ) -> None:
         await self.close()
 
-    async def _open(self) -> Session:
+    async def open(self) -> Session:
+        """Opens the session, or makes one. The first run does it; before, a session's messages are not
+        known. `async with` does it for an agent that was given a session."""
         session = self._session
         if session is None:
             store = self._open_store()
@@ -289,10 +314,27 @@ class Agent:
         work.close()
         raise UsageError("an event loop is running here: await agent.run(…) instead of calling run_sync")
 
-    def _result(self, quiet: RunEnded | RunWaiting) -> Result:
+    @contextmanager
+    def _answer_shown(self) -> Iterator[list[str]]:
+        """Collects what people see of the answers, the last one last."""
         assert self._session is not None
-        answers = [message.text for message in self._session.state.transcript if message.role == "assistant"]
-        text = answers[-1] if answers else ""
+        shown: list[str] = []
+
+        def see(batch: Sequence[Fact | Event]) -> None:
+            for item in batch:
+                event = item.event if isinstance(item, Fact) else None
+                if isinstance(event, AssistantMessage) and not event.suppressed:
+                    shown.append(text_of(event.content if event.shown is None else event.shown))
+
+        stop = self._session.observe(see)
+        try:
+            yield shown
+        finally:
+            stop()
+
+    def _result(self, quiet: RunEnded | RunWaiting, shown: list[str]) -> Result:
+        assert self._session is not None
+        text = shown[-1] if shown else ""
         if isinstance(quiet, RunWaiting):
             questions = tuple(self._session.state.questions.values())
             reason = "; ".join(asked.question.text for asked in questions)
@@ -343,6 +385,18 @@ class _OpenThings:
     def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
         runner.run(self.close())
         runner.close()
+
+
+def _check_options(cwd: Path, permissions: str, reasoning: str | None, max_steps: int | None) -> None:
+    """Types are not checked at run time, and a permission that does not exist must not be taken for one."""
+    if not cwd.is_dir():
+        raise UsageError(f"there is no directory {cwd}")
+    if permissions not in PROFILES:
+        raise UsageError(f"permissions must be one of {', '.join(PROFILES)}, not {permissions!r}")
+    if reasoning is not None and reasoning not in get_args(ReasoningLevel):
+        raise UsageError(f"reasoning must be one of {', '.join(get_args(ReasoningLevel))}, not {reasoning!r}")
+    if max_steps is not None and max_steps < 1:
+        raise UsageError(f"max_steps must be at least 1, not {max_steps}")
 
 
 def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settings:

@@ -17,8 +17,8 @@ from ostler.kernel.hooks import (
     DraftMessage,
     FailedCall,
     GiveUp,
+    Oversight,
     Replace,
-    Report,
     Retry,
     Suppress,
 )
@@ -39,7 +39,8 @@ from ostler.kernel.stopping import Stopped, stops_with
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
-from ostler.vocabulary.messages import Block, Text, ToolCall
+from ostler.vocabulary.facts import storing_problem
+from ostler.vocabulary.messages import Block, StopReason, Text, ToolCall
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
 _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -48,11 +49,11 @@ _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(d
 class Answering:
     """Asks a model for the message of a step, as often as it takes."""
 
-    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, report: Report) -> None:
+    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, over: Oversight) -> None:
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
-        self._report = report
+        self._over = over
 
     async def answer(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
@@ -76,12 +77,14 @@ class Answering:
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
         end = await self._stream(model, request, draft, held)
         if isinstance(end, ModelDone):
+            end = _sound(end, request)
+        if isinstance(end, ModelDone):
             await self._record_message(request, end, held)
             return model
         if end is None:
-            self._record_cut(request, draft)
+            await self._record_cut(request, draft, held)
             return model
-        return await self._record_failure(request, end, draft, model, step.attempts)
+        return await self._record_failure(request, end, draft, model, step.attempts, held)
 
     async def _request(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
@@ -90,7 +93,7 @@ class Answering:
         transcript, system = state.transcript, harness.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
-            changed = await harness.hooks.context(draft, self._report)
+            changed = await harness.hooks.context(draft, self._over)
             system = changed.system
             if changed is not draft and changed.messages != draft.messages:
                 transcript = Transcript(changed.messages)
@@ -125,9 +128,17 @@ class Answering:
                         return end
         except Stopped:
             return None
-        except TimeoutError:
-            text = f"{model.name} sent nothing for {limit:g} s"
-            return ModelFailure(Failure("stream_silent", text, stream_opened=True))
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            text = f"the wire of {model.name} cancelled itself"
+            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        except TimeoutError as error:
+            if patience.expired():
+                text = f"{model.name} sent nothing for {limit:g} s"
+                return ModelFailure(Failure("stream_silent", text, stream_opened=True))
+            text = f"the wire of {model.name} gave up: {error or 'time was up'}"
+            return ModelFailure(Failure("stream_broken", text, stream_opened=True))
         except Exception as error:
             text = f"the wire of {model.name} failed: {type(error).__name__}: {error}"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
@@ -164,19 +175,7 @@ class Answering:
         content = self._with_unique_calls(done.content)
         if done.stop_reason in ("refusal", "cancelled"):
             content = tuple(block for block in content if not isinstance(block, ToolCall))
-        shown: tuple[Block, ...] | None = None
-        suppressed = False
-        text = "\n".join(block.text for block in content if isinstance(block, Text))
-        if held is not None and text:
-            draft = DraftMessage(text, content, done.stop_reason)
-            verdict = await self._harness.hooks.before_message(draft, self._report)
-            if isinstance(verdict, Suppress):
-                suppressed, held = True, []
-            elif isinstance(verdict, Replace) and verdict.text != text:
-                shown = _with_text(content, verdict.text)
-                held = [TextDelta(request.id, 0, 0, verdict.text)]
-        if held:
-            self._journal.publish(held)
+        shown, suppressed = await self._decide_shown(request, content, done.stop_reason, held)
         self._record_usage(request, done.usage)
         self._journal.record(
             events.AssistantMessage(
@@ -190,6 +189,30 @@ class Answering:
             )
         )
         self._record_calls(content, done)
+
+    async def _decide_shown(
+        self,
+        request: ModelRequest,
+        content: tuple[Block, ...],
+        stop_reason: StopReason,
+        held: list[Event] | None,
+    ) -> tuple[tuple[Block, ...] | None, bool]:
+        """What people see in place of the content, and whether they see nothing. Held deltas go out now."""
+        text = "\n".join(block.text for block in content if isinstance(block, Text))
+        if held is None:
+            return None, False
+        if not text:
+            self._journal.publish(held)
+            return None, False
+        draft = DraftMessage(text, content, stop_reason)
+        verdict = await self._harness.hooks.before_message(draft, self._over)
+        if isinstance(verdict, Suppress):
+            return None, True
+        if isinstance(verdict, Replace) and verdict.text != text:
+            self._journal.publish([TextDelta(request.id, 0, 0, verdict.text)])
+            return _with_text(content, verdict.text), False
+        self._journal.publish(held)
+        return None, False
 
     def _record_calls(self, content: tuple[Block, ...], done: ModelDone) -> None:
         run = self._journal.state.run
@@ -217,36 +240,65 @@ class Answering:
             for block in content
         )
 
-    def _record_cut(self, request: ModelRequest, draft: Draft) -> None:
+    async def _record_cut(self, request: ModelRequest, draft: Draft, held: list[Event] | None) -> None:
         """A cancelled call: the text that had come stays; calls that were being written never were."""
-        self._record_usage(request, UNKNOWN_USAGE)
         text = draft.text()
+        shown, suppressed = await self._decide_shown(request, text, "cancelled", held)
+        self._record_usage(request, UNKNOWN_USAGE)
         if text:
-            self._journal.record(events.AssistantMessage(request.id, text, "cancelled"))
+            message = events.AssistantMessage(
+                request.id, text, "cancelled", shown=shown, suppressed=suppressed
+            )
+            self._journal.record(message)
         else:
             failure = Failure("interrupted", self._cancel.reason or "cancelled")
-            self._journal.record(events.ModelFailed(request.id, failure, partial=draft.content()))
+            self._journal.record(events.ModelFailed(request.id, failure))
 
     async def _record_failure(
-        self, request: ModelRequest, end: ModelFailure, draft: Draft, model: Model, attempt: int
+        self,
+        request: ModelRequest,
+        end: ModelFailure,
+        draft: Draft,
+        model: Model,
+        attempt: int,
+        held: list[Event] | None,
     ) -> Model:
         failure = end.failure
+        partial = draft.content()
+        if held is not None:
+            shown, suppressed = await self._decide_shown(request, draft.text(), "other", held)
+            partial = () if suppressed else shown or draft.text()
         delay = retry_delay(failure, attempt, self._journal.world.random)
-        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._report)
+        decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
         if isinstance(decision, Retry):
             delay, model = decision.delay, decision.model or model
         elif isinstance(decision, GiveUp):
             delay = None
         self._record_usage(request, end.usage)
-        self._journal.record(
-            events.ModelFailed(
-                request.id, failure, attempt, None if delay is None else round(delay, 3), draft.content()
-            )
-        )
+        retry_in = None if delay is None else round(delay, 3)
+        self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, partial))
         return model
 
     def _record_usage(self, request: ModelRequest, usage: Usage) -> None:
         record_usage(self._journal, request.id, request.model, usage)
+
+
+def _sound(done: ModelDone, request: ModelRequest) -> ModelDone | ModelFailure:
+    """The answer, if it can be stored and read back: a wire is other people's code, too."""
+    message = events.AssistantMessage(
+        request.id, done.content, done.stop_reason, done.model, request_id=done.request_id
+    )
+    usage = events.UsageReported(request.id, request.model, done.usage, done.usage)
+    problem = storing_problem(message) or storing_problem(usage)
+    if not problem:
+        return done
+    text = f"the wire gave an answer that cannot be stored: {problem}"
+    return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def record_usage(journal: Journal, call: str, model: str, usage: Usage) -> None:

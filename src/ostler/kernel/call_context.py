@@ -13,8 +13,10 @@ from ostler.kernel.output import OutputSpool
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored
 from ostler.kernel.run_state import CallState
+from ostler.kernel.stopping import Stopwatch
 from ostler.vocabulary.errors import CallRefused
-from ostler.vocabulary.events import QuestionAsked, ToolResultFact
+from ostler.vocabulary.events import QuestionAnswered, QuestionAsked, ToolResultFact
+from ostler.vocabulary.facts import storing_problem
 from ostler.vocabulary.outcomes import Question
 
 
@@ -43,6 +45,7 @@ class CallContext:
         self.cwd: Path = harness.cwd
         self.cancel = cancel
         self.memory = harness.memory
+        self.stopwatch = Stopwatch()
         self.answer: Any = None
         self.state: Any = None
 
@@ -50,6 +53,7 @@ class CallContext:
         self._spool.write(text, stream)
 
     async def own_process(self, process: ProcessId) -> None:
+        self._journal.has_processes = True
         await self._journal.store.own_process(self._journal.lease, self.call, process)
 
     async def ask(self, question: Question) -> Any:
@@ -58,10 +62,19 @@ class CallContext:
             raise CallRefused(NOBODY_TO_ASK)
         question_id = self._journal.world.new_id("q")
         asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
+        problem = storing_problem(asked)
+        if problem:
+            raise CallRefused(f"the question cannot be asked: {problem}")
         self._journal.record(asked)
-        await self._journal.commit()
-        answer = await self._questions.ask(asked, asker)
-        self._journal.record(as_stored(asked, answer), settles=answer.request)
+        answer = QuestionAnswered(question_id, "withdrawn")
+        self.stopwatch.pause()
+        try:
+            await self._journal.commit()
+            answer = await self._questions.ask(asked, asker)
+        finally:
+            self.stopwatch.go_on()
+            if not self._journal.failed:
+                self._journal.record(as_stored(asked, answer), settles=answer.request)
         await self._journal.commit()
         if answer.outcome != "answered":
             raise CallRefused("The person did not answer the question.")

@@ -11,17 +11,18 @@ import msgspec
 from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Ask, FinishedCall, PlannedCall, Refuse, Report
+from ostler.kernel.hooks import Ask, FinishedCall, Oversight, PlannedCall, Refuse
 from ostler.kernel.journal import Journal
-from ostler.kernel.output import OutputSpool, blob_of_call, bounded
+from ostler.kernel.output import OutputSpool, blob_of_call, bounded, printable
 from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored, grants
 from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import Tool, as_outcome
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
+from ostler.vocabulary.facts import storing_problem
 from ostler.vocabulary.messages import BlobRef, Text
-from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Question, Settled, failed, ok
+from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed, ok
 
 REFUSED = "The call was refused."
 
@@ -45,9 +46,9 @@ class Calls:
         harness: Harness,
         cancel: CancelToken,
         questions: Questions,
-        report: Report,
+        over: Oversight,
     ) -> None:
-        self._report = report
+        self._over = over
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
@@ -119,8 +120,8 @@ class Calls:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
         tool = self._harness.tools.get(called.name)
-        if tool is None:
-            known = ", ".join(sorted(self._harness.tools)) or "none"
+        if tool is None or called.name not in step.tools:
+            known = ", ".join(step.tools) or "none"
             return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
         if called.malformed:
             return failed(
@@ -133,7 +134,7 @@ class Calls:
             return failed(problem, kind="invalid_arguments")
         planned = PlannedCall(called.call, called.name, tool.spec.kind, called.arguments, step.number)
         planned, obstacle = await self._harness.hooks.before_tool(
-            planned, self._report, last_guard=self._harness.permission
+            planned, self._over, last_guard=self._harness.permission
         )
         if isinstance(obstacle, Refuse):
             return failed(obstacle.reason or REFUSED, kind="call_refused")
@@ -141,19 +142,20 @@ class Calls:
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
-            return self._question(call, obstacle.question, planned.arguments)
+            return self._question(call, obstacle, planned.arguments)
         return Ready(tool, planned.arguments, validated)
 
     def _question(
-        self, call: CallState, question: Question, arguments: dict[str, Any]
+        self, call: CallState, ask: Ask, arguments: dict[str, Any]
     ) -> events.QuestionAsked | Failed:
+        question = ask.question
         if self._harness.asker is None and not self._harness.waits_for_answers:
             return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
         return events.QuestionAsked(
             id=self._journal.world.new_id("q"),
             question=question,
             call=call.called.call,
-            asked_by="permission",
+            asked_by=ask.by,
             state={"arguments": arguments},
         )
 
@@ -161,19 +163,24 @@ class Calls:
         self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
     ) -> Ready | Settled:
         """What an answered question makes of its call."""
-        if asked.asked_by == "permission":
+        if asked.asked_by in ("permission", "hook"):
             if not grants(answered):
                 reason = answered.answer if isinstance(answered.answer, str) else ""
                 return failed(reason or "The person declined this call.", kind="call_refused")
             arguments = asked.state["arguments"]
-            return Ready(tool, arguments, tool.validate(arguments))
+            validated, problem = _validated(tool, arguments)
+            if problem:
+                return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
+            return Ready(tool, arguments, validated)
         if answered.outcome != "answered":
             return failed("The person did not answer the question.", kind="call_refused")
         if not tool.spec.resumes and asked.question.secret:
             return ok("The person gave the secret.")
         if not tool.spec.resumes:
             return ok(_as_text(answered.answer), details={"answer": answered.answer})
-        validated = tool.validate(call.arguments)
+        validated, problem = _validated(tool, call.arguments)
+        if problem:
+            return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
         return Ready(tool, call.arguments, validated, answered.answer, asked.state)
 
     def _record_start(self, call: CallState, ready: Ready) -> None:
@@ -208,12 +215,14 @@ class Calls:
     async def _execute(self, call: CallState, ready: Ready, step: StepState) -> None:
         """Runs the tool. Whatever it does, one outcome comes of it."""
         called, tool, token = call.called, ready.tool, self._token(call)
-        spool = OutputSpool(self._journal.store, self._journal.session, called.call, self._journal.publish)
+        journal = self._journal
+        spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
         context = CallContext(self._journal, self._harness, self._questions, call, step.number, spool, token)
         context.answer, context.state = ready.answer, ready.state
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
-        status, task = await run_bounded(_outcome_of(tool, ready, context), token, timeout)
+        running = _outcome_of(tool, ready, context)
+        status, task = await run_bounded(running, token, timeout, context.stopwatch)
         outcome: Outcome
         if status == "cancelled":
             outcome = _cancelled(token.reason, spool.tail)
@@ -230,8 +239,7 @@ class Calls:
     async def _conclude(self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int) -> None:
         if isinstance(outcome, Pending):
             await spool.close(told=spool.size)
-            self._journal.record(events.ToolDeferred(call.called.call, outcome.handle, outcome.note))
-            await self._journal.commit()
+            await self._defer(call, outcome)
         elif isinstance(outcome, NeedUser):
             await spool.close(told=spool.size)
             await self._need_user(call, outcome, duration)
@@ -239,6 +247,15 @@ class Calls:
             told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
             output = await spool.close(told)
             await self._settle(call, outcome, output, duration)
+
+    async def _defer(self, call: CallState, outcome: Pending) -> None:
+        deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
+        problem = storing_problem(deferred)
+        if problem:
+            await self._settle(call, _unstorable(problem), None)
+            return
+        self._journal.record(deferred)
+        await self._journal.commit()
 
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
@@ -252,10 +269,18 @@ class Calls:
             asked_by="tool",
             state=outcome.state,
         )
+        problem = storing_problem(asked)
+        if problem:
+            await self._settle(call, _unstorable(problem), None, duration)
+            return
         self._journal.record(asked)
         await self._journal.commit()
         if asker is not None:
-            answer = await self._questions.ask(asked, asker)
+            token = self._token(call)
+            status, asking = await run_bounded(self._questions.ask(asked, asker), token, None)
+            if status != "done":
+                return  # the run was cancelled, and with it the question
+            answer = asking.result()
             self._journal.record(as_stored(asked, answer), settles=answer.request)
             call.answered = answer  # the log has not got a secret; the tool must have it
             await self._journal.commit()
@@ -268,27 +293,28 @@ class Calls:
         duration: int = 0,
         *,
         commit: bool = True,
+        settles: str = "",
     ) -> None:
         """Records the one result. The last of a step is left for the append that ends the step."""
         called, session = call.called, self._journal.session
+        outcome = _storable(outcome)
         content, whole = await bounded(outcome.content, self._journal.store, session, called.call)
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:
-            finished = await self._harness.hooks.after_tool(finished, self._report)
-        self._journal.record(
-            events.ToolResultFact(
-                call=called.call,
-                name=called.name,
-                content=finished.content,
-                failed=finished.failed,
-                details=finished.details,
-                summary=outcome.summary,
-                output=output or whole,
-                duration_ms=duration,
-                ends_run=outcome.ends_run,
-            )
+            finished = await self._harness.hooks.after_tool(finished, self._over)
+        result = events.ToolResultFact(
+            call=called.call,
+            name=called.name,
+            content=finished.content,
+            failed=finished.failed,
+            details=finished.details,
+            summary=outcome.summary,
+            output=whole or output,
+            duration_ms=duration,
+            ends_run=outcome.ends_run,
         )
+        self._journal.record(result, settles=settles)
         step = self._journal.state.run.step if self._journal.state.run else None
         if commit and step and step.open_calls():
             await self._journal.commit()
@@ -303,6 +329,10 @@ class Calls:
     def _cancel_all(self) -> None:
         for token in list(self._tokens.values()):
             token.cancel(self._cancel.reason)
+
+    async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
+        """The outcome of a call that was left to finish later."""
+        await self._settle(call, outcome, None, settles=request)
 
     async def settle_interrupted(self, call: CallState) -> None:
         """After a crash: the call had begun, and its effect may or may not have happened."""
@@ -342,6 +372,8 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return failed(error.message)
     except SystemExit as error:
         return failed(f"the tool crashed: it tried to exit the process ({error.code})")
+    except GeneratorExit:
+        return failed("the tool crashed: it raised GeneratorExit")
     except Exception as error:
         return failed(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
 
@@ -354,6 +386,28 @@ def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
         return None, error.message
     except Exception as error:
         return None, f"{tool.spec.name} could not read its arguments: {type(error).__name__}: {error}"
+
+
+def _storable(outcome: Settled) -> Settled:
+    """The outcome, or one that says why it could not be kept. Halves of characters are replaced."""
+    if not isinstance(outcome.content, tuple):
+        return _unstorable("its content is no tuple of blocks")
+    content = tuple(
+        Text(printable(block.text)) if isinstance(block, Text) and isinstance(block.text, str) else block
+        for block in outcome.content
+    )
+    outcome = msgspec.structs.replace(outcome, content=content)
+    kind = outcome.kind if isinstance(outcome, Failed) else None
+    problem = storing_problem(
+        events.ToolResultFact(
+            "", "", content, kind, outcome.details, outcome.summary, ends_run=outcome.ends_run
+        )
+    )
+    return _unstorable(problem) if problem else outcome
+
+
+def _unstorable(problem: str) -> Failed:
+    return failed(f"the tool returned something that cannot be stored: {printable(problem)}")
 
 
 def _cancelled(reason: str, output: str = "") -> Failed:

@@ -7,23 +7,24 @@ guard cannot judge is refused. A handler may run again for the same call after a
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
+from ostler.kernel.cancel import CancelToken
 from ostler.kernel.model import Model
+from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import ToolKind
-from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError
 from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question
 
 Point = Literal["before_step", "context", "before_tool", "after_tool", "before_message", "after_failure"]
 
 TIME_LIMIT = 30.0
-"""Seconds a handler may take. It stands still while the handler's question is open."""
+"""Seconds a handler may take."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -68,6 +69,7 @@ class Ask(msgspec.Struct, frozen=True):
     """Let a person decide."""
 
     question: Question
+    by: Literal["permission", "hook"] = "hook"
 
 
 class FinishedCall(msgspec.Struct, frozen=True):
@@ -131,8 +133,14 @@ class Hook(msgspec.Struct, frozen=True):
     time_limit: float = TIME_LIMIT
 
 
-Value = TypeVar("Value")
 Report = Callable[[Hook, str], None]
+
+
+class Oversight(msgspec.Struct, frozen=True):
+    """Who hears of a handler's failure, and what stops one that runs."""
+
+    report: Report
+    cancel: CancelToken
 
 
 class Hooks:
@@ -145,30 +153,33 @@ class Hooks:
 
     def add(self, hook: Hook) -> Callable[[], None]:
         """Adds a hook behind the others of its point. Returns how to take it away."""
+        if hook.point not in _DECISIONS:
+            known = ", ".join(_DECISIONS)
+            raise UsageError(f"there is no hook point {hook.point!r}; the points are: {known}")
         self._hooks.setdefault(hook.point, []).append(hook)
         return lambda: self._hooks[hook.point].remove(hook)
 
     def __contains__(self, point: Point) -> bool:
         return bool(self._hooks.get(point))
 
-    async def before_step(self, plan: StepPlan, report: Report) -> StepPlan | Refuse:
+    async def before_step(self, plan: StepPlan, over: Oversight) -> StepPlan | Refuse:
         for hook in self._of("before_step"):
-            decision = await _ask_handler(hook, plan, report)
+            decision = await _ask_handler(hook, plan, over)
             if isinstance(decision, Refuse):
                 return decision
             if isinstance(decision, StepPlan):
                 plan = decision
         return plan
 
-    async def context(self, draft: ContextDraft, report: Report) -> ContextDraft:
+    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft:
         for hook in self._of("context"):
-            decision = await _ask_handler(hook, draft, report)
+            decision = await _ask_handler(hook, draft, over)
             if isinstance(decision, ContextDraft):
                 draft = decision
         return draft
 
     async def before_tool(
-        self, planned: PlannedCall, report: Report, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | None]:
         """The call as it would run, and what stands in its way.
 
@@ -176,7 +187,7 @@ class Hooks:
         """
         question: Ask | None = None
         for hook in (*self._of("before_tool"), *((last_guard,) if last_guard else ())):
-            decision = await _ask_handler(hook, planned, report)
+            decision = await _ask_handler(hook, planned, over)
             if isinstance(decision, Refuse):
                 return planned, decision
             if isinstance(decision, Rewrite):
@@ -190,27 +201,27 @@ class Hooks:
                 question = question or decision
         return planned, question
 
-    async def after_tool(self, finished: FinishedCall, report: Report) -> FinishedCall:
+    async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
         for hook in self._of("after_tool"):
-            decision = await _ask_handler(hook, finished, report)
+            decision = await _ask_handler(hook, finished, over)
             if isinstance(decision, FinishedCall):
                 finished = decision
         return finished
 
-    async def before_message(self, draft: DraftMessage, report: Report) -> Suppress | Replace | None:
+    async def before_message(self, draft: DraftMessage, over: Oversight) -> Suppress | Replace | None:
         shown: Replace | None = None
         for hook in self._of("before_message"):
-            decision = await _ask_handler(hook, draft, report)
-            if isinstance(decision, Suppress | Refuse):
+            decision = await _ask_handler(hook, draft, over)
+            if isinstance(decision, Suppress | Refuse):  # a guard that failed refuses
                 return Suppress(decision.reason)
             if isinstance(decision, Replace):
                 shown = decision
                 draft = msgspec.structs.replace(draft, text=decision.text)
         return shown
 
-    async def after_failure(self, failed: FailedCall, report: Report) -> Retry | GiveUp | None:
+    async def after_failure(self, failed: FailedCall, over: Oversight) -> Retry | GiveUp | None:
         for hook in self._of("after_failure"):
-            decision = await _ask_handler(hook, failed, report)
+            decision = await _ask_handler(hook, failed, over)
             if isinstance(decision, Retry | GiveUp):
                 return decision
         return None
@@ -219,23 +230,81 @@ class Hooks:
         return tuple(self._hooks.get(point, ()))
 
 
-async def _ask_handler(hook: Hook, subject: Value, report: Report) -> Any:
-    """What a handler decides; None, or a refusal from a guard, when it fails or hangs."""
+async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
+    """What a handler decides; None, or a refusal from a guard, when it fails, hangs or decides nonsense."""
     try:
         decision = hook.handler(subject)
         if inspect.isawaitable(decision):
-            decision = await _within(hook.time_limit, decision)
-        return decision
+            decision = await _within(hook.time_limit, decision, over.cancel)
+        problem = _nonsense(hook.point, decision)
+        if not problem:
+            return decision
     except TimeoutError:
         problem = f"took longer than {hook.time_limit:g} s"
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         problem = f"{type(error).__name__}: {error}"
-    report(hook, problem)
+    over.report(hook, problem)
     if hook.guard:
         return Refuse(f"refused because the guard {hook.name or hook.point!r} failed ({problem})")
     return None
 
 
-async def _within(seconds: float, decision: Awaitable[Any]) -> Any:
-    async with asyncio.timeout(seconds):
-        return await decision
+async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken) -> Any:
+    async def decide() -> Any:
+        try:
+            return await decision
+        except SystemExit as error:  # which would leave its task and end the event loop
+            raise RuntimeError(f"it tried to exit the process ({error.code})") from None
+
+    status, task = await run_bounded(decide(), cancel, seconds)
+    if status == "timed_out":
+        raise TimeoutError
+    if status == "cancelled" or task.cancelled():
+        raise ToolCancelled("it was cancelled")
+    return task.result()
+
+
+def _nonsense(point: Point, decision: Any) -> str:
+    """What is wrong with a decision. Handlers are other people's code, and what they decide may be stored."""
+    if decision is None:
+        return ""
+    if not isinstance(decision, _DECISIONS[point]):
+        names = ", ".join(kind.__name__ for kind in _DECISIONS[point])
+        return f"decided {decision!r:.60}; it may decide None or one of: {names}"
+    match decision:
+        case StepPlan(model=model, tools=tools, tool_choice=choice):
+            named = all(isinstance(name, str) for name in (*tools, choice)) if _is_list(tools) else False
+            return "" if named and _is_model(model) else "decided a step without a model or with odd tools"
+        case ContextDraft(system=system, messages=messages):
+            told = _is_list(messages) and all(isinstance(message, Message) for message in messages)
+            return (
+                "" if told and isinstance(system, str) else "decided a context that is no text and messages"
+            )
+        case Retry(delay=delay, model=model):
+            timely = isinstance(delay, int | float) and delay >= 0
+            return "" if timely and (model is None or _is_model(model)) else "decided an odd retry"
+        case Rewrite():
+            return ""  # judged where it is used: a malformed rewrite refuses the call
+    try:
+        msgspec.json.decode(msgspec.json.encode(decision), type=type(decision))
+    except (TypeError, ValueError) as error:
+        return f"decided a {type(decision).__name__} that cannot be stored: {error}"
+    return ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(value, "stream") and isinstance(getattr(value, "name", None), str)
+
+
+_DECISIONS: dict[Point, tuple[type, ...]] = {
+    "before_step": (StepPlan, Refuse),
+    "context": (ContextDraft,),
+    "before_tool": (Refuse, Rewrite, Ask),
+    "after_tool": (FinishedCall,),
+    "before_message": (Suppress, Replace),
+    "after_failure": (Retry, GiveUp),
+}

@@ -47,6 +47,9 @@ class Journal:
         self.state = state
         self.world = world
         self.failed: StoreError | None = None
+        self.on_failure: Callable[[StoreError], None] = lambda error: None
+        self.has_processes = False
+        """A tool has started processes of its own since the session was opened."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._settled: dict[str, int] = {}
@@ -111,12 +114,20 @@ class Journal:
         try:
             yield
         except StoreError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: StoreError) -> None:
+        """The log cannot be written: followers are told, what runs is stopped; recovery writes the end."""
+        if self.failed is None:
             self.failed = error
             self.publish([StoreFailed(failure_of(error))])
-            raise
+            self.on_failure(error)
 
     def publish(self, events: Sequence[Fact | Event]) -> None:
         """Shows events to all observers. One that raises is taken off, and the others are told."""
+        if not events:
+            return
         for observer in tuple(self._observers):
             try:
                 observer(events)

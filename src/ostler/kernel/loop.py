@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+import msgspec
+
 from ostler.kernel.answering import Answering, record_usage
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Refuse, StepPlan
+from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
 from ostler.kernel.model import Model
 from ostler.kernel.questions import Questions
@@ -60,9 +62,9 @@ class Loop:
         self._harness = harness
         self._cancel = cancel
         self.steering: Steering | None = None
-        self._report = hook_reporter(journal)
-        self._answering = Answering(journal, harness, cancel, self._report)
-        self.calls = Calls(journal, harness, cancel, questions, self._report)
+        self._over = Oversight(hook_reporter(journal), cancel)
+        self._answering = Answering(journal, harness, cancel, self._over)
+        self.calls = Calls(journal, harness, cancel, questions, self._over)
         self._model: Model = harness.model
         self._plan: StepPlan | None = None
         self._ended: RunEnded | None = None
@@ -83,7 +85,7 @@ class Loop:
             elif step is None or step.ended:
                 await self._next_step(run)
             elif step.message is None:
-                await self._ask_model(step)
+                await self._ask_model(run, step)
             elif step.open_calls():
                 await self.calls.run(step)
                 if step.open_calls() and not self._cancel.cancelled:
@@ -116,20 +118,29 @@ class Loop:
         if limit is not None and number > limit:
             self._end(run, "limit", f"the limit of {limit} steps was reached")
             return
-        plan = StepPlan(number, self._model, tuple(sorted(self._harness.tools)))
-        if "before_step" in self._harness.hooks:
-            await self._journal.commit()
-            verdict = await self._harness.hooks.before_step(plan, self._report)
-            if isinstance(verdict, Refuse):
-                reason = verdict.reason or "a hook refused the step"
-                self._journal.record(events.StepStarted(number))
-                self._journal.record(events.StepEnded(number, refused=reason))
-                self._end(run, "refused", reason)
-                return
-            plan = verdict
+        plan = await self._planned(number, tuple(sorted(self._harness.tools)))
+        if isinstance(plan, Refuse):
+            self._journal.record(events.StepStarted(number))
+            self._end_refused(run, number, plan)
+            return
         self._plan = plan
-        tools = tuple(sorted(name for name in plan.tools if name in self._harness.tools))
-        self._journal.record(events.StepStarted(number, tools))
+        self._journal.record(events.StepStarted(number, plan.tools))
+
+    async def _planned(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
+        """What a step will use: these tools and the run's model, unless a hook wants it otherwise."""
+        plan = StepPlan(number, self._model, tools)
+        if "before_step" not in self._harness.hooks:
+            return plan
+        await self._journal.commit()
+        verdict = await self._harness.hooks.before_step(plan, self._over)
+        if isinstance(verdict, Refuse):
+            return verdict
+        return msgspec.structs.replace(verdict, tools=tuple(sorted(set(verdict.tools) & set(tools))))
+
+    def _end_refused(self, run: RunState, number: int, refusal: Refuse) -> None:
+        reason = refusal.reason or "a hook refused the step"
+        self._journal.record(events.StepEnded(number, refused=reason))
+        self._end(run, "refused", reason)
 
     async def _is_over(self, run: RunState) -> bool:
         """Whether the step before was the last; if not, what was said meanwhile is told to the model."""
@@ -175,7 +186,7 @@ class Loop:
         else:
             self._end(run, "failed", failure.message if failure else "the model did not answer", failure)
 
-    async def _ask_model(self, step: StepState) -> None:
+    async def _ask_model(self, run: RunState, step: StepState) -> None:
         """One attempt at the step's message, after the pause that the failure before it asked for."""
         if step.failure is not None:
             if step.failure.retry_in is None:
@@ -187,13 +198,21 @@ class Loop:
                     await asyncio.sleep(step.failure.retry_in)
             except Stopped:
                 return
-        plan = self._plan or StepPlan(step.number, self._model, tuple(sorted(self._harness.tools)))
-        offers = self._harness.offers(
-            tuple(sorted(name for name in plan.tools if name in self._harness.tools))
-        )
-        self._model = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
-        if self._model is not plan.model:
-            self._plan = StepPlan(plan.number, self._model, plan.tools, plan.tool_choice)
+        plan = self._plan
+        if plan is None or plan.number != step.number:
+            # The process that planned the step is gone: the hooks are asked again, about no more tools.
+            tools = tuple(sorted(set(step.tools) & set(self._harness.tools)))
+            verdict = await self._planned(step.number, tools)
+            if isinstance(verdict, Refuse):
+                self._end_refused(run, step.number, verdict)
+                return
+            plan = self._plan = verdict
+        offers = self._harness.offers(plan.tools)
+        chosen = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
+        if chosen is not plan.model:
+            # Rescued by another model, which the rest of the run goes on with.
+            self._model = chosen
+            self._plan = msgspec.structs.replace(plan, model=chosen)
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]
@@ -213,6 +232,8 @@ class Loop:
         self._end(run, "cancelled", self._cancel.reason, request=self._cancel.request)
 
     async def _close_step(self, run: RunState, reason: str) -> None:
+        if run.waiting:
+            self._journal.record(events.RunResumed(self._cancel.request))
         step = run.step
         if step is None or step.ended:
             return
@@ -224,8 +245,6 @@ class Loop:
         self, run: RunState, status: RunStatus, reason: str, failure: Failure | None = None, request: str = ""
     ) -> None:
         now = self._journal.world.now_ms()
-        if run.waiting:
-            self._journal.record(events.RunResumed(request))
         self._ended = RunEnded(
             status=status,
             reason=reason,

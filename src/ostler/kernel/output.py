@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Literal
 
@@ -32,12 +33,20 @@ class OutputSpool:
     so that a crash loses next to nothing of it; a short, quick call writes nothing at all."""
 
     def __init__(
-        self, blobs: Blobs, session: str, call: str, publish: Callable[[list[ToolOutput]], None]
+        self,
+        blobs: Blobs,
+        session: str,
+        call: str,
+        publish: Callable[[list[ToolOutput]], None],
+        fail: Callable[[StoreError], None],
     ) -> None:
         self._blobs = blobs
         self._session = session
         self._call = call
         self._publish = publish
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._waiting: list[str] = []
         self._waiting_size = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -46,11 +55,18 @@ class OutputSpool:
         self._tail = ""
         self.size = 0
         self.stored = 0
-        self.problem: StoreError | None = None
 
     def write(self, text: str, stream: Literal["out", "err"]) -> None:
+        """May be called from any thread: tools that are plain functions run in one of their own."""
+        if threading.get_ident() == self._thread:
+            self._write(text, stream)
+        else:
+            self._loop.call_soon_threadsafe(self._write, text, stream)
+
+    def _write(self, text: str, stream: Literal["out", "err"]) -> None:
         if not text or self._closed:
             return
+        text = printable(text)
         self._publish([ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
         self._tail = (self._tail + text)[-TAIL_SIZE:]
@@ -61,7 +77,7 @@ class OutputSpool:
         if self._waiting_size >= FLUSH_SIZE:
             self._flush_soon()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_AFTER, self._flush_soon)
+            self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
 
     @property
     def tail(self) -> str:
@@ -77,28 +93,37 @@ class OutputSpool:
             await self._flushing
         if self.stored or self.size > told:
             await self._flush()
-        if self.problem:
-            raise self.problem
         return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
 
     def _flush_soon(self) -> None:
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.ensure_future(self._flush())
-
-    async def _flush(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush())
+        elif self._waiting:
+            self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
+
+    async def _flush(self) -> None:
         data = "".join(self._waiting).encode()
         self._waiting, self._waiting_size = [], 0
-        if not data or self.problem:
+        if not data:
             return
         try:
             await self._blobs.append_blob(self._session, blob_of_call(self._call), data)
         except StoreError as error:
-            self.problem = error  # raised by close: the call's own task must see it
+            self._fail(error)
             return
         self.stored += len(data)
+
+
+def printable(text: str) -> str:
+    """The text with halves of characters replaced: such as come from file names cannot be stored."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 async def bounded(
@@ -109,9 +134,8 @@ async def bounded(
     if size <= MODEL_LIMIT:
         return content, None
     whole = "\n".join(block.text for block in content if isinstance(block, Text))
-    name = blob_of_call(call)
-    if await blobs.blob(session, name) is None:
-        await blobs.append_blob(session, name, whole.encode())
+    name = f"result_{call}"
+    await blobs.append_blob(session, name, whole.encode())
     half = MODEL_LIMIT // 2
     note = f"\n\n[… {len(whole) - 2 * half} characters left out; read blob:{name} for all of it …]\n\n"
     others = tuple(block for block in content if not isinstance(block, Text))

@@ -28,6 +28,8 @@ class ProcessId(msgspec.Struct, frozen=True):
     started: str
     boot: str
     host: str
+    opening: str = ""
+    """Tells apart what holds sessions inside one process; empty for the process itself."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:

@@ -57,4 +57,5 @@ def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswere
 
 def grants(answer: QuestionAnswered) -> bool:
     """Whether the answer to a permission question is a yes."""
-    return answer.outcome == "answered" and answer.answer in (True, "yes", "y", "allow")
+    said = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
+    return answer.outcome == "answered" and said in (True, "yes", "y", "allow")

@@ -30,7 +30,8 @@ def reminder(run: RunState) -> str | None:
     """What to tell the model once it has repeated itself too often, said once."""
     if REMIND_AT not in run.repeats.values():
         return None
-    names = sorted({call.called.name for call in run.step.calls.values()} if run.step else ())
+    calls = run.step.calls.values() if run.step else ()
+    names = sorted({call.called.name for call in calls if run.repeats.get(signature(call)) == REMIND_AT})
     return (
         f"You have made the same call ({', '.join(names)}) with the same result {REMIND_AT} times in a row. "
         "Making it again will not help: use what it told you, try something else, or say what is in your way."

@@ -43,6 +43,8 @@ class StepState:
 
     def __init__(self, started: events.StepStarted) -> None:
         self.number = started.number
+        self.tools = started.tools
+        """Those that were offered: no other may be called."""
         self.model_call: events.ModelCalled | None = None
         """Its last model call."""
         self.usage_known = True

@@ -193,6 +193,7 @@ def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> N
 
 def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
     state.run = None
+    state.held = event.status != "completed"
     state.last_status, state.last_run = event.status, fact.run
     state.usage = event.cumulative
 

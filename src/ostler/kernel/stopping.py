@@ -56,26 +56,58 @@ class stops_with:
             raise Stopped from error
 
 
+class Stopwatch:
+    """Counts the time that does not count: while a tool waits for a person."""
+
+    def __init__(self) -> None:
+        self._paused = 0.0
+        self._since: float | None = None
+
+    def pause(self) -> None:
+        self._since = asyncio.get_running_loop().time()
+
+    def go_on(self) -> None:
+        if self._since is not None:
+            self._paused += asyncio.get_running_loop().time() - self._since
+            self._since = None
+
+    def paused(self) -> float:
+        running = asyncio.get_running_loop().time() - self._since if self._since is not None else 0.0
+        return self._paused + running
+
+
 async def run_bounded(
-    work: Coroutine[Any, Any, Result], token: CancelToken, timeout: float | None
+    work: Coroutine[Any, Any, Result],
+    token: CancelToken,
+    timeout: float | None,
+    stopwatch: Stopwatch | None = None,
 ) -> tuple[Literal["done", "cancelled", "timed_out"], asyncio.Task[Result]]:
     """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end.
 
     The task is done when this returns, unless it ignored its cancellation for that long. When we are
     cancelled ourselves, so is the work.
     """
+    loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
-    fired = asyncio.get_running_loop().create_future()
+    fired = loop.create_future()
 
     def fire() -> None:
         if not fired.done():
             fired.set_result(None)
 
     forget = token.on_cancel(fire)
+    began = loop.time()
+    left = timeout
     try:
-        await asyncio.wait({task, fired}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return "done", task
+        while True:
+            await asyncio.wait({task, fired}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return "done", task
+            if fired.done() or timeout is None:
+                break
+            left = timeout - (loop.time() - began) + (stopwatch.paused() if stopwatch else 0.0)
+            if left <= 0:
+                break
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)
         return ("cancelled" if fired.done() else "timed_out"), task

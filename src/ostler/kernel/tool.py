@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol, TypeVar, get_type_hints, overload
@@ -112,11 +114,40 @@ class FunctionTool:
             values["context"] = context
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**values)
-        return await asyncio.to_thread(self.function, **values)
+        return await in_thread(lambda: self.function(**values))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The plain function, for tests and for calling it from Python."""
         return self.function(*args, **kwargs)
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except StopIteration:
+            error = RuntimeError("it raised StopIteration")  # which a future cannot hold
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, daemon=True, name="ostler-tool").start()
+    return await done
 
 
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
@@ -246,6 +277,3 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     about = " ".join(head.strip().split("\n\n")[0].split())
     lines = re.findall(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$", arguments, re.MULTILINE)
     return about, dict(lines)
-
-
-RunTool = Callable[[Any, ToolContext], Awaitable[Any]]

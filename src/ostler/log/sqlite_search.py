@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import sqlite3
 
+import msgspec
+
 from ostler.kernel.store import Hit
 from ostler.log.words import excerpt, words_of
 from ostler.vocabulary.events import AssistantMessage, UserMessage
@@ -57,5 +59,8 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
 
 
 def _text(body: bytes) -> str:
-    event = decode_event(body)
+    try:
+        event = decode_event(body)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""  # damaged: whoever opens that session is told; the others must stay searchable
     return text_of(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""

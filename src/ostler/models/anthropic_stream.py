@@ -314,7 +314,9 @@ class AnthropicDecoder:
 
     def _broken(self, what: str) -> ModelError:
         return StreamBroken(
-            f"the answer of {self._provider} {what}", request_id=self.request_id, stream_opened=True
+            f"the answer of {self._provider} {what}; try again",
+            request_id=self.request_id,
+            stream_opened=True,
         )
 
 

@@ -261,7 +261,9 @@ class ChatDecoder:
 
     def _broken(self, what: str) -> ModelError:
         return StreamBroken(
-            f"the answer of {self._provider} {what}", request_id=self.request_id, stream_opened=True
+            f"the answer of {self._provider} {what}; try again",
+            request_id=self.request_id,
+            stream_opened=True,
         )
 
 

@@ -72,6 +72,11 @@ _ADVICE: dict[type[ModelError], str] = {
     AuthenticationFailed: "check the API key",
     PermissionDenied: "check what the API key may do",
     ModelNotFound: "check the model's name and the base URL",
+    InvalidRequest: "check that this model takes what was asked of it",
+    ContextOverflow: "begin a new session, or send less",
+    RateLimited: "wait a little, or check the plan and its quota",
+    Overloaded: "try again in a minute, or name another model",
+    ServerFailed: "try again; if it stays so, ask who runs the server",
 }
 
 
@@ -130,9 +135,8 @@ def error_of_status(
             request_id=request_id(headers),
         )
     kind = _class_of(status, said)
-    advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
     return kind(
-        f"{who} answered {status}: {message or _phrase(status)}{advice}",
+        f"{who} answered {status}: {message or _phrase(status)}; {_ADVICE[kind]}",
         status=status,
         code=one_line(said.code or said.kind, secrets),
         request_id=request_id(headers),
@@ -145,7 +149,8 @@ def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError
     said = error_in(value)
     kind = _class_of(said.status, said)
     return kind(
-        f"{who} failed while answering: {one_line(said.message) or said.kind or 'no reason given'}",
+        f"{who} failed while answering: {one_line(said.message) or said.kind or 'no reason given'}; "
+        f"{_ADVICE[kind]}",
         status=said.status,
         code=said.code or said.kind,
         request_id=request_id,

@@ -39,7 +39,7 @@ class HttpxReply:
                     yield chunk
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise StreamBroken(
-                f"{self._host} broke off its answer ({_reason(error)})", stream_opened=True
+                f"{self._host} broke off its answer ({_reason(error)}); try again", stream_opened=True
             ) from error
 
     async def aclose(self) -> None:
@@ -120,6 +120,12 @@ def _unreachable(host: str, error: Exception) -> ModelError:
     if isinstance(error, httpx2.ConnectTimeout):
         return ConnectionFailed(
             f"cannot reach {host}: no connection within {CONNECT_SECONDS:.0f} s; check the network"
+        )
+    if isinstance(error, httpx2.HTTPError) and not isinstance(error, httpx2.ConnectError):
+        # The request may have been taken: a second one could be paid, or done, twice.
+        return StreamBroken(
+            f"{host} closed the connection without an answer ({_reason(error)}); try again",
+            stream_opened=True,
         )
     cause = _origin(error)
     if isinstance(cause, ssl.SSLCertVerificationError):

@@ -29,7 +29,9 @@ class Provider(msgspec.Struct, frozen=True):
     dialect: ChatDialect = ChatDialect()
 
 
-_OPENAI = ChatDialect(output_limit="max_completion_tokens", call_id=r"[a-zA-Z0-9_-]{1,40}")
+_OPENAI = ChatDialect(
+    output_limit="max_completion_tokens", call_id=r"[a-zA-Z0-9_-]{1,40}", no_reasoning="none"
+)
 _MISTRAL = ChatDialect(usage_option=False, call_id=r"[a-zA-Z0-9]{9}")
 _CAN_STOP_REASONING = ChatDialect(no_reasoning="none")
 
@@ -139,8 +141,12 @@ def _variable(environment: Mapping[str, str], name: str) -> str:
 
 
 def _check_address(address: str) -> None:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are not closed, a port beyond 65535
+        usable = False
+    if not usable:
         raise UsageError("the base URL is not an address: write it as https://host/path or http://host:port")
 
 

@@ -27,7 +27,8 @@ class Reply(Protocol):
 class Transport(Protocol):
     """Carries requests to a vendor.
 
-    - `post` returns once the status is known and raises `ConnectionFailed` when none came.
+    - `post` returns once the status is known. It raises `ConnectionFailed` when there was no connection, and
+      `StreamBroken` when the request was sent and the connection then ended without an answer.
     - Redirects are handed back as they are: following one would carry the key to another host.
     - It bounds the time to connect and nothing else; who waits for an answer decides how long.
     - No message of an error holds a header's value or a part of the address that may be secret.

@@ -114,6 +114,6 @@ def permission_guard(profile: Profile) -> Hook | None:
             details={"tool": planned.name, "arguments": planned.arguments},
             reason=reason(profile, planned.kind),
         )
-        return Ask(question)
+        return Ask(question, by="permission")
 
     return Hook("before_tool", guard, guard=True, name="permission")

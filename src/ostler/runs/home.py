@@ -23,8 +23,8 @@ def configuration_file() -> Path:
     return _xdg("XDG_CONFIG_HOME", ".config") / "ostler" / "config.toml"
 
 
-def store_file() -> Path:
-    return state_folder() / "ostler.db"
+def store_file(home: Path | None = None) -> Path:
+    return (home or state_folder()) / "ostler.db"
 
 
 def trust_file() -> Path:

@@ -9,7 +9,6 @@ from ostler.kernel.questions import Questions
 from ostler.kernel.run_state import RunState
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.outcomes import Failed
 from ostler.vocabulary.requests import (
     Answer,
     AnyRequest,
@@ -19,8 +18,8 @@ from ostler.vocabulary.requests import (
     Label,
     Navigate,
     Prompt,
+    ReleasePrompts,
     Rename,
-    SetModel,
     Steer,
 )
 
@@ -64,8 +63,8 @@ class InboxReader:
             while True:
                 seen = await self._journal.store.arrivals(self._journal.session, seen)
                 await self.read()
-        except StoreError:
-            return  # the loop meets the same store, and says so
+        except StoreError as error:
+            self._journal.fail(error)
 
     async def _take_up(self, request: AnyRequest) -> None:
         journal, run = self._journal, self._journal.state.run
@@ -88,15 +87,18 @@ class InboxReader:
                     return
                 journal.record(_answered(request), settles=request.id)
                 self._resume(run, request)
-            case FinishCall() if run and self._is_pending(run, request.call):
-                self._finish(run, request)
+            case FinishCall() if run and self._loop and self._is_pending(run, request.call):
+                self._resume(run, request)
+                assert run.step is not None
+                await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
             case Rename(title=title):
                 journal.record(events.SessionRenamed(title, request.id), settles=request.id)
             case Label(entry=entry, label=label):
                 journal.record(events.Labelled(entry, label, request.id), settles=request.id)
-            case SetModel(model=model, reasoning=reasoning):
-                changed = events.SettingsChanged(model=model, reasoning=reasoning, request=request.id)
-                journal.record(changed, settles=request.id)
+            case ReleasePrompts(drop=drop):
+                journal.record(events.PromptsReleased(request.id), settles=request.id)
+                if drop:
+                    await self._drop_prompts()
             case Navigate(entry=entry) if run is None and await self._is_entry(entry):
                 journal.record(events.LeafMoved(entry, request.id), settles=request.id)
                 await journal.commit()
@@ -114,22 +116,11 @@ class InboxReader:
         found = run.step.calls.get(call) if run.step else None
         return found is not None and found.is_open and found.deferred
 
-    def _finish(self, run: RunState, request: FinishCall) -> None:
-        self._resume(run, request)
-        outcome = request.outcome
-        assert run.step is not None
-        self._journal.record(
-            events.ToolResultFact(
-                call=request.call,
-                name=run.step.calls[request.call].called.name,
-                content=outcome.content,
-                failed=outcome.kind if isinstance(outcome, Failed) else None,
-                details=outcome.details,
-                summary=outcome.summary,
-                ends_run=outcome.ends_run,
-            ),
-            settles=request.id,
-        )
+    async def _drop_prompts(self) -> None:
+        for waiting in await self._journal.store.pending(self._journal.session):
+            if isinstance(waiting, Prompt | Continue):
+                refused = events.RequestRefused(waiting.id, "the held prompts were dropped")
+                self._journal.record(refused, settles=waiting.id)
 
     async def _is_entry(self, entry: int) -> bool:
         if entry == 0:

@@ -6,17 +6,30 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ostler.kernel.cancel import CancelToken
 from ostler.kernel.journal import Journal
-from ostler.log.leasing import LEASE_MS, RENEW_SECONDS
-from ostler.vocabulary.errors import LeaseLost, StoreError
+from ostler.kernel.store import Lease
+from ostler.log import leasing
+from ostler.vocabulary.errors import LeaseLost, StoreBusy, StoreError
+
+
+async def hold(journal: Journal) -> None:
+    """Makes sure of the lease before a run begins: an idle session is not renewed, and may have been
+    taken by somebody who has given it back since. Then its log is read anew."""
+    left_ms = journal.lease.expires_ms - journal.world.now_ms()
+    if left_ms > leasing.LEASE_MS * 5 / 6:
+        return
+    try:
+        journal.lease = await journal.store.renew(journal.lease)
+    except LeaseLost:
+        journal.lease = await journal.store.acquire(journal.session, journal.lease.owner)
+        await journal.reload()
 
 
 @asynccontextmanager
-async def kept_lease(journal: Journal, cancel: CancelToken) -> AsyncIterator[None]:
+async def kept_lease(journal: Journal) -> AsyncIterator[None]:
     """Renews the lease at a third of its period. When that fails for two thirds of it, everything is
     stopped while the lease still holds, so that nothing of ours runs when somebody else takes over."""
-    keeper = asyncio.ensure_future(_renew(journal, cancel))
+    keeper = asyncio.ensure_future(_keep_renewing(journal))
     try:
         yield
     finally:
@@ -24,18 +37,37 @@ async def kept_lease(journal: Journal, cancel: CancelToken) -> AsyncIterator[Non
         await asyncio.wait({keeper})
 
 
-async def _renew(journal: Journal, cancel: CancelToken) -> None:
-    while True:
-        await asyncio.sleep(RENEW_SECONDS)
-        try:
-            journal.lease = await journal.store.renew(journal.lease)
-        except LeaseLost as error:
-            journal.failed = error
-            cancel.cancel("the lease was lost")
+async def _keep_renewing(journal: Journal) -> None:
+    while journal.failed is None:
+        await asyncio.sleep(leasing.RENEW_SECONDS)
+        await _renew(journal)
+
+
+async def _renew(journal: Journal) -> None:
+    """One renewal, tried until a third of the period is left."""
+    last_moment = (journal.lease.expires_ms - leasing.LEASE_MS / 3 - journal.world.now_ms()) / 1000
+    deadline = asyncio.get_running_loop().time() + last_moment
+    problem: StoreError = StoreBusy(f"the lease of {journal.session} could not be renewed in time")
+    while (left := deadline - asyncio.get_running_loop().time()) > 0:
+        renewing = asyncio.ensure_future(journal.store.renew(journal.lease))
+        await asyncio.wait({renewing}, timeout=left)
+        if not renewing.done():
+            renewing.add_done_callback(_look_at)
+            break
+        error = renewing.exception()
+        if error is None:
+            journal.lease = renewing.result()
             return
-        except StoreError as error:
-            left_ms = journal.lease.expires_ms - journal.world.now_ms()
-            if left_ms <= LEASE_MS / 3:
-                journal.failed = error
-                cancel.cancel("the lease could not be renewed")
-                return
+        if not isinstance(error, StoreError):
+            raise error
+        problem = error
+        if isinstance(error, LeaseLost):
+            break
+        await asyncio.sleep(min(0.2, left))
+    journal.fail(problem)
+
+
+def _look_at(late: asyncio.Task[Lease]) -> None:
+    """A renewal that came too late to matter: its failure is not news."""
+    if not late.cancelled():
+        late.exception()

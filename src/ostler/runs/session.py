@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+
+import msgspec
 
 from ostler import __version__
 from ostler.kernel.cancel import CancelToken
@@ -17,12 +19,12 @@ from ostler.kernel.questions import Questions
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.inbox import InboxReader
-from ostler.runs.lease import kept_lease
+from ostler.runs.lease import hold, kept_lease
 from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import StoreError, UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import Message, PlainBlock
 from ostler.vocabulary.usage import Usage
 
@@ -55,14 +57,17 @@ class Session:
 
         Not while a run waits: that one still occupies the session. It goes on with `answer`.
         """
-        await self.close_broken_run()
+        message = events.UserMessage(content, request=request)
+        if problem := storing_problem(message):
+            raise UsageError(f"the prompt cannot be stored: {problem}")
+        await self._prepare()
         self._start_run(request)
-        self.journal.record(events.UserMessage(content, request=request), settles=request)
+        self.journal.record(message, settles=request)
         return await self._drive()
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
-        await self.close_broken_run()
+        await self._prepare()
         if not len(self.state.transcript):
             raise UsageError("there is nothing to continue: the session has no messages yet")
         self._start_run(request, continues=True)
@@ -73,6 +78,7 @@ class Session:
 
         An open run goes on; else the next prompt in the inbox starts; else there is nothing to do.
         """
+        await hold(self.journal)
         if self.state.run is not None:
             return await self._drive()
         await InboxReader(self.journal).read()
@@ -85,6 +91,10 @@ class Session:
                 return await self.continue_(request=request.id)
         return None
 
+    @property
+    def is_running(self) -> bool:
+        return self._cancel is not None
+
     def cancel(self, reason: str = "cancelled") -> None:
         """Ends the open run: its stream and its tools stop, and everything gets its outcome."""
         if self._cancel is not None:
@@ -96,8 +106,21 @@ class Session:
         """From now on the model is told these messages; the log keeps what was before."""
         if self.state.run is not None:
             raise UsageError("the messages cannot be replaced while a run is open")
-        self.journal.record(events.HistoryReplaced(messages, usage))
+        replaced = events.HistoryReplaced(messages, usage)
+        if problem := storing_problem(replaced):
+            raise UsageError(f"the messages cannot be stored: {problem}")
+        self.journal.record(replaced)
         await self.journal.commit()
+
+    async def _prepare(self) -> None:
+        """Before a run starts: the lease is ours, no run is open, and what was asked of none is refused."""
+        if self._cancel is not None:
+            raise UsageError(
+                f"session {self.id} is being driven already; submit a request to its inbox instead"
+            )
+        await hold(self.journal)
+        await self.close_broken_run()
+        await InboxReader(self.journal).read()
 
     def _start_run(self, request: str, *, continues: bool = False) -> None:
         harness = self.harness
@@ -137,19 +160,29 @@ class Session:
             await loop.close("interrupted", "the process that ran it ended")
 
     async def _drive(self) -> RunEnded | RunWaiting:
+        """Drives the run to rest. Whatever happens here, it gets its end: only the log's failure leaves
+        that to recovery."""
         async with self._driving() as loop:
-            return await loop.advance()
+            try:
+                return await loop.advance()
+            except StoreError:
+                await end_left_running(self.harness.memory)
+                raise
+            except asyncio.CancelledError:
+                await _to_its_end(loop.close("cancelled", "whoever waited for it was cancelled"))
+                raise
+            except BaseException as error:
+                await loop.close("failed", f"{type(error).__name__}: {error}")
+                raise
 
     @asynccontextmanager
     async def _driving(self) -> AsyncIterator[Loop]:
         """A loop on the open run, with the lease renewed and the inbox read for as long as it runs."""
-        if self._cancel is not None:
-            raise UsageError(
-                f"session {self.id} is being driven already; submit a request to its inbox instead"
-            )
         cancel = self._cancel = CancelToken()
         if self._cancelled_before_start:
             cancel.cancel(self._cancelled_before_start)
+            self._cancelled_before_start = ""
+        self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
         questions = Questions()
         loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
         inbox = InboxReader(self.journal, loop, cancel, questions)
@@ -157,7 +190,7 @@ class Session:
         await inbox.read()
         reading = asyncio.ensure_future(inbox.keep_reading())
         try:
-            async with kept_lease(self.journal, cancel):
+            async with kept_lease(self.journal):
                 yield loop
         finally:
             self._cancel = None
@@ -167,8 +200,24 @@ class Session:
     async def close(self) -> None:
         """Ends what tools left running in the background, and gives the lease back."""
         await end_left_running(self.harness.memory)
+        if self.journal.has_processes:
+            self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, Any]) -> None:
+    """Waits for `work` even when we are cancelled once more meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+
+
+def _new_owner(world: World) -> ProcessId:
+    """This process, and in it this one opening of a session: two of them exclude each other as well."""
+    return msgspec.structs.replace(current_process(), opening=world.new_id("own"))
 
 
 async def create_session(
@@ -190,7 +239,7 @@ async def create_session(
         run="",
         time_ms=world.now_ms(),
     )
-    lease = await store.create(first, owner or current_process())
+    lease = await store.create(first, owner or _new_owner(world))
     return Session(Journal(store, lease, fold([first]), world), harness)
 
 
@@ -203,16 +252,27 @@ async def open_session(
     owner: ProcessId | None = None,
 ) -> Session:
     """Takes a session's lease and folds its log. What a dead owner left running is ended first."""
-    lease = await store.acquire(session, owner or current_process())
-    journal = await open_journal(store, lease, world or World())
+    world = world or World()
+    lease = await store.acquire(session, owner or _new_owner(world))
+    journal = await open_journal(store, lease, world)
     await _end_orphans(journal)
     return Session(journal, harness)
 
 
+async def delete_session(store: Store, session: str, world: World | None = None) -> None:
+    """Deletes a session that nobody holds, with all that belongs to it, and ends what it left running."""
+    if await store.holder(session) is None:
+        await _end_processes(store, session, world or World())
+    await store.delete(session, current_process())
+
+
 async def _end_orphans(journal: Journal) -> None:
     """Ends what a former owner's tools left running, if it died before it could do so itself."""
-    if journal.lease.taken_from is None:
-        return
-    for _, process in await journal.store.owned_processes(journal.session):
+    if journal.lease.taken_from is not None:
+        await _end_processes(journal.store, journal.session, journal.world)
+
+
+async def _end_processes(store: Store, session: str, world: World) -> None:
+    for _, process in await store.owned_processes(session):
         process.kill_group()
-    journal.world.kill_processes_of(journal.session)
+    world.kill_processes_of(session)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ostler.runs.home import configuration_file
-from ostler.runs.trust import is_trusted, untrusted_part
+from ostler.runs.trust import SENSITIVE, is_trusted, untrusted_part
 from ostler.tools.permissions import Profile
 from ostler.vocabulary.errors import ConfigurationError
 
@@ -76,7 +76,7 @@ def load_settings(
     """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
     notices: list[str] = []
     values = _read_file(configuration_file())[0]
-    project = read_project_file(cwd)
+    project = read_project_file(cwd, environment)
     if project is not None:
         ignored: frozenset[str] = frozenset()
         if project.risky and not is_trusted(project.path.parent, project.content):
@@ -91,13 +91,17 @@ def load_settings(
     return Loaded(_checked(values, "the settings"), tuple(notices))
 
 
-def read_project_file(cwd: Path) -> ProjectFile | None:
+def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) -> ProjectFile | None:
     path = find_project_file(cwd)
     if path is None:
         return None
-    own_permissions = _read_file(configuration_file())[0].get("permissions", Settings().permissions)
+    own = _read_file(configuration_file())[0]
+    # A limit in a variable wins over the project's in any case; a key has to be kept from its model.
+    own |= {
+        name: value for name, value in _from_environment(environment).items() if name in SENSITIVE and value
+    }
     values, content = _read_file(path)
-    return ProjectFile(path, content, values, untrusted_part(values, own_permissions))
+    return ProjectFile(path, content, values, untrusted_part(values, own))
 
 
 def find_project_file(cwd: Path) -> Path | None:
@@ -149,4 +153,35 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{where}: {error}") from None
+        raise ConfigurationError(f"{where}: {_complaint(str(error), values)}") from None
+
+
+def _complaint(error: str, values: Mapping[str, Any]) -> str:
+    """What a value must be, in the words of people. A value that may be a key is not shown."""
+    from msgspec import inspect
+
+    name = error.rpartition("`$.")[2].partition("`")[0].partition("[")[0]
+    info = inspect.type_info(Settings)
+    assert isinstance(info, inspect.StructType)
+    kinds = {field.name: field.type for field in info.fields}
+    if name not in kinds:
+        return error
+    got = "" if name in SENSITIVE else f", not {values[name]!r}"
+    return f"{name} must be {_described(kinds[name])}{got}"
+
+
+def _described(kind: Any) -> str:
+    from msgspec import inspect
+
+    match kind:
+        case inspect.UnionType(types=types):
+            return _described(next(one for one in types if not isinstance(one, inspect.NoneType)))
+        case inspect.LiteralType(values=choices):
+            return f"one of {', '.join(map(str, choices))}"
+        case inspect.IntType():
+            return "a whole number from 1 on"
+        case inspect.FloatType():
+            return "a number above 0"
+        case inspect.VarTupleType():
+            return "a list of texts"
+    return "a text"

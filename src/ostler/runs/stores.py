@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ostler.kernel.store import Store
 from ostler.runs.home import store_file
 from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import UsageError
 
 
-def open_store(settings: Settings | None = None, *, in_memory: bool = False) -> Store:
+def open_store(
+    settings: Settings | None = None, *, in_memory: bool = False, home: Path | None = None
+) -> Store:
+    """The user's store, or that of another home; in memory it is gone with the process."""
     if in_memory:
         from ostler.log.memory import MemoryStore
 
         return MemoryStore()
     from ostler.log.sqlite import SqliteStore
 
-    return SqliteStore(store_file(), durability=(settings or Settings()).durability)
+    return SqliteStore(store_file(home), durability=(settings or Settings()).durability)
 
 
 async def find_session(store: Store, beginning: str) -> str:

@@ -18,15 +18,41 @@ from ostler.vocabulary.errors import ConfigurationError
 SENSITIVE = frozenset({"base_url", "api_key", "key_command"})
 """Where requests and keys go, and what runs a command."""
 
+LIMITS = ("max_output_tokens", "max_steps")
+"""What a project may set lower than its user, but not higher."""
+
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 
 
-def untrusted_part(wanted: Mapping[str, Any], own_permissions: str) -> frozenset[str]:
-    """The names in a project's file that need trust: sensitive ones, and more permission than one's own."""
-    names = SENSITIVE & wanted.keys()
-    if _REACH.get(str(wanted.get("permissions", "")), 0) > _REACH.get(own_permissions, 0):
-        names = names | {"permissions"}
-    return names
+def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozenset[str]:
+    """The names in a project's file that need trust: sensitive ones, and what exceeds one's own settings."""
+    names = {name for name in LIMITS if _exceeds(wanted.get(name), own.get(name))}
+    if _reach(wanted) > _reach(own):
+        names.add("permissions")
+    if own.get("tools") is not None and not set(wanted.get("tools") or ()) <= set(own["tools"]):
+        names.add("tools")
+    if _leads_key_away(wanted, own):
+        names.add("model")
+    return (SENSITIVE & wanted.keys()) | names
+
+
+def _exceeds(wanted: int | None, own: int | None) -> bool:
+    return wanted is not None and own is not None and int(wanted) > int(own)
+
+
+def _reach(values: Mapping[str, Any]) -> int:
+    return _REACH[values.get("permissions", "read-only")]
+
+
+def _leads_key_away(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
+    """A key that is set without a provider is meant for the provider of one's own model, and no other."""
+    if "model" not in wanted or not (own.get("api_key") or own.get("key_command")):
+        return False
+    return bool(_provider(wanted["model"]) != _provider(own.get("model", "")))
+
+
+def _provider(model: str) -> str:
+    return model.strip().partition("/")[0]
 
 
 def is_trusted(folder: Path, content: bytes) -> bool:

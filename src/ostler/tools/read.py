@@ -13,6 +13,7 @@ import msgspec
 from ostler.kernel.tool import ToolContext, tool
 from ostler.tools import file_kinds
 from ostler.tools.freshness import MAX_DIGESTED, new_digest, remember, stamp_of
+from ostler.tools.image_scaling import Scaled, can_scale, scaled_down
 from ostler.tools.line_window import LineWindow
 from ostler.tools.paths import missing, plain_failures, resolve, shown
 from ostler.tools.threads import Stop, in_thread
@@ -23,6 +24,8 @@ from ostler.vocabulary.outcomes import Ok, ok
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
 """Vendors take pictures of 5 MiB, counted in base64."""
+MAX_SCALED_IMAGE = 64 * 1024 * 1024
+"""One that is scaled down may be larger in its file."""
 MAX_DOCUMENT = 15 * 1024 * 1024
 BLOB_PREFIX = "blob:"
 _PIECE = 256 * 1024
@@ -32,6 +35,8 @@ class _Attachment(msgspec.Struct, frozen=True):
     media_type: str
     content: bytes
     digest: str
+    """Of the file, also when the content is a smaller copy."""
+    scaled: Scaled | None = None
 
 
 class _Lines(msgspec.Struct, frozen=True):
@@ -46,6 +51,7 @@ async def read(
     path: str,
     offset: Annotated[int, msgspec.Meta(ge=0)] = 1,
     limit: Annotated[int, msgspec.Meta(ge=1)] = MAX_LINES,
+    column: Annotated[int, msgspec.Meta(ge=1)] = 1,
     *,
     context: ToolContext,
 ) -> Ok:
@@ -56,13 +62,15 @@ async def read(
         path: the file, relative to the working directory or absolute; or blob:ID for a kept output
         offset: the first line to read, counted from 1
         limit: how many lines to read
+        column: the character to begin with in the first of these lines, to go on in a very long one
     """
+    window = LineWindow(offset, limit, column)
     if path.startswith(BLOB_PREFIX):
-        return await _read_blob(path, offset, limit, context)
+        return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
     with plain_failures(path):
         _refuse_what_cannot_be_read(file, path)
-        found = await in_thread(lambda stop: _look(file, path, offset, limit, stop))
+        found = await in_thread(lambda stop: _look(file, path, window, stop))
     remember(context, file, found.digest)
     if isinstance(found, _Attachment):
         return _as_attachment(found, file, shown(file, context.cwd))
@@ -81,7 +89,7 @@ def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
         raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
 
 
-def _look(file: Path, given: str, offset: int, limit: int, stop: Stop) -> _Attachment | _Lines:
+def _look(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
     with file.open("rb", buffering=0) as source:
         status = os.fstat(source.fileno())
         head = source.read(file_kinds.SNIFFED)
@@ -92,7 +100,7 @@ def _look(file: Path, given: str, offset: int, limit: int, stop: Stop) -> _Attac
         if file_kinds.is_binary(head):
             kind = f"{file_kinds.binary_kind(head)}, {size_text(status.st_size)}"
             raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that understands it")
-        return _text_lines(pieces, status, offset, limit, stop)
+        return _text_lines(pieces, status, window, stop)
 
 
 def _pieces(head: bytes, source: Any) -> Iterator[bytes]:
@@ -103,22 +111,29 @@ def _pieces(head: bytes, source: Any) -> Iterator[bytes]:
 
 
 def _whole(media_type: str, pieces: Iterator[bytes], given: str, size: int) -> _Attachment:
-    limit = MAX_DOCUMENT if media_type == "application/pdf" else MAX_IMAGE
-    if size > limit:
-        raise ToolFailed(
-            f"{given} is too large to show ({media_type}, {size_text(size)}, the limit is "
-            f"{size_text(limit)}): make a smaller copy and read that"
-        )
+    is_image = media_type != "application/pdf"
+    limit = MAX_IMAGE if is_image else MAX_DOCUMENT
+    if size > (MAX_SCALED_IMAGE if is_image and can_scale() else limit):
+        raise _too_large(media_type, given, size, limit)
     content = b"".join(pieces)
     digest = new_digest()
     digest.update(content)
+    scaled = scaled_down(content, media_type) if is_image else None
+    if scaled and len(scaled.content) <= limit:
+        return _Attachment(scaled.media_type, scaled.content, digest.hexdigest(), scaled)
+    if len(content) > limit:
+        raise _too_large(media_type, given, len(content), limit)
     return _Attachment(media_type, content, digest.hexdigest())
 
 
-def _text_lines(
-    pieces: Iterator[bytes], status: os.stat_result, offset: int, limit: int, stop: Stop
-) -> _Lines:
-    window = LineWindow(offset, limit)
+def _too_large(media_type: str, given: str, size: int, limit: int) -> ToolFailed:
+    return ToolFailed(
+        f"{given} is too large to show ({media_type}, {size_text(size)}, the limit is "
+        f"{size_text(limit)}): make a smaller copy and read that"
+    )
+
+
+def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWindow, stop: Stop) -> _Lines:
     digest = new_digest()
     is_huge = status.st_size > MAX_DIGESTED
     for piece in pieces:
@@ -143,9 +158,17 @@ def _as_attachment(found: _Attachment, file: Path, name: str) -> Ok:
         if found.media_type == "application/pdf"
         else Image(found.media_type, data=data)
     )
-    about = f"{name} ({found.media_type}, {size_text(size)})"
     details = {"path": str(file), "media_type": found.media_type, "bytes": size, "digest": found.digest}
-    return ok(about, block, details=details, summary=about)
+    about = f"{found.media_type}, {size_text(size)}"
+    if found.scaled:
+        original, shown_size = found.scaled.original_size, found.scaled.size
+        about += f"; scaled down from {_pixels(original)} to {_pixels(shown_size)} pixels"
+        details |= {"size": list(shown_size), "original_size": list(original)}
+    return ok(f"{name} ({about})", block, details=details, summary=f"{name} ({about})")
+
+
+def _pixels(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"
 
 
 def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
@@ -156,7 +179,7 @@ def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
         "start_line": window.start,
         "end_line": window.end,
         "total_lines": total,
-        "truncated": has_more and bool(window.lines),
+        "truncated": (has_more and bool(window.lines)) or window.cut_lines > 0,
     }
     rows = [f"{number}\t{line}" for number, line in enumerate(window.lines, window.start)]
     rows += _notes(window, total, has_more)
@@ -172,13 +195,17 @@ def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:
     elif has_more:
         of_total = f" of {total}" if total is not None else "; more follow"
         notes.append(f"[lines {window.start}-{window.end}{of_total}; use offset={window.end + 1} to go on]")
+    if window.lines and window.column > max(window.first_line_length, 1):
+        length = window.first_line_length
+        notes.append(
+            f"[line {window.start} has only {length} characters: column {window.column} is past its end]"
+        )
     if window.invalid_utf8:
         notes.append("[not valid UTF-8: bytes that could not be decoded are shown as \ufffd]")
     return notes
 
 
-async def _read_blob(path: str, offset: int, limit: int, context: ToolContext) -> Ok:
-    window = LineWindow(offset, limit)
+async def _read_blob(path: str, window: LineWindow, context: ToolContext) -> Ok:
     blob = path.removeprefix(BLOB_PREFIX)
     position = 0
     try:

@@ -6,7 +6,7 @@ OstlerError
 │   └── NotFound                no such session, entry, tool, blob
 ├── NoModel                     nothing is configured that could answer
 ├── ModelError                  a model call failed
-│   ├── ConnectionFailed        no answer at all: refused, reset, name unknown, TLS
+│   ├── ConnectionFailed        no connection: refused, name unknown, TLS, proxy
 │   ├── AuthenticationFailed    401: the key is missing or wrong
 │   ├── PermissionDenied        403: the key may not do this
 │   ├── ModelNotFound           404: the vendor does not know the model
@@ -15,7 +15,7 @@ OstlerError
 │   ├── RateLimited             429
 │   ├── Overloaded              529, 503: come back later
 │   ├── ServerFailed            other 5xx
-│   ├── StreamBroken            the answer ended before its end, or was not what its wire promises
+│   ├── StreamBroken            the answer never began, ended before its end, or broke its wire's rules
 │   ├── StreamSilent            nothing arrived for too long
 │   └── Interrupted             our own process ended during the call
 ├── ToolError                   a call failed

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.vocabulary.errors import StoreCorrupt
 from ostler.vocabulary.events import EVENT_TYPES, Event
 
 _encoder = msgspec.json.Encoder()
@@ -65,7 +66,10 @@ class Fact:
     @property
     def event(self) -> Event | UnknownEvent:
         if self._event is None:
-            self._event = _decode(self.type, self.body)
+            try:
+                self._event = _decode(self.type, self.body)
+            except (msgspec.MsgspecError, UnicodeError) as error:
+                raise StoreCorrupt(f"fact {self.seq} of session {self.session} is damaged: {error}") from None
         return self._event
 
     @property
@@ -135,6 +139,18 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
         decoder = _decoders[tag] = msgspec.json.Decoder(event_type)
     event: Event = decoder.decode(body)
     return event
+
+
+def storing_problem(event: Event) -> str:
+    """Why an event could not be stored and read back; empty when it can.
+
+    For events that hold what other people's code returned: its types are promises, not facts.
+    """
+    try:
+        decode_event(_encoder.encode(event))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def encode_lines(events: list[Event]) -> bytes:

@@ -19,11 +19,27 @@ def main() -> None:
     """Entry point of the `ostler` script. Leaves without tearing the interpreter down: everything that
     must be durable is, and nothing is left to do."""
     gc.disable()  # imports make no garbage; what lives longer than a moment turns it on again
+    _fill_closed_descriptors()
+    if sys.stdout is None:
+        print("ostler: standard output is closed; send it to a file, or to /dev/null", file=sys.stderr)
+        os._exit(2)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has every character
     code = run([os.fsencode(argument).decode(errors="replace") for argument in sys.argv[1:]])
     sys.stderr.flush()
     os._exit(code)
+
+
+def _fill_closed_descriptors() -> None:
+    """A file or connection that is opened later must not become somebody's standard output."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.set_inheritable(descriptor, True)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w")  # noqa: SIM115  # `print` would choose standard output instead
 
 
 def run(arguments: list[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -42,13 +43,16 @@ async def _demo() -> int:
     printer.line(LABEL, "bold")
     printer.line(f"folder: {folder}", "dim")
     printer.line(f"> {JOB}", "bold")
-    store = open_store(settings)
+    # What lies in the user's home may be of another version, or broken: only a person can mend that.
+    own_home = None if has_terminal else folder / "ostler-home"
+    store = open_store(settings, home=own_home)
     session = await create_session(store, harness)
     session.observe(printer.see)
     quiet = await session.prompt(as_content(JOB))
     await session.close()
     await store.close()
-    printer.line(f"Every fact of it is kept: `ostler sessions show {session.id}`", "dim")
+    where = f"OSTLER_HOME={shlex.quote(str(own_home))} " if own_home else ""
+    printer.line(f"Every fact of it is kept: `{where}ostler sessions show {session.id}`", "dim")
     return exit_code(quiet)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ostler.faces.cli.directory import working_directory
@@ -22,8 +22,11 @@ from ostler.runs.stores import find_session, open_store
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact, encode_lines
+from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import as_content, text_of
+
+_ADVICE = {"stream_silent": "; try again, or allow more with silence_limit"}
+"""What to do about a failure whose own words do not say it."""
 
 
 def run_prompt(options: argparse.Namespace) -> int:
@@ -73,6 +76,8 @@ def _check_combination(options: argparse.Namespace) -> None:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
     if options.no_tools and options.tools is not None:
         raise UsageError("--no-tools and --tools exclude each other")
+    if options.yes and options.permissions not in (None, "full"):
+        raise UsageError(f"--yes and --permissions {options.permissions} exclude each other")
 
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: str) -> int:
@@ -81,15 +86,18 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     # Nothing made so far is garbage: collecting is put off until here, and then leaves all of it alone.
     gc.freeze()
     gc.enable()
-    waiting = session.state.run.waiting if session.state.run else None
-    if waiting is not None:
-        return await _queue_behind(session, waiting, prompt)
-    await session.close_broken_run()
-    output = JsonOutput(session) if options.json else PlainOutput()
+    if _waiting(session) is None:
+        await session.close_broken_run()
+    if options.json:
+        return await _run_to_lines(session, settings, prompt)
+    output = PlainOutput()
     session.observe(output.see)
-    _cancel_on_signals(session)
-    quiet = await session.prompt(as_content(prompt))
+    _on_signals(session.cancel)
+    quiet = await _drive(session, settings, prompt)
     await session.close()
+    if quiet is None:
+        _say_not_sent(session)
+        return exit_code(RunWaiting("question"))
     output.finish(quiet, session)
     return exit_code(quiet)
 
@@ -105,52 +113,84 @@ async def _session(options: argparse.Namespace, store: Store, harness: Harness) 
     return await create_session(store, harness)
 
 
-async def _queue_behind(session: Session, waiting: RunWaiting, prompt: str) -> int:
-    """A run that waits for a person still occupies its session: the prompt takes its turn after it."""
-    from ostler.vocabulary.requests import Prompt
+async def _run_to_lines(session: Session, settings: Settings, prompt: str) -> int:
+    from ostler.faces.cli.json_output import JsonOutput
 
-    request = Prompt(id=session.journal.world.new_id("req"), content=as_content(prompt), by="cli")
-    await session.journal.store.submit(session.id, request)
+    def end(reason: str) -> None:
+        output.hurry()
+        session.cancel(reason)
+
+    output = JsonOutput(session)
+    before = session.state.last_seq
+    session.observe(output.see)
+    _on_signals(end)
+    quiet = await _drive(session, settings, prompt)
+    if session.state.last_seq == before:
+        output.see([await _fact_of_waiting(session)])
     await session.close()
-    for question in session.state.questions.values():
-        _say(f"the run before this one waits for an answer: {question.question.text}")
-    _say(f"the prompt was put behind it in session {session.id}")
-    return exit_code(waiting)
+    if quiet is None:
+        _say_not_sent(session)
+    code = exit_code(quiet or RunWaiting("question"))
+    if await output.finish():
+        return code
+    _say("the output was not read to its end, and is not waited for any longer")
+    return code or exit_code(RunEnded("cancelled", TERMINATED))
 
 
-def _cancel_on_signals(session: Session) -> None:
+async def _drive(session: Session, settings: Settings, prompt: str) -> RunEnded | RunWaiting | None:
+    """Runs the prompt; None when a run before it still waits for somebody.
+
+    A run that waits for permission is driven on first, if everything is permitted now.
+    """
+    quiet = await _permit(session) if settings.permissions == "full" else None
+    if isinstance(quiet, RunEnded) and quiet.status == "cancelled":
+        return quiet
+    return None if _waiting(session) else await session.prompt(as_content(prompt))
+
+
+def _waiting(session: Session) -> RunWaiting | None:
+    return session.state.run.waiting if session.state.run else None
+
+
+async def _permit(session: Session) -> RunEnded | RunWaiting | None:
+    """Says yes to everything that the session's run wants to be permitted, and drives it on."""
+    quiet = None
+    answered: set[str] = set()
+    while asked := [
+        question.id
+        for question in session.state.questions.values()
+        if question.question.kind == "permission" and question.id not in answered
+    ]:
+        answered.add(asked[0])
+        quiet = await session.answer(asked[0], "yes")
+    return quiet
+
+
+def _say_not_sent(session: Session) -> None:
+    for asked in session.state.questions.values():
+        _say(f"the run before this one waits for an answer: {asked.question.text}")
+    _say(f"the prompt was not sent to session {session.id}; {_ways_on(session)}")
+
+
+def _ways_on(session: Session) -> str:
+    kinds = {asked.question.kind for asked in session.state.questions.values()}
+    permit = "permit it with --yes, " if "permission" in kinds else ""
+    return f"{permit}work in a copy (`ostler sessions fork {session.id}`), or begin a new session"
+
+
+async def _fact_of_waiting(session: Session) -> Fact:
+    facts = await session.journal.store.read(session.id)
+    return next(fact for fact in reversed(facts) if isinstance(fact.event, RunWaiting))
+
+
+def _on_signals(end: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number, reason in (
         (signal.SIGINT, "cancelled"),
         (signal.SIGTERM, TERMINATED),
         (signal.SIGHUP, TERMINATED),
     ):
-        loop.add_signal_handler(number, session.cancel, reason)
-
-
-class JsonOutput:
-    """Every fact and delta of the run, one object a line, written as they come."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._out = sys.stdout.buffer
-        self._failure: OSError | None = None
-
-    def see(self, batch: Sequence[Fact | Event]) -> None:
-        try:
-            if isinstance(batch[0], Fact):
-                self._out.write(b"".join([fact.line() + b"\n" for fact in batch if isinstance(fact, Fact)]))
-            else:
-                self._out.write(encode_lines(batch))  # type: ignore[arg-type]
-            self._out.flush()
-        except OSError as error:
-            self._failure = error
-            self._session.cancel("nobody reads the output, or it cannot be written")
-            raise
-
-    def finish(self, quiet: RunEnded | RunWaiting, session: Session) -> None:
-        if self._failure:
-            raise self._failure
+        loop.add_signal_handler(number, end, reason)
 
 
 class PlainOutput:
@@ -158,6 +198,7 @@ class PlainOutput:
 
     def __init__(self) -> None:
         self._answer = ""
+        self._advice = ""
         self._for_people = sys.stderr.isatty()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
@@ -178,6 +219,8 @@ class PlainOutput:
                 _say(f"refused: {name}: {text_of(content)}")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
                 _say(f"{failure.message}; trying again in {delay:g} s")
+            case events.ModelFailed(failure=failure):
+                self._advice = _ADVICE.get(failure.kind, "")
             case events.Warned(text=text):
                 _say(text)
 
@@ -191,9 +234,11 @@ class PlainOutput:
             print(self._answer)
         if quiet.status != "completed":
             has_reason = quiet.reason not in ("", quiet.status)
-            _say(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
+            _say(f"{quiet.status}: {quiet.reason}{self._advice}" if has_reason else quiet.status)
         elif quiet.reason:
             _say(quiet.reason)
+        elif not self._answer:
+            _say("the model's answer is empty")
 
 
 def _say(text: str) -> None:

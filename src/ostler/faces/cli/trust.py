@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
@@ -58,9 +57,9 @@ def _shown(name: str, value: Any) -> str:
     if name in SECRET:
         return "(a key, not shown)"
     text = str(value)
-    if name == "base_url" and "@" in urlsplit(text).netloc:
-        parts = urlsplit(text)
-        text = urlunsplit(parts._replace(netloc=f"(password, not shown)@{parts.netloc.rpartition('@')[2]}"))
+    if name == "base_url" and "@" in text:
+        before, _, after = text.rpartition("@")
+        text = f"{before.partition('//')[0]}//(password, not shown)@{after}"
     return one_line(text)
 
 

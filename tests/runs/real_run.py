@@ -1,0 +1,81 @@
+"""Runs in processes of their own, with a real store, and ways to look at what they left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ostler.kernel.processes import SESSION_VARIABLE
+from ostler.log.sqlite import SqliteStore
+from ostler.testkit.vendors import FakeVendor
+from ostler.vocabulary.facts import Fact
+
+PATIENCE = 60
+OSTLER = ("-m", "ostler")
+
+
+class Home:
+    """A place of its own for one test: a store, a working directory, and a vendor to talk to."""
+
+    def __init__(self, folder: Path, vendor: FakeVendor) -> None:
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.state = folder / "state"
+        self.store = self.state / "ostler.db"
+        self._vendor = vendor
+
+    def start(self, *arguments: str, program: tuple[str, ...] = OSTLER) -> subprocess.Popen[bytes]:
+        model = ("--model", "openai/fake", "--base-url", self._vendor.chat_url, "--api-key", "k")
+        return subprocess.Popen(
+            [sys.executable, *program, "-p", "--json", "--yes", *model, *arguments],
+            cwd=self.work,
+            env={**os.environ, "OSTLER_HOME": str(self.state)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *arguments: str, program: tuple[str, ...] = OSTLER) -> list[dict[str, Any]]:
+        process = self.start(*arguments, program=program)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err.decode()
+        return [json.loads(line) for line in out.splitlines()]
+
+    def facts(self) -> list[Fact]:
+        async def read() -> list[Fact]:
+            store = SqliteStore(self.store)
+            try:
+                sessions = await store.sessions()
+                return await store.read(sessions[0].id) if sessions else []
+            finally:
+                await store.close()
+
+        return asyncio.run(read())
+
+    def effects(self) -> Counter[str]:
+        file = self.work / "effects"
+        return Counter(file.read_text().split() if file.exists() else ())
+
+
+def processes_of(session: str) -> list[str]:
+    """The processes that tools of this session started, and that live."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = environment.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"{SESSION_VARIABLE}={session}".encode() in variables:
+            found.append(environment.parent.name)
+    return found
+
+
+def statuses(facts: list[Fact]) -> list[str]:
+    """How the runs ended, in order."""
+    return [fact.event.status for fact in facts if fact.type == "run_ended"]  # type: ignore[union-attr]
