@@ -59,8 +59,9 @@ def test_only_what_is_not_allowed_has_a_reason(profile: Profile, kind: ToolKind)
 def test_a_refusal_says_how_to_allow_it() -> None:
     text = reason("read-only", "execute")
     assert "run commands" in text
-    assert "--permissions edit" in text
+    assert "--permissions edit" not in text, "which would not allow it"
     assert "--yes" in text
+    assert "--permissions edit" in reason("read-only", "edit")
 
 
 @pytest.mark.parametrize(

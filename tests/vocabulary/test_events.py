@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from ostler.vocabulary.errors import StoreCorrupt
 from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry, Event, LiveEvent, Record
 from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event, encode_event, type_of
 from tests.vocabulary.event_strategies import any_event
@@ -118,7 +119,7 @@ def test_a_record_has_no_parent_and_an_original_no_origin_in_its_line() -> None:
 
 
 def test_a_known_event_with_a_wrong_field_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError, match="entry"):
+    with pytest.raises(StoreCorrupt, match=r"fact 7 of session ses_1 is damaged.*entry"):
         _ = fact_of(b'{"type":"labelled","entry":"four","label":"x"}').event
 
 

@@ -135,7 +135,7 @@ class Answering:
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
         except TimeoutError as error:
             if patience.expired():
-                text = f"{model.name} sent nothing for {limit:g} s"
+                text = f"{model.name} sent nothing for {limit:g} s; try again, or raise silence_limit"
                 return ModelFailure(Failure("stream_silent", text, stream_opened=True))
             text = f"the wire of {model.name} gave up: {error or 'time was up'}"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))

@@ -12,6 +12,9 @@ from ostler.kernel.cancel import CancelToken
 GRACE = 5.0
 """Seconds a cancelled tool has to end; longer than it takes to end a process group."""
 
+CLOCK_SLACK = 0.001
+"""Seconds too small to wait for: a clock may not even notice them."""
+
 Result = TypeVar("Result")
 
 
@@ -106,7 +109,7 @@ async def run_bounded(
             if fired.done() or timeout is None:
                 break
             left = timeout - (loop.time() - began) + (stopwatch.paused() if stopwatch else 0.0)
-            if left <= 0:
+            if left < CLOCK_SLACK:
                 break
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ostler.kernel.journal import Journal
+from ostler.kernel.stopping import CLOCK_SLACK
 from ostler.kernel.store import Lease
 from ostler.log import leasing
 from ostler.vocabulary.errors import LeaseLost, StoreBusy, StoreError
@@ -44,15 +45,16 @@ async def _keep_renewing(journal: Journal) -> None:
 
 
 async def _renew(journal: Journal) -> None:
-    """One renewal, tried until a third of the period is left."""
+    """One renewal, tried until a third of the period is left, and once in any case."""
     last_moment = (journal.lease.expires_ms - leasing.LEASE_MS / 3 - journal.world.now_ms()) / 1000
     deadline = asyncio.get_running_loop().time() + last_moment
     problem: StoreError = StoreBusy(f"the lease of {journal.session} could not be renewed in time")
-    while (left := deadline - asyncio.get_running_loop().time()) > 0:
+    while True:
+        left = max(CLOCK_SLACK, deadline - asyncio.get_running_loop().time())
         renewing = asyncio.ensure_future(journal.store.renew(journal.lease))
+        renewing.add_done_callback(_look_at)
         await asyncio.wait({renewing}, timeout=left)
         if not renewing.done():
-            renewing.add_done_callback(_look_at)
             break
         error = renewing.exception()
         if error is None:
@@ -61,13 +63,13 @@ async def _renew(journal: Journal) -> None:
         if not isinstance(error, StoreError):
             raise error
         problem = error
-        if isinstance(error, LeaseLost):
+        if isinstance(error, LeaseLost) or left <= CLOCK_SLACK:
             break
         await asyncio.sleep(min(0.2, left))
     journal.fail(problem)
 
 
 def _look_at(late: asyncio.Task[Lease]) -> None:
-    """A renewal that came too late to matter: its failure is not news."""
+    """A renewal may outlive us, when we are cancelled or it takes too long: its failure is not news then."""
     if not late.cancelled():
         late.exception()

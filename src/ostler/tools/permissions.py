@@ -39,11 +39,17 @@ def reason(profile: Profile, kind: ToolKind) -> str:
     if verdict == "refuse":
         return (
             f"permissions are {profile}: tools that {_what(kind)} are refused; work without them. "
-            "A person can allow more with --permissions edit, or everything with --yes"
+            f"A person can allow {_how_to_allow(kind)}"
         )
     return (
         f"permissions are {profile}: tools that {_what(kind)} need a person's consent (--yes gives it to all)"
     )
+
+
+def _how_to_allow(kind: ToolKind) -> str:
+    if kind == "edit":
+        return "that with --permissions edit, or everything with --yes"
+    return "everything with --yes"
 
 
 def preview(name: str, arguments: dict[str, Any] | str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.exit_codes import exit_code
 from ostler.faces.cli.show import LivePrinter
+from ostler.kernel.tool import in_thread
 from ostler.models.demo import JOB, LABEL, DemoModel
 from ostler.runs.assembly import make_harness
 from ostler.runs.session import create_session
@@ -57,10 +58,15 @@ async def _demo() -> int:
 
 
 async def _ask_person(asked: QuestionAsked) -> object:
-    reply = await asyncio.to_thread(input, "  yes or no? ")
-    if reply.strip().lower() in ("y", "yes", ""):
-        return "yes"
-    raise CallRefused("no")
+    while True:
+        try:
+            reply = (await in_thread(lambda: input("  yes or no? "))).strip().lower()
+        except EOFError:
+            raise CallRefused("nobody is there any more") from None
+        if reply in ("y", "yes"):
+            return "yes"
+        if reply in ("n", "no"):
+            raise CallRefused("no")
 
 
 class _Answerer:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ostler.faces.cli.columns import printable
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
 from ostler.faces.cli.stdin import prompt_from
@@ -24,9 +25,6 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import as_content, text_of
-
-_ADVICE = {"stream_silent": "; try again, or allow more with silence_limit"}
-"""What to do about a failure whose own words do not say it."""
 
 
 def run_prompt(options: argparse.Namespace) -> int:
@@ -198,7 +196,6 @@ class PlainOutput:
 
     def __init__(self) -> None:
         self._answer = ""
-        self._advice = ""
         self._for_people = sys.stderr.isatty()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
@@ -219,8 +216,6 @@ class PlainOutput:
                 _say(f"refused: {name}: {text_of(content)}")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
                 _say(f"{failure.message}; trying again in {delay:g} s")
-            case events.ModelFailed(failure=failure):
-                self._advice = _ADVICE.get(failure.kind, "")
             case events.Warned(text=text):
                 _say(text)
 
@@ -231,10 +226,11 @@ class PlainOutput:
             _say(f"the run waits in session {session.id}")
             return
         if self._answer and quiet.status != "failed":
-            print(self._answer)
+            # A terminal would obey what it is told; a file gets every byte.
+            print(printable(self._answer) if sys.stdout.isatty() else self._answer)
         if quiet.status != "completed":
             has_reason = quiet.reason not in ("", quiet.status)
-            _say(f"{quiet.status}: {quiet.reason}{self._advice}" if has_reason else quiet.status)
+            _say(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
         elif quiet.reason:
             _say(quiet.reason)
         elif not self._answer:

@@ -16,6 +16,7 @@ from ostler.kernel.journal import World, open_journal
 from ostler.kernel.processes import current_process
 from ostler.kernel.store import SessionSummary, Store
 from ostler.runs.home import store_file
+from ostler.runs.session import delete_session
 from ostler.runs.stores import find_session, open_store
 from ostler.vocabulary.errors import NotFound, SessionHeld, UsageError
 from ostler.vocabulary.events import SessionRenamed
@@ -141,7 +142,7 @@ async def _show(options: argparse.Namespace, store: Store) -> None:
         return
     from ostler.faces.cli.transcript import transcript
 
-    for line in transcript(await store.summary(session), facts):
+    for line in transcript(await _as_it_is(store, await store.summary(session)), facts):
         print(line)
 
 
@@ -217,7 +218,7 @@ async def _delete(options: argparse.Namespace, store: Store) -> None:
         _say("nothing was deleted")
         return
     for session in sessions:
-        await store.delete(session, current_process())
+        await delete_session(store, session)
         print(f"deleted {session}")
 
 

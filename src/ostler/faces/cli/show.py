@@ -21,7 +21,8 @@ class LivePrinter:
 
     def __init__(self, *, shows_answers: bool = True) -> None:
         self._shows_answers = shows_answers
-        self._styled = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+        self._styled = sys.stdout.isatty() and not plain
         self._at_line_start = True
         self._inputs: dict[str, tuple[str, GrowingString, GrowingString]] = {}
 

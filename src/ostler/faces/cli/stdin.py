@@ -7,9 +7,14 @@ import select
 import stat
 import sys
 
+from ostler.vocabulary.errors import UsageError
+
 PATIENCE = 1.0
 """Seconds to wait for the first byte of a pipe when there is a prompt already: many programs leave a
 silent pipe open, and a run must not wait for those."""
+
+LARGEST = 16 * 1024 * 1024
+"""No model reads more, and a program that prints for ever must not fill the memory."""
 
 
 def prompt_from(words: list[str]) -> tuple[str, str]:
@@ -23,7 +28,10 @@ def prompt_from(words: list[str]) -> tuple[str, str]:
         return typed, ""
     if typed and not _has_begun(descriptor):
         return typed, f"standard input was silent for {PATIENCE:g} s and is not waited for"
-    piped = sys.stdin.buffer.read().decode(errors="replace").strip()
+    data = sys.stdin.buffer.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise UsageError(f"standard input has more than {LARGEST >> 20} MiB: save it to a file and name that")
+    piped = data.decode(errors="replace").strip()
     return "\n\n".join(part for part in (typed, piped) if part), ""
 
 
