@@ -22,7 +22,7 @@ from ostler.vocabulary.messages import Block, Message, StopReason
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
 ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
-_encoder = msgspec.json.Encoder(order="sorted")
+_encoder = msgspec.json.Encoder()
 
 
 class ToolOffer(msgspec.Struct, frozen=True):

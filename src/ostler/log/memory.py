@@ -193,6 +193,9 @@ class MemoryStore:
         data = self._blobs[session, blob][1]
         return bytes(data[start:] if size is None else data[start : start + size])
 
+    async def tidy(self) -> None:
+        pass
+
     async def close(self) -> None:
         await self._pulse.close()
 

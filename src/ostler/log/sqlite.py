@@ -279,6 +279,10 @@ class SqliteStore:
         )
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
 
+    async def tidy(self) -> None:
+        if self._writer.has_long_wal():
+            await self.close()
+
     async def close(self) -> None:
         """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
         await self._pulse.close()

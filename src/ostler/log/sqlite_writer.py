@@ -18,6 +18,7 @@ from ostler.vocabulary.errors import StoreBusy, StoreError
 
 COMMITS_BETWEEN_LOOKS = 200
 LARGE_WAL = 4 * 1024 * 1024
+LONG_WAL = 1024 * 1024
 PAUSE = 0.002
 _NOT_NOW = object()
 
@@ -103,6 +104,13 @@ class Writer:
                 finally:
                     self._in_use.release()
         return self._others
+
+    def has_long_wal(self) -> bool:
+        """Whoever opens the database next would have to read all of it first."""
+        try:
+            return self._wal.stat().st_size >= LONG_WAL
+        except OSError:
+            return False
 
     async def close(self) -> None:
         """What was begun is finished first."""

@@ -92,12 +92,18 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     session.observe(output.see)
     _on_signals(session.cancel)
     quiet = await _drive(session, settings, prompt)
-    await session.close()
     if quiet is None:
         _say_not_sent(session)
-        return exit_code(RunWaiting("question"))
-    output.finish(quiet, session)
-    return exit_code(quiet)
+    else:
+        output.finish(quiet, session)
+    await _leave(session)
+    return exit_code(quiet or RunWaiting("question"))
+
+
+async def _leave(session: Session) -> None:
+    """Gives the session back. The store is not closed: that would cost the next start a file of its own."""
+    await session.close()
+    await session.journal.store.tidy()
 
 
 async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
@@ -125,7 +131,7 @@ async def _run_to_lines(session: Session, settings: Settings, prompt: str) -> in
     quiet = await _drive(session, settings, prompt)
     if session.state.last_seq == before:
         output.see([await _fact_of_waiting(session)])
-    await session.close()
+    await _leave(session)
     if quiet is None:
         _say_not_sent(session)
     code = exit_code(quiet or RunWaiting("question"))
