@@ -1,0 +1,54 @@
+"""A disk that fills up in the middle of a run: everything stops, everybody is told, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler.log.invariants import violations
+from ostler.testkit.vendors import FakeVendor, call, turn
+from tests.runs.real_run import PATIENCE, Home, processes_of, statuses
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "state"
+    place.mkdir()
+    mount = shutil.which("mount")
+    command = [mount or "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a tiny disk can only be mounted by root, on Linux")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def answer(request: dict[str, Any]) -> Any:
+    last = request["messages"][-1]
+    if last["role"] == "user" and last["content"] == "go on":
+        return turn("I went on.")
+    return turn(call("bash", {"command": "head -c 6000000 /dev/zero | tr '\\0' x; sleep 600"}))
+
+
+def test_a_disk_that_fills_up_stops_the_run_and_its_commands(tiny_disk: Path, tmp_path: Path) -> None:
+    with FakeVendor(answer) as vendor:
+        home = Home(tmp_path, vendor)
+        process = home.start("print a lot")
+        out, err = process.communicate(timeout=PATIENCE)
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert process.returncode == 1
+        assert "store_failed" in [line["type"] for line in lines]
+        assert "ostler.db" in err.decode() and err.decode().count("\n") == 1
+        session = lines[0]["session"]
+        assert processes_of(session) == []
+
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tiny_disk)], check=True)
+        assert home.run("--continue", "go on")[-1]["status"] == "completed"
+        facts = home.facts()
+        assert statuses(facts) == ["interrupted", "completed"]
+        assert violations(facts) == []
