@@ -89,8 +89,8 @@ class Answering:
     async def _request(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
     ) -> ModelRequest:
-        harness, state = self._harness, self._journal.state
-        transcript, system = state.transcript, harness.system
+        harness = self._harness
+        transcript, system = self._journal.state.transcript, harness.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
             changed = await harness.hooks.context(draft, self._over)
@@ -106,7 +106,6 @@ class Answering:
             tool_choice=tool_choice,
             reasoning=harness.reasoning,
             max_output_tokens=harness.max_output_tokens,
-            session=state.id,
         )
 
     async def _stream(

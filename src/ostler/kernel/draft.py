@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ostler.kernel.model import ModelEvent
-from ostler.vocabulary.events import ReasoningDelta, TextDelta, ToolInputDelta, ToolInputStarted
+from ostler.vocabulary.events import ReasoningDelta, TextDelta
 from ostler.vocabulary.messages import Block, Reasoning, Text
 
 
 class Draft:
-    """The open tail of a message: its text, reasoning and tool input by block."""
+    """The text and the reasoning of an open message, by block. Calls that are cut never were."""
 
     def __init__(self) -> None:
         self._text: dict[int, list[str]] = {}
         self._reasoning: dict[int, list[str]] = {}
-        self._calls: dict[int, tuple[str, str, list[str]]] = {}
 
     def take(self, batch: Sequence[ModelEvent]) -> None:
         for event in batch:
             kind = type(event)
             if kind is TextDelta:
                 self._text.setdefault(event.block, []).append(event.text)  # type: ignore[union-attr]
-            elif kind is ToolInputDelta:
-                self._calls[event.block][2].append(event.text)  # type: ignore[union-attr]
             elif kind is ReasoningDelta:
                 self._reasoning.setdefault(event.block, []).append(event.text)  # type: ignore[union-attr]
-            elif kind is ToolInputStarted:
-                self._calls[event.block] = (event.call, event.name, [])  # type: ignore[union-attr]
 
     def text(self) -> tuple[Block, ...]:
         """The text alone: what may be told to a model when the rest was cut."""

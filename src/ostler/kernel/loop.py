@@ -31,7 +31,7 @@ from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
 from ostler.kernel.run_state import RunState, StepState
 from ostler.kernel.stopping import Stopped, stops_with
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure, OstlerError
+from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import RunEnded, RunStatus, RunWaiting
 from ostler.vocabulary.messages import Text
 from ostler.vocabulary.requests import Steer
@@ -72,11 +72,6 @@ class Loop:
     async def advance(self) -> RunEnded | RunWaiting:
         """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
         journal = self._journal
-        if journal.state.undecipherable:
-            raise OstlerError(
-                f"session {journal.session} has a {journal.state.undecipherable!r} entry of a newer version; "
-                "it can be read and copied, but only that version can go on with it"
-            )
         await self._recover()
         while (run := journal.state.run) is not None:
             step = run.step

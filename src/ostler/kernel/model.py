@@ -96,7 +96,6 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """`auto`, `none`, `required`, or the name of a tool."""
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
-    session: str = ""
 
     def digest(self) -> str:
         """Of what is asked, apart from its id; costs only what was added since the last time."""

@@ -11,7 +11,7 @@ from ostler.vocabulary.usage import NOTHING_USED
 class CallState:
     """A tool call of the present step."""
 
-    __slots__ = ("answer", "answered", "arguments", "called", "deferred", "question", "result", "started")
+    __slots__ = ("answered", "arguments", "called", "deferred", "question", "result", "started")
 
     def __init__(self, called: events.ToolCalled) -> None:
         self.called = called

@@ -78,7 +78,7 @@ class Session:
 
         An open run goes on; else the next prompt in the inbox starts; else there is nothing to do.
         """
-        await hold(self.journal)
+        await self._hold()
         if self.state.run is not None:
             return await self._drive()
         await InboxReader(self.journal).read()
@@ -118,9 +118,17 @@ class Session:
             raise UsageError(
                 f"session {self.id} is being driven already; submit a request to its inbox instead"
             )
-        await hold(self.journal)
         await self.close_broken_run()
         await InboxReader(self.journal).read()
+
+    async def _hold(self) -> None:
+        """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
+        await hold(self.journal)
+        if self.state.undecipherable:
+            raise UsageError(
+                f"session {self.id} has a {self.state.undecipherable!r} entry of a newer version; "
+                "it can be read and copied, but only that version can go on with it"
+            )
 
     def _start_run(self, request: str, *, continues: bool = False) -> None:
         harness = self.harness
@@ -148,6 +156,7 @@ class Session:
 
     async def close_broken_run(self) -> None:
         """Gives a run that its process did not finish its end: open calls get their outcome first."""
+        await self._hold()
         if self.state.run is None:
             return
         if self.state.run.waiting is not None:

@@ -22,8 +22,7 @@ class Fate(msgspec.Struct, frozen=True):
     """It goes over the live channel as it happens."""
 
 
-_ENTRY = Fate(stored=True, shown=True, told=False, live=True)
-_RECORD = Fate(stored=True, shown=True, told=False, live=True)
+_FACT = Fate(stored=True, shown=True, told=False, live=True)
 _BACKSTAGE = Fate(stored=True, shown=False, told=False, live=True)
 _TOLD = Fate(stored=True, shown=True, told=True, live=True)
 _TOLD_ONLY = Fate(stored=True, shown=False, told=True, live=True)
@@ -44,8 +43,8 @@ _FATES: dict[type, Fate] = {
 """The fate of each type that is not marked, where it differs from that of its kind."""
 
 _KINDS: dict[type[events.Event], Fate] = {
-    events.Entry: _ENTRY,
-    events.Record: _RECORD,
+    events.Entry: _FACT,
+    events.Record: _FACT,
     events.Delta: _LIVE,
     events.LiveEvent: _LIVE,
 }
@@ -61,13 +60,13 @@ def fate(event: events.Event | UnknownEvent) -> Fate:
     if kind is events.AssistantMessage:
         return _fate_of_answer(event)  # type: ignore[arg-type]
     if kind is events.ExtensionEntry:
-        return _TOLD if event.told else _ENTRY  # type: ignore[union-attr]
+        return _TOLD if event.told else _FACT  # type: ignore[union-attr]
     return _FATES[kind]
 
 
 def _fate_of_answer(message: events.AssistantMessage) -> Fate:
     if is_blank(message):
-        return _BACKSTAGE if message.suppressed else _ENTRY
+        return _BACKSTAGE if message.suppressed else _FACT
     return _TOLD_ONLY if message.suppressed else _TOLD
 
 
