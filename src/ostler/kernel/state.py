@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -106,11 +107,14 @@ def fold(facts: Sequence[Fact]) -> SessionState:
 
 
 def _is_one_line(facts: Iterable[Fact]) -> bool:
-    """Nobody ever went back: every entry follows the one before it, and all are on the path."""
+    """Nobody ever went back: every entry follows the one before it, and all are on the path.
+
+    An entry may follow one that is not here: opening leaves the calls of runs that have ended out.
+    """
     leaf = 0
     for fact in facts:
         if fact.parent is not None:
-            if fact.parent != leaf:
+            if fact.parent < leaf:
                 return False
             leaf = fact.seq
         elif fact.type == "leaf_moved":
@@ -130,14 +134,19 @@ def leaf_of(facts: Iterable[Fact]) -> int:
 
 
 def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
-    """The numbers of the entries between the leaf and the root."""
+    """The numbers of the entries between the leaf and the root.
+
+    One that is not here is a call, whose message stands right before it.
+    """
     facts = list(facts)
     parents = {fact.seq: fact.parent for fact in facts if fact.parent is not None}
-    present: int | None = leaf_of(facts) if leaf is None else leaf
+    entries = [0, *parents]
+    present: int = leaf_of(facts) if leaf is None else leaf
     path: set[int] = set()
     while present:
         path.add(present)
-        present = parents.get(present)
+        parent = parents.get(present)
+        present = entries[bisect_left(entries, present) - 1] if parent is None else parent
     return path
 
 

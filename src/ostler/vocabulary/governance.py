@@ -78,11 +78,14 @@ def is_blank(message: events.AssistantMessage) -> bool:
 def opens_with(event_type: type[events.Event] | None) -> bool:
     """Whether a fact is needed to open a session whose runs have all ended.
 
-    The others matter only inside their own run, so opening a long session need not read them.
+    The others matter only inside their own run, so opening a long session need not read them. A call is
+    one of those: its message says the same.
     """
     if event_type is None:
         return True
-    return issubclass(event_type, events.Entry) or event_type in _OPENING_RECORDS
+    if issubclass(event_type, events.Entry):
+        return event_type is not events.ToolCalled
+    return event_type in _OPENING_RECORDS
 
 
 _OPENING_RECORDS = frozenset(
