@@ -326,6 +326,25 @@ async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path)
     assert b"canary-7" not in file.read_bytes()
 
 
+async def test_a_secret_that_comes_too_late_is_refused_before_any_file_has_seen_it(tmp_path: Path) -> None:
+    from ostler.vocabulary.outcomes import NeedUser, Question
+
+    @tool
+    async def need() -> NeedUser:
+        """Asks by its outcome."""
+        return NeedUser(Question("PIN?", secret=True))
+
+    file = tmp_path / "s.db"
+    model = ScriptedModel([Call("need"), "done"])
+    async with Agent(model, tools=[need], waits_for_answers=True, store=file) as agent:
+        assert (await agent.run("go")).status is None
+        with pytest.raises(UsageError, match="while the call that asks for it runs"):
+            await agent.answer("canary-7")
+        for part in tmp_path.iterdir():
+            assert b"canary-7" not in part.read_bytes()
+        assert (await agent.answer(declined=True)).status == "completed"
+
+
 def test_an_agent_may_become_garbage_inside_a_running_loop() -> None:
     agents = [Agent(ScriptedModel(["hi"]))]
     agents[0].run_sync("go")

@@ -9,8 +9,9 @@ import pytest
 from ostler.kernel.tool import ToolContext, tool
 from ostler.models.scripted import Call, Turn
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.requests import Cancel, Prompt, Steer
+from ostler.vocabulary.requests import Cancel, Continue, Prompt, Steer
 from tests.running import Ran, run, started
 
 
@@ -154,3 +155,31 @@ async def test_prompts_in_the_inbox_are_runs_of_their_own_in_order() -> None:
     assert await ran.session.advance() is None
     assert [e.content[0].text for e in ran.all(events.UserMessage)] == ["prompt 1", "prompt 2"]
     assert [e.request for e in ran.all(events.RunStarted)] == ["p1", "p2"]
+
+
+async def test_a_prompt_said_directly_comes_after_those_that_wait_in_the_inbox() -> None:
+    ran = await started(["one", "two"])
+    await ran.session.journal.store.submit(ran.session.id, Prompt(id="p1", content=as_content("earlier")))
+    await ran.session.prompt(as_content("later"))
+    assert [e.content[0].text for e in ran.all(events.UserMessage)] == ["earlier", "later"]
+
+
+async def test_a_prompt_said_directly_passes_those_that_are_held() -> None:
+    ran = await started([Turn(failure=Failure("server_failed", "no")), "two"])
+    store = ran.session.journal.store
+    ended = await ran.session.prompt(as_content("go"))
+    assert isinstance(ended, events.RunEnded) and ended.status == "failed"
+    await store.submit(ran.session.id, Prompt(id="p1", content=as_content("held")))
+    assert await ran.session.advance() is None
+    await ran.session.prompt(as_content("direct"))
+    assert [e.content[0].text for e in ran.all(events.UserMessage)] == ["go", "direct"]
+
+
+async def test_nothing_can_be_continued_from_the_inbox_of_an_empty_session() -> None:
+    ran = await started(["one"])
+    store = ran.session.journal.store
+    await store.submit(ran.session.id, Continue(id="c1"))
+    await store.submit(ran.session.id, Prompt(id="p1", content=as_content("go")))
+    await ran.session.advance()
+    assert [e.request for e in ran.all(events.RequestRefused)] == ["c1"]
+    assert [e.request for e in ran.all(events.RunStarted)] == ["p1"]

@@ -23,6 +23,8 @@ from ostler.vocabulary.requests import (
     Steer,
 )
 
+SECRET_NEEDS_ITS_CALL = "a secret must be answered while the call that asks for it runs"
+
 
 class InboxReader:
     """Reads one session's inbox for its lease holder. It is also where the loop finds its steering.
@@ -80,9 +82,9 @@ class InboxReader:
             case Answer(question=question) if question in journal.state.questions:
                 if self._questions and self._questions.deliver(_answered(request)):
                     return  # recorded by the call that asked
-                if journal.state.questions[question].question.secret:
-                    reason = "a secret must be answered while the call that asks for it runs"
-                    journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+                if journal.state.questions[question].question.secret and not request.declined:
+                    refused = events.RequestRefused(request.id, SECRET_NEEDS_ITS_CALL)
+                    journal.record(refused, settles=request.id)
                     await journal.commit()
                     return
                 journal.record(_answered(request), settles=request.id)

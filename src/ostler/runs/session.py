@@ -18,7 +18,7 @@ from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
-from ostler.runs.inbox import InboxReader
+from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL, InboxReader
 from ostler.runs.lease import hold, kept_lease
 from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
@@ -27,6 +27,8 @@ from ostler.vocabulary.events import RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import Message, PlainBlock
 from ostler.vocabulary.usage import Usage
+
+NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
 
 Quiet = RunEnded | RunWaiting | None
 """Where a session came to rest: its run ended, its run waits, or there was nothing to do."""
@@ -55,23 +57,23 @@ class Session:
     async def prompt(self, content: tuple[PlainBlock, ...], *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run with this message, and drives it. A run that was cut before is closed first.
 
-        Not while a run waits: that one still occupies the session. It goes on with `answer`.
+        Prompts that wait in the inbox came before it and run first, unless they are held. Not while a run
+        waits: that one still occupies the session. It goes on with `answer`.
         """
-        message = events.UserMessage(content, request=request)
-        if problem := storing_problem(message):
+        if problem := storing_problem(events.UserMessage(content, request=request)):
             raise UsageError(f"the prompt cannot be stored: {problem}")
         await self._prepare()
-        self._start_run(request)
-        self.journal.record(message, settles=request)
-        return await self._drive()
+        while waiting := await self._next_in_line():
+            await self._run(waiting)
+            await self._prepare()
+        return await self._run(requests.Prompt(id=request, content=content))
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
         await self._prepare()
         if not len(self.state.transcript):
-            raise UsageError("there is nothing to continue: the session has no messages yet")
-        self._start_run(request, continues=True)
-        return await self._drive()
+            raise UsageError(NOTHING_TO_CONTINUE)
+        return await self._run(requests.Continue(id=request))
 
     async def advance(self) -> Quiet:
         """Drives the session from its last fact to the next quiet point. Harmless to call twice.
@@ -82,14 +84,28 @@ class Session:
         if self.state.run is not None:
             return await self._drive()
         await InboxReader(self.journal).read()
+        waiting = await self._next_in_line()
+        return await self._run(waiting) if waiting else None
+
+    async def _next_in_line(self) -> requests.Prompt | requests.Continue | None:
+        """The oldest request in the inbox that can start a run, unless those are held."""
         if self.state.held:
             return None
         for request in await self.journal.store.pending(self.id):
-            if isinstance(request, requests.Prompt):
-                return await self.prompt(request.content, request=request.id)
-            if isinstance(request, requests.Continue):
-                return await self.continue_(request=request.id)
+            if isinstance(request, requests.Continue) and not len(self.state.transcript):
+                refused = events.RequestRefused(request.id, NOTHING_TO_CONTINUE)
+                self.journal.record(refused, settles=request.id)
+                await self.journal.commit()
+            elif isinstance(request, requests.Prompt | requests.Continue):
+                return request
         return None
+
+    async def _run(self, request: requests.Prompt | requests.Continue) -> RunEnded | RunWaiting:
+        """The run that a request asks for, from its first fact to rest."""
+        self._start_run(request.id, continues=isinstance(request, requests.Continue))
+        if isinstance(request, requests.Prompt):
+            self.journal.record(events.UserMessage(request.content, request=request.id), settles=request.id)
+        return await self._drive()
 
     @property
     def is_running(self) -> bool:
@@ -149,6 +165,9 @@ class Session:
 
     async def answer(self, question: str, answer: Any = None, *, declined: bool = False) -> Quiet:
         """Answers a question that the run waits for, and drives the run on."""
+        asked = self.state.questions.get(question)
+        if asked and asked.question.secret and not declined:
+            raise UsageError(SECRET_NEEDS_ITS_CALL)  # before the inbox, which is a file, has seen it
         request_id = self.journal.world.new_id("req")
         request = requests.Answer(id=request_id, question=question, answer=answer, declined=declined)
         await self.journal.store.submit(self.id, request)
