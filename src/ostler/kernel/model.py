@@ -96,12 +96,16 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """`auto`, `none`, `required`, or the name of a tool."""
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
+    answer_schema: dict[str, Any] | None = None
+    """A JSON Schema that the answer's text shall fit, where the vendor can promise that."""
 
     def digest(self) -> str:
         """Of what is asked, apart from its id; costs only what was added since the last time."""
         hasher = blake2b(self.transcript.digest(), digest_size=16)
         rest = (self.model, self.system, self.tools, self.tool_choice, self.reasoning, self.max_output_tokens)
         hasher.update(_encoder.encode(rest))
+        if self.answer_schema is not None:
+            hasher.update(_encoder.encode(self.answer_schema))
         return hasher.hexdigest()
 
 

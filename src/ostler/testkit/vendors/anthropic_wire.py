@@ -12,7 +12,8 @@ from ostler.testkit.vendors.script import Call, Refusal, Say, Think, Turn
 from ostler.vocabulary.messages import StopReason
 from ostler.vocabulary.usage import Usage
 
-PATH = "/v1/messages"
+PATH = re.compile(r"/v1/messages")
+MALFORMED = b"event: content_block_delta\ndata: {this is no JSON\n\n"
 
 _STOP_REASONS: dict[StopReason, str] = {
     "end": "end_turn",
@@ -105,6 +106,8 @@ def _frame(name: str, **fields: Any) -> bytes:
 
 def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
     """Why the vendor would refuse this request, or nothing."""
+    if not request.get("stream"):
+        return "stream: only streams are served"
     if "anthropic-version" not in headers:
         return "anthropic-version: header is required"
     if not isinstance(request.get("max_tokens"), int):

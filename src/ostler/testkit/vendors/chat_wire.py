@@ -12,7 +12,8 @@ from ostler.testkit.vendors.script import Call, Refusal, Say, Think, Turn
 from ostler.vocabulary.messages import StopReason
 from ostler.vocabulary.usage import Usage
 
-PATH = "/v1/chat/completions"
+PATH = re.compile(r"/v1/chat/completions")
+MALFORMED = b"data: {this is no JSON\n\n"
 
 _STOP_REASONS: dict[StopReason, str] = {
     "end": "stop",
@@ -95,6 +96,8 @@ def _frame(value: dict[str, Any]) -> bytes:
 
 def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
     """Why the vendor would refuse this request, or nothing."""
+    if not request.get("stream"):
+        return "stream: only streams are served"
     messages = request.get("messages")
     if not messages:
         return "[] is too short - 'messages'"

@@ -34,6 +34,13 @@ class Call(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
     id: str = ""
 
 
+class Cite(msgspec.Struct, frozen=True, tag_field="type", tag="cite"):
+    """A source for the text before it, as the wire names one."""
+
+    url: str
+    title: str = ""
+
+
 class Trouble(msgspec.Struct, frozen=True):
     """What goes wrong after so many frames of the stream have been sent.
 
@@ -50,7 +57,7 @@ class Trouble(msgspec.Struct, frozen=True):
 class Turn(msgspec.Struct, frozen=True, tag_field="type", tag="turn"):
     """One answer. A plain string among the parts is text in one piece."""
 
-    parts: tuple[str | Say | Think | Call, ...] = ()
+    parts: tuple[str | Say | Think | Call | Cite, ...] = ()
     stop: StopReason | None = None
     """By default `tool_calls` when there is a call, else `end`."""
     usage: Usage | None = Usage(input_tokens=10, output_tokens=5)
@@ -90,7 +97,7 @@ def call(name: str, arguments: dict[str, Any] | str = "", *, id: str = "", size:
     return Call(name, tuple(text[i : i + size] for i in range(0, len(text), size)), id)
 
 
-def turn(*parts: str | Say | Think | Call, **rest: Any) -> Turn:
+def turn(*parts: str | Say | Think | Call | Cite, **rest: Any) -> Turn:
     return Turn(parts, **rest)
 
 

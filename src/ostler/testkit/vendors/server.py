@@ -13,7 +13,10 @@ import msgspec
 from ostler.testkit.vendors import anthropic_wire, chat_wire
 from ostler.testkit.vendors.script import Answer, Refusal, Script, Turn
 
-_WIRES: dict[str, ModuleType] = {wire.PATH: wire for wire in (anthropic_wire, chat_wire)}
+_WIRES: tuple[ModuleType, ...] = (anthropic_wire, chat_wire)
+"""Each has `PATH`, a pattern of the whole path, in which a group named `model` is the model; `MALFORMED`, a
+frame that is no JSON; and the functions `frames`, `complaint`, `error_frame`, `error_body` and `key_of`."""
+
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -103,12 +106,13 @@ class FakeVendor:
         """Answers one request; says whether the connection may be used for another."""
         self.requests.append(received)
         number = len(self.requests)
-        wire = _WIRES.get(received.path)
+        wire = next((wire for wire in _WIRES if wire.PATH.fullmatch(received.path)), None)
         if wire is None:
             _write_head(writer, 404, {"content-type": "text/plain", "content-length": "18"})
             writer.write(b"404 page not found")
             return True
-        answer = self._answer(wire, received)
+        request = wire.PATH.fullmatch(received.path).groupdict() | received.json
+        answer = self._answer(wire, received, request)
         if isinstance(answer, Refusal):
             body = answer.body.encode() if answer.body is not None else wire.error_body(answer, number)
             headers = {"content-type": "application/json", "content-length": str(len(body))}
@@ -118,17 +122,16 @@ class FakeVendor:
             return True
         headers = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
         _write_head(writer, 200, headers | _id_header(number))
-        return await self._stream(wire, answer, received, number, reader, writer)
+        return await self._stream(wire, answer, request, number, reader, writer)
 
-    def _answer(self, wire: ModuleType, received: Received) -> Answer:
+    def _answer(self, wire: ModuleType, received: Received, request: dict[str, Any]) -> Answer:
         if self._api_key and wire.key_of(received.headers) != self._api_key:
             return Refusal(401, "invalid x-api-key")
-        problem = "stream: only streams are served" if not received.json.get("stream") else ""
-        problem = problem or wire.complaint(received.json, received.headers)
+        problem = wire.complaint(request, received.headers)
         if problem:
             return Refusal(400, problem)
         if callable(self._script):
-            return self._script(received.json)
+            return self._script(request)
         assert self._answers is not None
         return next(self._answers, Refusal(400, "the script has no answer left"))
 
@@ -136,19 +139,18 @@ class FakeVendor:
         self,
         wire: ModuleType,
         turn: Turn,
-        received: Received,
+        request: dict[str, Any],
         number: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
         trouble = turn.trouble
-        for sent, frame in enumerate(wire.frames(turn, received.json, number)):
+        for sent, frame in enumerate(wire.frames(turn, request, number)):
             if trouble is not None and sent == trouble.after:
                 if trouble.kind in ("cut", "end", "silence"):
                     return await self._stop_early(trouble.kind, reader, writer)
                 if trouble.kind == "malformed":
-                    frame = b"data: {this is no JSON\n\n"
-                    frame = frame if wire is chat_wire else b"event: content_block_delta\n" + frame
+                    frame = wire.MALFORMED
                 else:
                     frame = wire.error_frame(trouble.code, trouble.message)
             if turn.delay:

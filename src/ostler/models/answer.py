@@ -1,0 +1,182 @@
+"""One answer while it arrives: the frame that the decoders of all wires share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.models.call_ids import CallIds
+from ostler.models.settings import Prices
+from ostler.models.sse import Frame, SseSplitter
+from ostler.vocabulary.errors import ModelError, StreamBroken, failure_of
+from ostler.vocabulary.events import (
+    ReasoningDelta,
+    TextDelta,
+    ToolInputDelta,
+    ToolInputEnded,
+    ToolInputStarted,
+)
+from ostler.vocabulary.messages import Block, Opaque, Reasoning, StopReason, Text, ToolCall
+from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+
+BlockKind = Literal["text", "reasoning", "call"]
+
+
+class OpenBlock:
+    """A block of the answer; `number` is its place in it. `opaque` is its vendor's own data."""
+
+    __slots__ = ("call", "ended", "kind", "name", "number", "offset", "opaque", "parts")
+
+    def __init__(self, kind: BlockKind, number: int) -> None:
+        self.kind = kind
+        self.number = number
+        self.offset = 0
+        self.parts: list[str] = []
+        self.call = ""
+        self.name = ""
+        self.ended = False
+        self.opaque: Opaque | None = None
+
+    def closed(self) -> Block:
+        text = "".join(self.parts)
+        if self.kind == "text":
+            return Text(text, self.opaque)
+        if self.kind == "reasoning":
+            return Reasoning(text, self.opaque)
+        return ToolCall(self.call, self.name, text, self.opaque)
+
+
+class Answer:
+    """The blocks of an answer in their order, and the events that tell of them.
+
+    `events` is what the present read has brought; who hands the events on begins a new list.
+    """
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.message = request.id
+        self.events: list[ModelEvent] = []
+        self.blocks: list[OpenBlock] = []
+        self._ids = CallIds(request.transcript)
+
+    def begin(self, kind: Literal["text", "reasoning"]) -> OpenBlock:
+        block = OpenBlock(kind, len(self.blocks))
+        self.blocks.append(block)
+        return block
+
+    def begin_call(self, offered_id: str, name: str) -> OpenBlock:
+        block = OpenBlock("call", len(self.blocks))
+        self.blocks.append(block)
+        block.call, block.name = self._ids.unique(offered_id), name
+        self.events.append(ToolInputStarted(self.message, block.number, block.call, name))
+        return block
+
+    def add(self, block: OpenBlock, text: str) -> None:
+        """A fragment of the block, told as a delta."""
+        offset = block.offset
+        block.offset = offset + len(text)
+        block.parts.append(text)
+        kind = block.kind
+        if kind == "text":
+            self.events.append(TextDelta(self.message, block.number, offset, text))
+        elif kind == "reasoning":
+            self.events.append(ReasoningDelta(self.message, block.number, offset, text))
+        else:
+            self.events.append(ToolInputDelta(self.message, block.number, block.call, offset, text))
+
+    def end_call(self, block: OpenBlock, whole: str = "{}") -> None:
+        """The call's arguments are complete; `whole` is what they are where none were streamed."""
+        if block.ended:
+            return
+        block.ended = True
+        if not block.parts:
+            self.add(block, whole)
+        self.events.append(ToolInputEnded(self.message, block.number, block.call))
+
+    def end_calls(self) -> None:
+        for block in self.blocks:
+            if block.kind == "call":
+                self.end_call(block)
+
+    def has_calls(self) -> bool:
+        return any(block.kind == "call" for block in self.blocks)
+
+    def content(self) -> tuple[Block, ...]:
+        return tuple([block.closed() for block in self.blocks])
+
+
+class AnswerDecoder:
+    """What a `Decoder` does whatever the wire. A wire adds `_take`, `_reported` and `_cut`."""
+
+    def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
+        self.finished = False
+        self.request_id = ""
+        self._answer = Answer(request)
+        self._provider = provider
+        self._asked_model = model
+        self._model = ""
+        self._prices = prices
+        self._splitter = SseSplitter()
+        self._stop_reason: StopReason | None = None
+
+    def _take(self, frames: list[Frame]) -> None:
+        """Reads frames; sets `finished` and `_stop_reason` when the wire says so."""
+        raise NotImplementedError
+
+    def _reported(self) -> Usage | None:
+        """What the vendor has said of usage so far; the cost only where it names one itself."""
+        raise NotImplementedError
+
+    def _cut(self) -> bool:
+        """Whether the stream has ended before the wire's proper end. A wire may know better."""
+        return not self.finished
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        events = self._answer.events = []
+        try:
+            self._take(self._splitter.feed(data))
+        except msgspec.DecodeError as error:
+            self._fail(self._broken(f"holds a frame that is not what the wire promises ({error})"))
+        except ModelError as error:
+            self._fail(error)
+        return events
+
+    def end(self) -> ModelEvent:
+        events = self._answer.events = []
+        try:
+            self._take(self._splitter.flush())
+        except msgspec.DecodeError:
+            self._fail(self._broken("was cut in the middle of a frame"))
+        except ModelError as error:
+            self._fail(error)
+        if not (events and isinstance(events[-1], ModelFailure)) and self._cut():
+            self._fail(self._broken("was cut before its end"))
+        if events and isinstance(events[-1], ModelFailure):
+            return events[-1]
+        return ModelDone(
+            content=self._answer.content(),
+            stop_reason=self._stop_reason or "other",
+            usage=self.usage(),
+            model="" if self._model == self._asked_model else self._model,
+            request_id=self.request_id,
+        )
+
+    def usage(self) -> Usage:
+        usage = self._reported()
+        if usage is None:
+            return UNKNOWN_USAGE
+        if usage.cost is not None or self._prices is None:
+            return usage
+        return msgspec.structs.replace(usage, cost=self._prices.cost(usage))
+
+    def _fail(self, error: ModelError) -> None:
+        self.finished = True
+        self._answer.events.append(ModelFailure(failure_of(error), self.usage()))
+
+    def _broken(self, what: str) -> ModelError:
+        return StreamBroken(
+            f"the answer of {self._provider} {what}; try again",
+            request_id=self.request_id,
+            stream_opened=True,
+        )
