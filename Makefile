@@ -38,6 +38,10 @@ bench: .venv/.core  ## measure start-up, steps and the log
 docs: .venv/.dev  ## write what the documentation takes from the code
 	$(BIN)/python scripts/generate_docs.py
 
+.PHONY: catalogue
+catalogue: .venv/.core  ## renew what is known of models from its sources; needs npm and the network
+	$(BIN)/python scripts/make_catalogue.py
+
 .PHONY: picture
 picture: .venv/.core  ## draw the picture of the demo, docs/pictures/demo.svg
 	$(BIN)/python scripts/picture.py

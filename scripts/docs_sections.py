@@ -25,7 +25,7 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
 from ostler.kernel.tool import ToolKind
 from ostler.log.memory import MemoryStore
-from ostler.models.providers import PROVIDERS
+from ostler.models.provider_table import PROVIDERS
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs import settings
 from ostler.runs.assembly import permission_guard
@@ -176,8 +176,9 @@ def provider_table() -> Iterator[str]:
     yield "| provider | key | default model | server |"
     yield "|---|---|---|---|"
     for one in PROVIDERS.values():
-        key = f"`{one.key_variable}`" if one.key_variable else "none"
-        yield row(f"`{one.name}`", key, f"`{one.default_model}`" if one.default_model else "–", one.base_url)
+        key = " or ".join(f"`{name}`" for name in one.key_variables) or "none"
+        server = one.base_url or f"`{one.base_url_variable}`"
+        yield row(f"`{one.name}`", key, f"`{one.default_model}`" if one.default_model else "–", server)
 
 
 # --- a session, always the same ---------------------------------------------------------------------
@@ -247,6 +248,7 @@ def _fenced(lines: Sequence[str], language: str = "") -> str:
 
 SECTIONS: dict[str, Callable[[], str]] = {
     "help": help_of,
+    "help-cost": lambda: help_of("cost"),
     "help-demo": lambda: help_of("demo"),
     "help-sessions": lambda: help_of("sessions"),
     "help-sessions-commands": help_of_each_sessions_command,

@@ -26,7 +26,8 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     before = ostler(*arguments)
     assert (before.code, before.err) == (
         3,
-        notice + "ostler: openai needs a key: set OPENAI_API_KEY, or name another model\n",
+        notice
+        + "ostler: openai needs a key: set OPENAI_API_KEY, say `ostler key set openai`, or name another model\n",
     )
     assert vendor.requests == []
 
@@ -55,17 +56,24 @@ def test_what_is_trusted_is_shown_without_its_secrets(ostler: Ostler) -> None:
             key_command = "a\n\tb\u001b[2J"
             permissions = "full"
             model = "a/b"
+            [providers.acme]
+            base_url = "http://acme/v1"
+            api_key = "{KEY}"
+            headers = {{ authorization = "{KEY}" }}
         """,
     )
     below = ostler.work / "below"
     below.mkdir()
     ran = ostler("trust", str(below))
     assert ran.code == 0
-    assert ran.out.splitlines()[1:5] == [
+    assert ran.out.splitlines()[1:8] == [
         "  api_key = (a key, not shown)",
         "  base_url = http://(password, not shown)@host:80/v1",
         "  key_command = a b\ufffd[2J",
         "  permissions = full",
+        "  providers.acme.base_url = http://acme/v1",
+        "  providers.acme.api_key = (a key, not shown)",
+        "  providers.acme.headers = (not shown)",
     ]
     assert KEY not in ran.out + ran.err
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.models.providers import PROVIDERS, make_model
+from ostler.models.provider_table import PROVIDERS, Wire
+from ostler.models.providers import make_model
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.vocabulary.errors import NoModel, UsageError
 from ostler.vocabulary.messages import Text, user
@@ -17,7 +18,12 @@ from tests.models.wire_cases import KEY, WIRES, answer_of, request_of
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_every_provider_makes_a_model_of_its_name(name: str) -> None:
-    model = make_model(f"{name}/some/model", environment={PROVIDERS[name].key_variable: KEY})
+    environment = dict.fromkeys(PROVIDERS[name].key_variables, KEY)
+    model = make_model(
+        f"{name}/some/model",
+        base_url=PROVIDERS[name].base_url or "https://x.example",
+        environment=environment,
+    )
     assert model.name == f"{name}/some/model"
 
 
@@ -29,7 +35,7 @@ def test_an_unknown_provider_is_answered_with_the_known_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["anthropic", "openai", "groq", "mistral"])
 def test_a_missing_key_is_answered_with_its_variable(name: str) -> None:
-    with pytest.raises(NoModel, match=PROVIDERS[name].key_variable):
+    with pytest.raises(NoModel, match=PROVIDERS[name].key_variables[0]):
         make_model(f"{name}/x", environment={})
 
 
@@ -87,15 +93,15 @@ async def test_without_a_key_none_is_sent(wire: str) -> None:
 
 
 def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
-    def body(name: str, **fields: object) -> dict[str, object]:
-        model = make_model(name, api_key=KEY, environment={})
+    def body(name: str, wire: Wire | None = None, **fields: object) -> dict[str, object]:
+        model = make_model(name, api_key=KEY, environment={}, wire=wire)
         return json.loads(model.body(request_of(user("Hi"), **fields)))  # type: ignore[attr-defined]
 
     assert "stream_options" not in body("mistral/x") and "stream_options" in body("groq/x")
     assert body("ollama/x", reasoning="off")["reasoning_effort"] == "none"
     assert "reasoning_effort" not in body("groq/x", reasoning="off")
-    assert body("openai/x", reasoning="off")["reasoning_effort"] == "none"
-    assert body("openai/x", reasoning="high")["reasoning_effort"] == "high"
+    assert body("openai/x", reasoning="off", wire="chat")["reasoning_effort"] == "none"
+    assert body("openai/x", reasoning="high", wire="chat")["reasoning_effort"] == "high"
 
 
 def test_naming_a_model_loads_no_http_library() -> None:

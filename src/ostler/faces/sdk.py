@@ -20,7 +20,8 @@ from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool
-from ostler.runs.assembly import choose_model, permission_guard
+from ostler.runs.assembly import permission_guard
+from ostler.runs.model_choice import MakeModel, default_model, model_maker
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import PROFILES, Profile
@@ -103,6 +104,7 @@ class Agent:
         permissions: Profile = "full",
         max_steps: int | None = None,
         reasoning: ReasoningLevel | None = None,
+        fallback: Iterable[str | Model] = (),
         hooks: Iterable[Hook] = (),
         ask: Asker | None = None,
         waits_for_answers: bool = False,
@@ -111,10 +113,13 @@ class Agent:
         _check_options(cwd, permissions, reasoning, max_steps)
         self._open_things = _OpenThings()
         weakref.finalize(self, self._open_things.close_at_last)
-        if isinstance(model, str):
-            model = self._open_things.model = choose_model(_model_settings(model, base_url, api_key, cwd))
+        named = model if isinstance(model, str) else ""
+        settings = _model_settings(named, base_url, api_key, cwd)
+        make = self._open_things.keeping(model_maker(settings))
         self._harness = Harness(
-            model=model,
+            model=make(settings.model or default_model()) if isinstance(model, str) else model,
+            fallbacks=tuple(make(one) if isinstance(one, str) else one for one in fallback),
+            make_model=make,
             system=system_prompt(cwd, date.today()) if system is None else system,
             hooks=Hooks(tuple(hooks)),
             permission=permission_guard(permissions),
@@ -246,8 +251,12 @@ class Agent:
         return self._harness.model
 
     @model.setter
-    def model(self, model: Model) -> None:
-        self._harness.model = model
+    def model(self, model: str | Model) -> None:
+        """Another model, from the next step on: the conversation is carried over."""
+        if isinstance(model, str):
+            self._harness.set_model(model)
+        else:
+            self._harness.model = model
 
     @property
     def hooks(self) -> Hooks:
@@ -354,10 +363,19 @@ class _OpenThings:
     """What an agent has opened. Apart from the agent, so that it can be closed when the agent is gone."""
 
     def __init__(self) -> None:
-        self.model: Model | None = None
+        self.models: list[Model] = []
         self.store: Store | None = None
         self.session: Session | None = None
         self._runner: asyncio.Runner | None = None
+
+    def keeping(self, make: MakeModel) -> MakeModel:
+        """Makes models that are closed with the rest."""
+
+        def make_and_keep(name: str) -> Model:
+            self.models.append(make(name))
+            return self.models[-1]
+
+        return make_and_keep
 
     def runner(self) -> asyncio.Runner:
         if self._runner is None:
@@ -369,8 +387,8 @@ class _OpenThings:
             await self.session.close()
         if self.store is not None:
             await self.store.close()
-        if self.model is not None:
-            await self.model.aclose()
+        for model in self.models:
+            await model.aclose()
         self.session = self.store = None
 
     def close_at_last(self) -> None:
@@ -400,6 +418,7 @@ def _check_options(cwd: Path, permissions: str, reasoning: str | None, max_steps
 
 
 def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settings:
+    """A program that names its model gets that one, whatever the user has configured."""
     if model:
         return Settings(model=model, base_url=base_url, api_key=api_key)
     return load_settings(cwd, {"base_url": base_url or None, "api_key": api_key or None}).settings

@@ -32,7 +32,7 @@ from ostler.kernel.model import (
     ToolOffer,
     Transcript,
 )
-from ostler.kernel.retry import retry_delay
+from ostler.kernel.retry import is_rescuable, retry_delay
 from ostler.kernel.run_state import StepState
 from ostler.kernel.state import SessionState
 from ostler.kernel.stopping import Stopped, stops_with
@@ -84,7 +84,7 @@ class Answering:
         if end is None:
             await self._record_cut(request, draft, held)
             return model
-        return await self._record_failure(request, end, draft, model, step.attempts, held)
+        return await self._record_failure(request, end, draft, model, step, held)
 
     async def _request(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
@@ -259,24 +259,33 @@ class Answering:
         end: ModelFailure,
         draft: Draft,
         model: Model,
-        attempt: int,
+        step: StepState,
         held: list[Event] | None,
     ) -> Model:
-        failure = end.failure
+        failure, attempt, asked = end.failure, step.attempts, model
         partial = draft.content()
         if held is not None:
             shown, suppressed = await self._decide_shown(request, draft.text(), "other", held)
             partial = () if suppressed else shown or draft.text()
-        delay = retry_delay(failure, attempt, self._journal.world.random)
+        delay = retry_delay(failure, step.tries, self._journal.world.random)
+        if self._is_budget_spent():
+            delay = None
+        if delay is None and is_rescuable(failure) and (rescuer := self._harness.rescuer(model)):
+            delay, model = 0.0, rescuer
         decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
         if isinstance(decision, Retry):
-            delay, model = decision.delay, decision.model or model
+            delay, model = decision.delay, decision.model or asked
         elif isinstance(decision, GiveUp):
-            delay = None
+            delay, model = None, asked
         self._record_usage(request, end.usage)
         retry_in = None if delay is None else round(delay, 3)
-        self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, partial))
+        rescue = "" if model is asked else model.name
+        self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, rescue, partial))
         return model
+
+    def _is_budget_spent(self) -> bool:
+        run, most = self._journal.state.run, self._harness.limits.retries
+        return run is not None and most is not None and run.retries >= most
 
     def _record_usage(self, request: ModelRequest, usage: Usage) -> None:
         record_usage(self._journal, request.id, request.model, usage)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
 from ostler.kernel.tool import Tool
+from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits, QuestionAsked
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
@@ -33,6 +34,10 @@ class Harness:
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
+    fallbacks: tuple[Model, ...] = ()
+    """Asked in this order, each when the one before it has failed for good."""
+    make_model: Callable[[str], Model] | None = None
+    """Makes the model that somebody asks for by name while the session is open."""
     silence_limit: float = SILENCE_LIMIT
     cwd: Path = field(default_factory=Path.cwd)
     asker: Asker | None = None
@@ -41,6 +46,22 @@ class Harness:
     memory: dict[str, Any] = field(default_factory=dict)
     extensions: tuple[str, ...] = ()
     _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
+
+    def set_model(self, name: str, reasoning: str = "") -> None:
+        """From the next step on another model is asked. Raises what its making raises."""
+        if self.make_model is None:
+            raise UsageError("this session works with one model only")
+        if reasoning and reasoning not in get_args(ReasoningLevel):
+            levels = ", ".join(get_args(ReasoningLevel))
+            raise UsageError(f"there is no reasoning level {reasoning!r}; the levels are: {levels}")
+        self.model = self.make_model(name)
+        self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
+
+    def rescuer(self, failed: Model) -> Model | None:
+        """The next model of the chain, if there is one."""
+        names = [one.name for one in self.fallbacks]
+        rest = names.index(failed.name) + 1 if failed.name in names else 0
+        return self.fallbacks[rest] if rest < len(names) else None
 
     def use(self, tools: Iterable[Tool]) -> None:
         """Swaps the tools."""

@@ -28,6 +28,7 @@ from ostler.kernel.journal import Journal, hook_reporter
 from ostler.kernel.model import Model
 from ostler.kernel.questions import Questions
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
+from ostler.kernel.retry import retry_delay
 from ostler.kernel.run_state import RunState, StepState
 from ostler.kernel.stopping import Stopped, stops_with
 from ostler.vocabulary import events
@@ -65,7 +66,8 @@ class Loop:
         self._over = Oversight(hook_reporter(journal), cancel)
         self._answering = Answering(journal, harness, cancel, self._over)
         self.calls = Calls(journal, harness, cancel, questions, self._over)
-        self._model: Model = harness.model
+        self._rescuers: dict[str, Model] = {}
+        """Those that took the place of a model which failed, by its name, for the rest of the run."""
         self._plan: StepPlan | None = None
         self._ended: RunEnded | None = None
 
@@ -123,7 +125,10 @@ class Loop:
 
     async def _planned(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
         """What a step will use: these tools and the run's model, unless a hook wants it otherwise."""
-        plan = StepPlan(number, self._model, tools)
+        model = self._harness.model
+        while model.name in self._rescuers:
+            model = self._rescuers[model.name]
+        plan = StepPlan(number, model, tools)
         if "before_step" not in self._harness.hooks:
             return plan
         await self._journal.commit()
@@ -205,8 +210,8 @@ class Loop:
         offers = self._harness.offers(plan.tools)
         chosen = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
         if chosen is not plan.model:
-            # Rescued by another model, which the rest of the run goes on with.
-            self._model = chosen
+            self._rescuers.pop(chosen.name, None)
+            self._rescuers[plan.model.name] = chosen
             self._plan = msgspec.structs.replace(plan, model=chosen)
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
@@ -273,9 +278,8 @@ class Loop:
             if not step.usage_known:
                 record_usage(self._journal, called.id, called.model, UNKNOWN_USAGE)
             failure = Failure("interrupted", "the process ended during the call")
-            self._journal.record(
-                events.ModelFailed(called.id, failure, called.attempt, 0.0 if called.attempt < 3 else None)
-            )
+            delay = retry_delay(failure, step.tries, self._journal.world.random)
+            self._journal.record(events.ModelFailed(called.id, failure, called.attempt, delay))
         for call in step.open_calls():
             if call.started is None or call.is_waiting or call.answered:
                 continue

@@ -47,6 +47,8 @@ class StepState:
         """Those that were offered: no other may be called."""
         self.model_call: events.ModelCalled | None = None
         """Its last model call."""
+        self.tries = 0
+        """How often its present model was asked."""
         self.usage_known = True
         """That call's usage has been recorded."""
         self.failure: events.ModelFailed | None = None
@@ -72,6 +74,7 @@ class RunState:
         self.step: StepState | None = None
         self.steps = 0
         self.model_calls = 0
+        self.retries = 0
         self.tool_calls = 0
         self.refused_calls = 0
         self.usage = NOTHING_USED

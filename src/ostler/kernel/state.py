@@ -216,10 +216,13 @@ def _step_started(state: SessionState, event: events.StepStarted, fact: Fact) ->
 def _model_called(state: SessionState, event: events.ModelCalled, fact: Fact) -> None:
     if state.run and fact.run == state.run.id:
         state.run.model_calls += 1
-        if event.purpose == "step" and state.run.step:
-            state.run.step.model_call = event
-            state.run.step.usage_known = False
-            state.run.step.failure = None
+        step = state.run.step
+        if event.purpose == "step" and step:
+            is_same = step.model_call is not None and step.model_call.model == event.model
+            step.tries = step.tries + 1 if is_same else 1
+            step.model_call = event
+            step.usage_known = False
+            step.failure = None
 
 
 def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None:
@@ -239,8 +242,10 @@ def _assistant_message(state: SessionState, event: events.AssistantMessage, fact
 
 def _model_failed(state: SessionState, event: events.ModelFailed, fact: Fact) -> None:
     step = state.run.step if state.run else None
-    if step and step.model_call and step.model_call.id == event.call:
+    if state.run and step and step.model_call and step.model_call.id == event.call:
         step.failure = event
+        if event.retry_in is not None:
+            state.run.retries += 1
 
 
 def _tool_called(state: SessionState, event: events.ToolCalled, fact: Fact) -> None:

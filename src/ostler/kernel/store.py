@@ -110,6 +110,13 @@ class Log(Protocol):
         """Messages that hold all the words of the query, best first."""
         ...
 
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        """The `usage` facts of all sessions, or of one (or `NotFound`), in order of time.
+
+        Without copies that name their origin: what they tell of was counted there.
+        """
+        ...
+
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         """A whole session at once, such as a fork or a file; refused if its id exists."""
 

@@ -20,6 +20,7 @@ class Telling:
         self.transcript = Transcript()
         self._results: dict[str, ToolResult | None] = {}
         """The calls of the last assistant message, in its order, with their results so far."""
+        self._names: dict[str, str] = {}
 
     def tell(self, event: events.Event | UnknownEvent) -> None:
         if fate(event).told and type(event) in _TELLERS:
@@ -33,7 +34,8 @@ class Telling:
         self.close_results()
         message = Message("assistant", event.content)
         self.transcript.append(message)
-        self._results = dict.fromkeys([call.id for call in message.calls])
+        self._names = {call.id: call.name for call in message.calls}
+        self._results = dict.fromkeys(self._names)
 
     def _result(self, event: events.ToolResultFact) -> None:
         if event.call in self._results:
@@ -57,7 +59,7 @@ class Telling:
         if not self._results:
             return
         results = [
-            result or ToolResult(call, "", (Text(NEVER_RUN),), failed=True)
+            result or ToolResult(call, self._names[call], (Text(NEVER_RUN),), failed=True)
             for call, result in self._results.items()
         ]
         self.transcript.append(Message("tool", tuple(results)))

@@ -19,6 +19,7 @@ from ostler.models.failures import (
     read_error,
     request_id,
 )
+from ostler.models.rate_gate import gate_of
 from ostler.models.transport import Reply, Transport, default_transport
 from ostler.vocabulary.errors import InvalidRequest, ModelError, StreamBroken, failure_of
 from ostler.vocabulary.usage import Usage
@@ -72,6 +73,7 @@ class Endpoint:
             **{name.lower(): value for name, value in extra_headers.items()},
         }
         self._secrets = _secrets(url, secret, extra_headers)
+        self._gate = gate_of(urlsplit(url).netloc, secret)
         self._transport = transport
         self._owns_transport = transport is None
 
@@ -90,6 +92,7 @@ class Endpoint:
         """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
         try:
             body = self._built(build)
+            await self._gate.enter(self._provider)
             reply = await self._carrier().post(self._url, self._headers, body)
         except ModelError as error:
             yield [self._failure(error, decoder)]
@@ -99,8 +102,12 @@ class Endpoint:
             return
         try:
             if not _is_stream(reply):
-                yield [self._failure(await self._refusal(reply), decoder)]
+                error = await self._refusal(reply)
+                if reply.status == 429:
+                    self._gate.refused(error.retry_after)
+                yield [self._failure(error, decoder)]
                 return
+            self._gate.admitted()
             decoder.request_id = request_id(reply.headers)
             async with aclosing(reply.chunks()) as chunks:
                 events: list[ModelEvent] = []
@@ -132,7 +139,7 @@ class Endpoint:
 
     def _carrier(self) -> Transport:
         if self._transport is None:
-            self._transport = default_transport()
+            self._transport = default_transport(self._url)
         return self._transport
 
     def _end(self, decoder: Decoder) -> ModelEvent:

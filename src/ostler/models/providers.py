@@ -1,146 +1,139 @@
-"""The providers there are, and how a name such as `anthropic/claude-…` becomes a model."""
+"""How a name such as `anthropic/claude-…` becomes a model."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal
+from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ostler.kernel.model import Model
-from ostler.models.chat import ChatDialect, ChatModel
-from ostler.models.settings import ModelSettings, Prices
+from ostler.models.catalogue import Catalogue, ModelInfo
+from ostler.models.provider_table import PROVIDERS, Provider, Wire
+from ostler.models.settings import FREE, ModelSettings
 from ostler.models.transport import Transport
 from ostler.vocabulary.errors import NoModel, UsageError
 
-
-class Provider(msgspec.Struct, frozen=True):
-    """`base_url` is what the vendor's own SDK calls by that name."""
-
-    name: str
-    base_url: str
-    key_variable: str = ""
-    """Empty for a server of one's own, which needs no key and costs nothing."""
-    default_model: str = ""
-    wire: Literal["chat", "anthropic"] = "chat"
-    base_url_variable: str = ""
-    dialect: ChatDialect = ChatDialect()
-
-
-_OPENAI = ChatDialect(
-    output_limit="max_completion_tokens", call_id=r"[a-zA-Z0-9_-]{1,40}", no_reasoning="none"
-)
-_MISTRAL = ChatDialect(usage_option=False, call_id=r"[a-zA-Z0-9]{9}")
-_CAN_STOP_REASONING = ChatDialect(no_reasoning="none")
-
-_ALL = (
-    Provider(
-        "anthropic",
-        "https://api.anthropic.com",
-        "ANTHROPIC_API_KEY",
-        "claude-sonnet-5-5",
-        wire="anthropic",
-        base_url_variable="ANTHROPIC_BASE_URL",
-    ),
-    Provider(
-        "openai",
-        "https://api.openai.com/v1",
-        "OPENAI_API_KEY",
-        "gpt-6.1-sol",
-        base_url_variable="OPENAI_BASE_URL",
-        dialect=_OPENAI,
-    ),
-    Provider(
-        "openrouter",
-        "https://openrouter.ai/api/v1",
-        "OPENROUTER_API_KEY",
-        "openrouter/auto",
-        dialect=_CAN_STOP_REASONING,
-    ),
-    Provider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    Provider(
-        "mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest", dialect=_MISTRAL
-    ),
-    Provider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    Provider("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-    Provider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    Provider("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    Provider("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    Provider("ollama", "http://127.0.0.1:11434/v1", dialect=_CAN_STOP_REASONING),
-    Provider("lmstudio", "http://127.0.0.1:1234/v1"),
-    Provider("llamacpp", "http://127.0.0.1:8080/v1"),
-    Provider("vllm", "http://127.0.0.1:8000/v1"),
-)
-
-PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _ALL}
+_WIRES: dict[Wire, tuple[str, str]] = {
+    "anthropic": ("ostler.models.anthropic", "AnthropicModel"),
+    "chat": ("ostler.models.chat", "ChatModel"),
+    "responses": ("ostler.models.responses", "ResponsesModel"),
+    "gemini": ("ostler.models.gemini", "GeminiModel"),
+}
+"""By name: only the wire that is spoken is imported."""
 
 
 def make_model(
     name: str,
     *,
-    base_url: str | None = None,
-    api_key: str | None = None,
+    base_url: str = "",
+    api_key: str = "",
+    wire: Wire | None = None,
     transport: Transport | None = None,
     settings: ModelSettings | None = None,
     environment: Mapping[str, str] = os.environ,
+    providers: Mapping[str, Provider] = PROVIDERS,
+    catalogue: Catalogue | None = None,
 ) -> Model:
-    """The model of that name. What is not given comes from the environment, then from the provider.
+    """The model of that name or alias. What is not given comes from the environment, then the provider.
 
     A provider's key goes to whatever base URL is named: who names both means both.
     """
-    provider, model = _parse(name)
-    address = base_url or _variable(environment, provider.base_url_variable) or provider.base_url
-    _check_address(address)
-    key = (api_key or _variable(environment, provider.key_variable)).strip()
-    if not key and provider.key_variable and address == provider.base_url:
-        raise NoModel(f"{provider.name} needs a key: set {provider.key_variable}, or name another model")
+    catalogue = catalogue or Catalogue()
+    provider, model = split_name(catalogue.resolve(name.strip()), providers)
+    named_address = base_url or _address_in(environment, provider)
+    address = named_address or provider.base_url
+    _check_address(provider, address)
+    key = (api_key or key_in(environment, provider)).strip()
+    if not key and provider.key_variables and not named_address:
+        raise NoModel(needs_key(provider))
     if not (key.isascii() and key.isprintable()):
         raise UsageError(f"the key for {provider.name} holds characters that no key has: copy it again")
-    settings = settings or ModelSettings()
-    if not provider.key_variable and settings.prices is None:
-        settings = msgspec.structs.replace(settings, prices=Prices())
-    if provider.wire == "anthropic":
-        from ostler.models.anthropic import AnthropicModel
-
-        return AnthropicModel(
-            model,
-            base_url=address,
-            api_key=key,
-            transport=transport,
-            settings=settings,
-            provider=provider.name,
-        )
-    own_server = not provider.key_variable or _host(address) == _host(provider.base_url)
-    return ChatModel(
+    if wire is None and provider.wire == "responses" and named_address and not provider.base_path:
+        wire = "chat"  # which every server that imitates the vendor's speaks
+    wire = wire or provider.wire
+    module, kind = _WIRES[wire]
+    info = catalogue.lookup(f"{provider.name}/{model}")
+    made: Model = getattr(import_module(module), kind)(
         model,
         base_url=address,
         api_key=key,
         transport=transport,
-        settings=settings,
+        settings=_informed(settings or ModelSettings(), provider, info),
         provider=provider.name,
-        dialect=provider.dialect if own_server else ChatDialect(),
+        **_peculiar_to(wire, provider, address),
     )
+    return made
 
 
-def _parse(name: str) -> tuple[Provider, str]:
-    provider_name, _, model = name.strip().partition("/")
-    provider = PROVIDERS.get(provider_name)
+def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
+    """The provider and the id in a name; a provider alone means its default model."""
+    provider_name, _, model = name.partition("/")
+    provider = providers.get(provider_name)
     if provider is None:
-        known = ", ".join(PROVIDERS)
-        raise UsageError(f"no provider in {name!r}: a model is named PROVIDER/ID; providers are {known}")
+        known = ", ".join(providers)
+        raise UsageError(
+            f"no provider in {name!r}: a model is named PROVIDER/ID, or by an alias that `ostler models` "
+            f"lists; providers are {known}"
+        )
     model = model or provider.default_model
     if not model:
         raise UsageError(f"{name!r} names no model: write {provider.name}/ID")
     return provider, model
 
 
-def _variable(environment: Mapping[str, str], name: str) -> str:
-    return environment.get(name, "") if name else ""
+def key_in(environment: Mapping[str, str], provider: Provider) -> str:
+    return next((key for one in provider.key_variables if (key := environment.get(one, "").strip())), "")
 
 
-def _check_address(address: str) -> None:
+def needs_key(provider: Provider) -> str:
+    return (
+        f"{provider.name} needs a key: set {provider.key_variables[0]}, "
+        f"say `ostler key set {provider.name}`, or name another model"
+    )
+
+
+def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
+    address = environment.get(provider.base_url_variable, "") if provider.base_url_variable else ""
+    if address and provider.base_path and provider.base_path not in address:
+        address = address.rstrip("/") + provider.base_path
+    return address
+
+
+def _informed(settings: ModelSettings, provider: Provider, info: ModelInfo) -> ModelSettings:
+    """The settings with what is known of the model, where they do not say it themselves."""
+    prices = settings.prices or (info.prices if provider.charges else FREE)
+    return msgspec.structs.replace(
+        settings,
+        prices=prices,
+        headers={**provider.headers, **settings.headers},
+        output_limit=settings.output_limit or info.output_limit,
+        reasons=info.reasoning if settings.reasons is None else settings.reasons,
+    )
+
+
+def _peculiar_to(wire: Wire, provider: Provider, address: str) -> dict[str, Any]:
+    """What only the wires of OpenAI need to know, which others imitate."""
+    if wire not in ("chat", "responses"):
+        return {}
+    peculiar: dict[str, Any] = {"key_header": provider.key_header}
+    # A vendor's quirks are its own server's; another one behind its name gets the wire as it is written.
+    own = provider.like or not provider.key_variables or _host(address) == _host(provider.base_url)
+    if wire == "chat" and own:
+        from ostler.models.dialects import DIALECTS
+
+        peculiar["dialect"] = DIALECTS.get(provider.like or provider.name)
+    return peculiar
+
+
+def _check_address(provider: Provider, address: str) -> None:
+    if not address:
+        raise NoModel(
+            f"{provider.name} needs an address: set {provider.base_url_variable}, or name a base URL"
+        )
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
 from ostler.kernel.questions import Questions
 from ostler.kernel.run_state import RunState
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.errors import OstlerError, StoreError
 from ostler.vocabulary.requests import (
     Answer,
     AnyRequest,
@@ -20,6 +21,7 @@ from ostler.vocabulary.requests import (
     Prompt,
     ReleasePrompts,
     Rename,
+    SetModel,
     Steer,
 )
 
@@ -36,11 +38,13 @@ class InboxReader:
     def __init__(
         self,
         journal: Journal,
+        harness: Harness,
         loop: Loop | None = None,
         cancel: CancelToken | None = None,
         questions: Questions | None = None,
     ) -> None:
         self._journal = journal
+        self._harness = harness
         self._loop = loop
         self._cancel = cancel
         self._questions = questions
@@ -93,6 +97,8 @@ class InboxReader:
                 self._resume(run, request)
                 assert run.step is not None
                 await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
+            case SetModel():
+                self._set_model(request)
             case Rename(title=title):
                 journal.record(events.SessionRenamed(title, request.id), settles=request.id)
             case Label(entry=entry, label=label):
@@ -109,6 +115,18 @@ class InboxReader:
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
         await journal.commit()
+
+    def _set_model(self, request: SetModel) -> None:
+        """Swaps the model from the next step on; one that cannot be made is refused with the reason."""
+        try:
+            self._harness.set_model(request.model, request.reasoning)
+        except OstlerError as error:
+            self._journal.record(events.RequestRefused(request.id, error.message), settles=request.id)
+            return
+        changed = events.SettingsChanged(
+            model=self._harness.model.name, reasoning=request.reasoning, by=request.by, request=request.id
+        )
+        self._journal.record(changed, settles=request.id)
 
     def _resume(self, run: RunState | None, request: AnyRequest) -> None:
         if run and run.waiting:

@@ -83,7 +83,7 @@ class Session:
         await self._hold()
         if self.state.run is not None:
             return await self._drive()
-        await InboxReader(self.journal).read()
+        await InboxReader(self.journal, self.harness).read()
         waiting = await self._next_in_line()
         return await self._run(waiting) if waiting else None
 
@@ -135,7 +135,7 @@ class Session:
                 f"session {self.id} is being driven already; submit a request to its inbox instead"
             )
         await self.close_broken_run()
-        await InboxReader(self.journal).read()
+        await InboxReader(self.journal, self.harness).read()
 
     async def _hold(self) -> None:
         """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
@@ -213,7 +213,7 @@ class Session:
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
         questions = Questions()
         loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
-        inbox = InboxReader(self.journal, loop, cancel, questions)
+        inbox = InboxReader(self.journal, self.harness, loop, cancel, questions)
         loop.steering = inbox
         await inbox.read()
         reading = asyncio.ensure_future(inbox.keep_reading())

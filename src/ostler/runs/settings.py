@@ -13,25 +13,42 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ostler.models.provider_table import ProviderSettings, Wire
 from ostler.runs.home import configuration_file
 from ostler.runs.trust import SENSITIVE, is_trusted, untrusted_part
 from ostler.tools.permissions import Profile
 from ostler.vocabulary.errors import ConfigurationError
 
 PROJECT_FILE = "ostler.toml"
+FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
+"""Settings that belong to the provider of the model that is set beside them."""
+TABLES = frozenset({"providers", "models", "aliases"})
+"""Settings that are tables of their own; no variable can hold them."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything that can be set, in the words of the configuration files."""
 
     model: str = ""
-    """`PROVIDER/ID`; without one, the default model of the first provider whose key is in the environment."""
+    """`PROVIDER/ID` or an alias; without one, what `ostler doctor` finds."""
     base_url: str = ""
     """Another server that speaks the provider's protocol."""
     api_key: str = ""
     """Goes before the provider's own variable."""
     key_command: str = ""
     """A shell command that prints the key; it has 30 seconds."""
+    wire: Wire | None = None
+    """The protocol to speak with that model, where it is not its provider's usual one."""
+    fallback: tuple[str, ...] = ()
+    """Models that go on with a run, in this order, when the one before has failed for good."""
+    max_retries: Annotated[int, msgspec.Meta(ge=0)] = 20
+    """How many failed model calls may be tried again, over a whole run."""
+    providers: dict[str, ProviderSettings] = {}
+    """Further providers, and changes to known ones: `[providers.NAME]`."""
+    models: dict[str, dict[str, Any]] = {}
+    """What is known of models beside or against the catalogue: `[models."PROVIDER/ID"]`."""
+    aliases: dict[str, str] = {}
+    """Short names for models."""
     system: str = ""
     """Replaces the system prompt."""
     append_system: tuple[str, ...] = ()
@@ -85,10 +102,32 @@ def load_settings(
                 f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
                 f"and say `ostler trust {project.path.parent}`"
             )
-        values |= {name: value for name, value in project.values.items() if name not in ignored}
-    values |= _from_environment(environment)
-    values |= {name: value for name, value in overrides.items() if value is not None}
+        values = _merged(values, {name: one for name, one in project.values.items() if name not in ignored})
+    values = _merged(values, _from_environment(environment))
+    values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
     return Loaded(_checked(values, "the settings"), tuple(notices))
+
+
+def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Later ones win; tables are joined, so that a project may add a provider to its user's.
+
+    What was meant for one provider's model is not sent to another provider's that is named later.
+    """
+    if values.get("model") and "model" in over and _provider(values["model"]) != _provider(over["model"]):
+        values = {name: one for name, one in values.items() if name not in FOR_ONE_MODEL}
+    joined = {
+        name: values[name] | one
+        for name, one in over.items()
+        if isinstance(one, dict) and isinstance(values.get(name), dict)
+    }
+    return values | over | joined
+
+
+def _provider(model: str) -> str:
+    from ostler.models.catalogue import Catalogue
+
+    name = model.strip()
+    return (name if "/" in name else Catalogue().resolve(name)).partition("/")[0]
 
 
 def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) -> ProjectFile | None:
@@ -139,9 +178,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(Settings):
         text = environment.get(f"OSTLER_{field.name.upper()}")
-        if text is None:
+        if text is None or field.name in TABLES:
             continue
-        if field.name in ("tools", "append_system"):
+        if field.name in ("tools", "append_system", "fallback"):
             values[field.name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[field.name] = text
@@ -164,8 +203,8 @@ def _complaint(error: str, values: Mapping[str, Any]) -> str:
     info = inspect.type_info(Settings)
     assert isinstance(info, inspect.StructType)
     kinds = {field.name: field.type for field in info.fields}
-    if name not in kinds:
-        return error
+    if name not in kinds or name in TABLES:
+        return error.replace("`$.", "`")
     got = "" if name in SENSITIVE else f", not {values[name]!r}"
     return f"{name} must be {_described(kinds[name])}{got}"
 

@@ -15,10 +15,10 @@ import msgspec
 from ostler.runs.home import trust_file
 from ostler.vocabulary.errors import ConfigurationError
 
-SENSITIVE = frozenset({"base_url", "api_key", "key_command"})
+SENSITIVE = frozenset({"base_url", "api_key", "key_command", "providers", "aliases"})
 """Where requests and keys go, and what runs a command."""
 
-LIMITS = ("max_output_tokens", "max_steps")
+LIMITS = ("max_output_tokens", "max_retries", "max_steps")
 """What a project may set lower than its user, but not higher."""
 
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}

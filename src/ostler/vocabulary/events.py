@@ -116,6 +116,8 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None
     depth: int | None = None
     children: int | None = None
+    retries: int | None = 20
+    """How many failed model calls may be tried again, over the whole run."""
 
 
 class RunStarted(Record, frozen=True):
@@ -203,6 +205,8 @@ class ModelFailed(Record, frozen=True):
     attempt: int = 1
     retry_in: float | None = None
     """Seconds until it is tried again; absent when it is not."""
+    rescue: str = ""
+    """The other model that is asked then, and for the rest of the run."""
     partial: tuple[Block, ...] = ()
 
 

@@ -9,7 +9,9 @@ import sys
 from importlib import import_module
 
 COMMANDS = {
+    "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
     "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
+    "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),
     "sessions": ("ostler.faces.cli.sessions", "list, show, search, export, import, fork and delete sessions"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }

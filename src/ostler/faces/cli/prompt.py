@@ -220,6 +220,8 @@ class PlainOutput:
                 _say(f"{name}: {preview(name, arguments)}")
             case events.ToolResultFact(failed="call_refused", name=name, content=content):
                 _say(f"refused: {name}: {text_of(content)}")
+            case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
+                _say(f"{failure.message}; going on with {rescue}")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
                 _say(f"{failure.message}; trying again in {delay:g} s")
             case events.Warned(text=text):

@@ -62,6 +62,8 @@ def _told(fact: Fact) -> Iterator[str]:
             yield f"  {one_line(str(answer)) if outcome == 'answered' and answer is not None else outcome}"
         case events.ModelFailed(failure=failure, retry_in=None):
             yield f"  the model failed: {one_line(failure.message)}"
+        case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
+            yield f"  the model failed: {one_line(failure.message)}; {one_line(rescue)} went on"
         case events.RunWaiting(reason=reason):
             yield f"  the run waits: {reason}"
         case events.RunEnded(status=status, reason=reason) if status != "completed":

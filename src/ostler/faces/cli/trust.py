@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
 from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
 
-SECRET = ("api_key",)
+SECRET = ("api_key", "headers")
 
 
 def run(arguments: list[str]) -> int:
@@ -48,14 +49,24 @@ def _consent(folder: Path) -> None:
         return
     print(f"{project.path} sets:")
     for name in sorted(project.risky):
-        print(f"  {name} = {_shown(name, project.values[name])}")
+        for line in _lines(name, name, project.values[name]):
+            print(f"  {line}")
     trust(project.path.parent, project.content)
     print(f"trusted; `ostler trust --remove {project.path.parent}` takes it back")
 
 
+def _lines(path: str, name: str, value: Any) -> Iterator[str]:
+    """A line for each value, those of tables under their full name."""
+    if isinstance(value, dict) and name not in SECRET:
+        for inner, one in value.items():
+            yield from _lines(f"{path}.{inner}", inner, one)
+    else:
+        yield f"{one_line(path)} = {_shown(name, value)}"
+
+
 def _shown(name: str, value: Any) -> str:
     if name in SECRET:
-        return "(a key, not shown)"
+        return "(a key, not shown)" if name == "api_key" else "(not shown)"
     text = str(value)
     if name == "base_url" and "@" in text:
         before, _, after = text.rpartition("@")

@@ -1,0 +1,128 @@
+"""`ostler models`: what is known about models, from the catalogue that is bundled."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ostler.faces.cli.arguments import Parser
+from ostler.faces.cli.columns import aligned, cut, printable
+from ostler.faces.cli.directory import working_directory
+from ostler.models.catalogue import Catalogue, ModelInfo
+from ostler.models.settings import Prices
+from ostler.runs.settings import load_settings
+from ostler.vocabulary.errors import UsageError
+
+UNKNOWN = "unknown"
+HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    settings = load_settings(working_directory(), {}).settings
+    catalogue = Catalogue(settings.models, settings.aliases)
+    aliases = _by_model(catalogue.aliases)
+    models = list(catalogue.models())
+    if options.provider:
+        models = _of_provider(models, options.provider)
+    words = [word.lower() for word in options.words]
+    shown = [one for one in models if _has_all(words, (one.name, *aliases.get(one.name, ())))]
+    if options.json:
+        for one in shown:
+            _print_json(one, aliases.get(one.name, []))
+    else:
+        for line in rows(shown, aliases):
+            print(line)
+    found = f"{len(shown)} models" if len(shown) != 1 else "1 model"
+    hint = "" if shown else "; one that is not listed works too, as PROVIDER/ID"
+    print(
+        f"ostler: {found}, prices in dollars a million tokens, as of {catalogue.date}{hint}", file=sys.stderr
+    )
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="ostler models",
+        description="Models: how much they hold, what they take, what they cost. "
+        "The list is bundled; nothing is asked of the network.",
+    )
+    parser.add_argument("words", metavar="WORD", nargs="*", help="only those with all the words in a name")
+    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator[str]:
+    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
+    if not models:
+        return
+    table = [_row(one, aliases.get(one.name, [])) for one in models]
+    if not sys.stdout.isatty():
+        yield from aligned(table)
+        return
+    width = shutil.get_terminal_size().columns
+    for line in aligned([HEADINGS, *table]):
+        yield cut(line, width)
+
+
+def _row(model: ModelInfo, aliases: Sequence[str]) -> tuple[str, ...]:
+    return (
+        printable(model.name),
+        _size(model.context_window),
+        _size(model.output_limit),
+        ",".join(model.input) or UNKNOWN,
+        _reasoning(model),
+        _range(model.prices, "input"),
+        _range(model.prices, "output"),
+        printable(" ".join((*aliases, *(["(deprecated)"] if model.deprecated else [])))),
+    )
+
+
+def _size(tokens: int | None) -> str:
+    if tokens is None:
+        return UNKNOWN
+    return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1000:.3g}k"
+
+
+def _reasoning(model: ModelInfo) -> str:
+    if model.reasoning_levels:
+        return f"{model.reasoning_levels[0]}…{model.reasoning_levels[-1]}"
+    return UNKNOWN if model.reasoning is None else "yes" if model.reasoning else "no"
+
+
+def _range(prices: Prices | None, kind: str) -> str:
+    """From the lowest to the highest, where the size of a call or the hour decides."""
+    if prices is None or getattr(prices, kind) is None:
+        return UNKNOWN
+    rates = [getattr(one, kind) for one in (prices, *prices.tiers, *prices.hours)]
+    known = sorted({rate for rate in rates if rate is not None})
+    return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
+
+
+def _by_model(aliases: dict[str, str]) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for alias, model in sorted(aliases.items()):
+        names.setdefault(model, []).append(alias)
+    return names
+
+
+def _of_provider(models: Sequence[ModelInfo], provider: str) -> list[ModelInfo]:
+    found = [one for one in models if one.name.startswith(f"{provider}/")]
+    if not found:
+        known = ", ".join(sorted({one.name.partition("/")[0] for one in models}))
+        raise UsageError(f"the catalogue has no models of {provider!r}; it has those of {known}")
+    return found
+
+
+def _has_all(words: Sequence[str], names: Sequence[str]) -> bool:
+    text = " ".join(names).lower()
+    return all(word in text for word in words)
+
+
+def _print_json(model: ModelInfo, aliases: list[str]) -> None:
+    line = {"name": model.name, "aliases": aliases, **msgspec.structs.asdict(model)}
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")

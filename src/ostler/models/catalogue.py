@@ -1,0 +1,194 @@
+"""What is known about models: limits, modalities, prices. `make catalogue` writes the bundled file.
+
+The file has a line for each model, so that a lookup finds and decodes one line only; its first line is
+the `Header`. What no source knows is absent there, and unknown here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.models.settings import Prices
+from ostler.vocabulary.errors import ConfigurationError
+
+FILE = Path(__file__).with_name("catalogue.jsonl")
+ASSUMED_CONTEXT_WINDOW = 128_000
+"""Nineteen of twenty models in the catalogue have as much or more."""
+
+Modality = Literal["text", "image", "file", "audio", "video"]
+Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class LaterPrices(Prices, frozen=True, kw_only=True):
+    """Prices from a day on, `YYYY-MM-DD`, in UTC."""
+
+    since: str
+
+
+class Described(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be said of a model, by the catalogue or by a user. What is absent is unknown."""
+
+    context_window: int | None = None
+    output_limit: int | None = None
+    input: tuple[Modality, ...] = ()
+    """Those that some source names; no source speaks of files, so far."""
+    reasoning: bool | None = None
+    reasoning_levels: tuple[Level, ...] = ()
+    """`off` is among them where reasoning can be switched off."""
+    tools: bool | None = None
+    prices: Prices | None = None
+    deprecated: bool = False
+
+
+class ModelInfo(Described, frozen=True, kw_only=True):
+    name: str
+    """`PROVIDER/ID`."""
+    later_prices: tuple[LaterPrices, ...] = ()
+    """Announced, and not yet in force; by day."""
+    known: bool = True
+    """Whether anybody described the model; of any other nothing is known but the name."""
+
+    @property
+    def context_limit(self) -> int:
+        return self.context_window or ASSUMED_CONTEXT_WINDOW
+
+    @property
+    def assumptions(self) -> str:
+        """A sentence for people where something had to be assumed, otherwise empty."""
+        if self.known and self.context_window:
+            return ""
+        unknown = f"how much {self.name} holds" if self.known else self.name
+        price = "" if self.prices else ", and its price is unknown"
+        return (
+            f"the catalogue does not know {unknown}: "
+            f"a context of {ASSUMED_CONTEXT_WINDOW:,} tokens is assumed{price}"
+        )
+
+
+class Header(msgspec.Struct, frozen=True):
+    date: str
+    """Of the newest data in the file."""
+    sources: dict[str, str]
+    """The day of each source's data."""
+    aliases: dict[str, str]
+    """The newest model of a line, by the name of the line."""
+
+
+class Catalogue:
+    """The bundled models, and what a user says about these or others: the user wins.
+
+    `overrides` are fields of `Described` by `PROVIDER/ID`; each replaces that field of the bundled entry.
+    """
+
+    def __init__(
+        self,
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self._overrides = {name: _checked(name, fields) for name, fields in (overrides or {}).items()}
+        self._aliases = dict(aliases or {})
+
+    @property
+    def date(self) -> str:
+        return _header().date
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        return _header().aliases | self._aliases
+
+    def resolve(self, name: str) -> str:
+        """The model that an alias stands for; any other name stands for itself."""
+        named = self._aliases.get(name, name)
+        return named if "/" in named else _header().aliases.get(named, named)
+
+    def lookup(self, name: str, today: str | None = None) -> ModelInfo:
+        """What is known of `PROVIDER/ID` or an alias, with the prices of that day. It always answers."""
+        name = self.resolve(name.strip())
+        found = _find(name)
+        info = _priced(found, today or _today()) if found else ModelInfo(name=name, known=False)
+        return self._overridden(info)
+
+    def models(self, today: str | None = None) -> Iterator[ModelInfo]:
+        """All of them, by name."""
+        today = today or _today()
+        listed = {info.name: info for info in map(_decode, _lines()[1:])}
+        added = {name: ModelInfo(name=name, known=False) for name in self._overrides if name not in listed}
+        for _, info in sorted((listed | added).items()):
+            yield self._overridden(_priced(info, today))
+
+    def _overridden(self, info: ModelInfo) -> ModelInfo:
+        changes = self._overrides.get(info.name)
+        if changes is None:
+            return info
+        if "prices" in changes:
+            changes = {"later_prices": (), **changes}
+        return msgspec.structs.replace(info, known=True, **changes)
+
+
+@cache
+def _lines() -> list[bytes]:
+    return _content().splitlines()
+
+
+@cache
+def _content() -> bytes:
+    return FILE.read_bytes()
+
+
+@cache
+def _header() -> Header:
+    content = _content()
+    return msgspec.json.decode(content[: content.index(b"\n")], type=Header)
+
+
+def _find(name: str) -> ModelInfo | None:
+    """The entry of that name, or of the name without the day of its snapshot."""
+    content = _content()
+    for candidate in (name, _without_day(name)):
+        start = content.find(b'\n{"name":' + msgspec.json.encode(candidate) + b",") + 1
+        if start:
+            found = _decode(content[start : content.index(b"\n", start)])
+            return msgspec.structs.replace(found, name=name)
+    return None
+
+
+def _without_day(name: str) -> str:
+    """`x-20261101` and `x-2026-11-01` are `x` as it was on that day."""
+    parts = name.split("-")
+    for count in (1, 3):
+        day = "".join(parts[-count:])
+        if len(parts) > count and len(day) == 8 and day.isdecimal() and day.startswith("20"):
+            return "-".join(parts[:-count])
+    return name
+
+
+def _decode(line: bytes) -> ModelInfo:
+    return msgspec.json.decode(line, type=ModelInfo)
+
+
+def _priced(info: ModelInfo, today: str) -> ModelInfo:
+    """With the prices in force on that day."""
+    due = [later for later in info.later_prices if later.since <= today]
+    if not due:
+        return info
+    return msgspec.structs.replace(info, prices=due[-1], later_prices=info.later_prices[len(due) :])
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def _checked(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    if "/" not in name:
+        raise ConfigurationError(f'models."{name}": a model is named PROVIDER/ID')
+    try:
+        described = msgspec.convert(dict(fields), Described)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f'models."{name}": {error}') from None
+    return {field: getattr(described, field) for field in fields}

@@ -1,0 +1,156 @@
+"""The providers there are, as data. A user's configuration adds to them and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ostler.vocabulary.errors import ConfigurationError
+
+Wire = Literal["anthropic", "chat", "responses", "gemini"]
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor, or a server of one's own."""
+
+    name: str
+    base_url: str = ""
+    """What the vendor's own SDK calls by that name."""
+    key_variables: tuple[str, ...] = ()
+    """Where a key is looked for in the environment; none for a server that needs no key."""
+    default_model: str = ""
+    wire: Wire = "chat"
+    base_url_variable: str = ""
+    base_path: str = ""
+    """Follows what that variable says, where the vendor's SDK adds it as well."""
+    key_header: str = "authorization"
+    """`authorization` carries `Bearer KEY`; any other header the key alone."""
+    charges: bool = True
+    """Whether a call costs money; tokens are counted in any case."""
+    like: str = ""
+    """The provider whose quirks it shares; by default its own."""
+    headers: dict[str, str] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """A server on this machine, found by its port."""
+        return self.base_url.startswith("http://127.0.0.1:")
+
+
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider in the configuration: `[providers.NAME]`. What is absent stays as it is known, or default."""
+
+    base_url: str | None = None
+    key_variable: str | None = None
+    """The environment variable that holds its key."""
+    api_key: str = ""
+    """The key itself; only in the user's own configuration."""
+    key_command: str = ""
+    """A shell command that prints the key; it has 30 seconds."""
+    default_model: str | None = None
+    wire: Wire | None = None
+    charges: bool | None = None
+    """`false` for a free or a subscription endpoint."""
+    like: str | None = None
+    """The provider whose quirks it shares."""
+    headers: dict[str, str] | None = None
+    """Sent with every request."""
+
+
+def _vendor(name: str, base_url: str, key_variable: str, default_model: str = "") -> Provider:
+    return Provider(name=name, base_url=base_url, key_variables=(key_variable,), default_model=default_model)
+
+
+def _local(name: str, port: int) -> Provider:
+    return Provider(name=name, base_url=f"http://127.0.0.1:{port}/v1", charges=False)
+
+
+_ALL = (
+    Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com",
+        key_variables=("ANTHROPIC_API_KEY",),
+        default_model="claude-sonnet-5-5",
+        wire="anthropic",
+        base_url_variable="ANTHROPIC_BASE_URL",
+        key_header="x-api-key",
+    ),
+    Provider(
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        key_variables=("OPENAI_API_KEY",),
+        default_model="gpt-6.1-sol",
+        wire="responses",
+        base_url_variable="OPENAI_BASE_URL",
+    ),
+    Provider(
+        name="google",
+        base_url="https://generativelanguage.googleapis.com",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        default_model="gemini-4-argon",
+        wire="gemini",
+        base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        key_header="x-goog-api-key",
+    ),
+    _vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter/auto"),
+    _vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b"),
+    _vendor("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-4"),
+    _vendor("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-v4-pro"),
+    _vendor("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4.7"),
+    _vendor("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "kimi-k3.1-pro"),
+    _vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "zai-org/GLM-5.3"),
+    _vendor(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+        "accounts/fireworks/models/glm-5p3",
+    ),
+    Provider(
+        name="azure",
+        key_variables=("AZURE_OPENAI_API_KEY",),
+        wire="responses",
+        base_url_variable="AZURE_OPENAI_ENDPOINT",
+        base_path="/openai/v1",
+        key_header="api-key",
+        like="openai",
+    ),
+    _local("ollama", 11434),
+    _local("lmstudio", 1234),
+    _local("llamacpp", 8080),
+    _local("vllm", 8000),
+    _local("jan", 1337),
+)
+
+PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _ALL}
+
+
+def configured_providers(configured: Mapping[str, ProviderSettings]) -> dict[str, Provider]:
+    """The known providers with what a user's configuration adds or changes."""
+    return PROVIDERS | {name: _configured(name, settings) for name, settings in configured.items()}
+
+
+def _configured(name: str, settings: ProviderSettings) -> Provider:
+    known = PROVIDERS.get(name)
+    if known is None and not settings.base_url:
+        raise ConfigurationError(f"providers.{name} is new and needs a base_url")
+    if not name or "/" in name:
+        raise ConfigurationError(f"providers.{name}: a provider's name has no slash in it")
+    if settings.like and settings.like not in PROVIDERS:
+        raise ConfigurationError(f"providers.{name}: like must be one of {', '.join(PROVIDERS)}")
+    changes = {
+        "base_url": settings.base_url,
+        "key_variables": None if settings.key_variable is None else (settings.key_variable,),
+        "default_model": settings.default_model,
+        "wire": settings.wire,
+        "charges": settings.charges,
+        "like": settings.like,
+        "headers": settings.headers,
+    }
+    given = {field: value for field, value in changes.items() if value is not None}
+    if settings.base_url and known is not None:
+        given |= {"base_url_variable": "", "base_path": ""}
+        if known.wire == "responses" and settings.wire is None:
+            given["wire"] = "chat"  # which every server that imitates the vendor's speaks
+    return msgspec.structs.replace(known or Provider(name=name), **given)
