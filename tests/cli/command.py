@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from ostler.testkit.vendors import FakeVendor
@@ -60,6 +61,11 @@ class Ostler:
     @property
     def store(self) -> Path:
         return self.home / "ostler.db"
+
+    def configure(self, text: str) -> None:
+        """The user's own configuration."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(dedent(text))
 
     def environment(self, variables: dict[str, str]) -> dict[str, str]:
         inherited = {

@@ -116,6 +116,11 @@ class MemoryStore:
         hits.sort(key=lambda hit: hit.time_ms, reverse=True)
         return hits[:limit]
 
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        sessions = [self._session(session)] if session else self._sessions.values()
+        facts = [fact for one in sessions for fact in one.facts if fact.type == "usage" and not fact.origin]
+        return sorted([fact for fact in facts if fact.time_ms >= since_ms], key=lambda fact: fact.time_ms)
+
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         self._add(facts)
         for part in blobs:

@@ -46,6 +46,12 @@ _READ_OPENING = (
     f"{_FACTS} where session = (select key from sessions where id = ?1)"
     " and (opening = 1 or seq >= (select tail_seq from sessions where id = ?1)) order by seq"
 )
+# The sessions come first, so that those which nobody used since then are not looked through.
+_USAGES = (
+    "select id, seq, type, parent, run, time, origin, body from sessions cross join facts on session = key"
+    " where updated >= ?1 and (?2 = '' or id = ?2) and type = 'usage' and origin = '' and time >= ?1"
+    " order by time, session, seq"
+)
 
 
 class SqliteStore:
@@ -145,6 +151,12 @@ class SqliteStore:
             while is_index_stale(self._reader):
                 await self._writer.run(update_index, lengthy=True)
             return search(self._reader, query, limit)
+
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        rows = self._query(_USAGES, (since_ms, session))
+        if not rows and session:
+            self._require(session)
+        return [fact_of(row[0], row[1:]) for row in rows]
 
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         require_whole_session(facts)

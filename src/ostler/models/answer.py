@@ -13,21 +13,23 @@ from ostler.models.sse import Frame, SseSplitter
 from ostler.vocabulary.errors import ModelError, StreamBroken, failure_of
 from ostler.vocabulary.events import (
     ReasoningDelta,
+    SourceCited,
     TextDelta,
     ToolInputDelta,
     ToolInputEnded,
     ToolInputStarted,
+    Warned,
 )
 from ostler.vocabulary.messages import Block, Opaque, Reasoning, StopReason, Text, ToolCall
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
-BlockKind = Literal["text", "reasoning", "call"]
+BlockKind = Literal["text", "reasoning", "call", "whole"]
 
 
 class OpenBlock:
     """A block of the answer; `number` is its place in it. `opaque` is its vendor's own data."""
 
-    __slots__ = ("call", "ended", "kind", "name", "number", "offset", "opaque", "parts")
+    __slots__ = ("call", "ended", "kind", "name", "number", "offset", "opaque", "parts", "whole")
 
     def __init__(self, kind: BlockKind, number: int) -> None:
         self.kind = kind
@@ -38,8 +40,11 @@ class OpenBlock:
         self.name = ""
         self.ended = False
         self.opaque: Opaque | None = None
+        self.whole: Block | None = None
 
     def closed(self) -> Block:
+        if self.whole is not None:
+            return self.whole
         text = "".join(self.parts)
         if self.kind == "text":
             return Text(text, self.opaque)
@@ -51,7 +56,7 @@ class OpenBlock:
 class Answer:
     """The blocks of an answer in their order, and the events that tell of them.
 
-    `events` is what the present read has brought; who hands the events on begins a new list.
+    `events` is what nobody has been told yet; who hands the events on begins a new list.
     """
 
     def __init__(self, request: ModelRequest) -> None:
@@ -59,6 +64,7 @@ class Answer:
         self.events: list[ModelEvent] = []
         self.blocks: list[OpenBlock] = []
         self._ids = CallIds(request.transcript)
+        self._cited: set[str] = set()
 
     def begin(self, kind: Literal["text", "reasoning"]) -> OpenBlock:
         block = OpenBlock(kind, len(self.blocks))
@@ -71,6 +77,12 @@ class Answer:
         block.call, block.name = self._ids.unique(offered_id), name
         self.events.append(ToolInputStarted(self.message, block.number, block.call, name))
         return block
+
+    def put(self, whole: Block) -> None:
+        """A block that came in one piece and that no delta tells of, such as a picture."""
+        block = OpenBlock("whole", len(self.blocks))
+        block.whole = whole
+        self.blocks.append(block)
 
     def add(self, block: OpenBlock, text: str) -> None:
         """A fragment of the block, told as a delta."""
@@ -99,6 +111,16 @@ class Answer:
             if block.kind == "call":
                 self.end_call(block)
 
+    def cite(self, url: str = "", title: str = "", id: str = "") -> None:
+        """A source of what is said; each is told once, however often it is named."""
+        name = url or f"{id} {title}"
+        if name not in self._cited:
+            self._cited.add(name)
+            self.events.append(SourceCited(self.message, url, title, id))
+
+    def warn(self, text: str) -> None:
+        self.events.append(Warned(text, call=self.message))
+
     def has_calls(self) -> bool:
         return any(block.kind == "call" for block in self.blocks)
 
@@ -107,7 +129,10 @@ class Answer:
 
 
 class AnswerDecoder:
-    """What a `Decoder` does whatever the wire. A wire adds `_take`, `_reported` and `_cut`."""
+    """What a `Decoder` does whatever the wire.
+
+    A wire adds `_take` and `_reported`, and where it needs them `_cut` and `_complete`.
+    """
 
     def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
         self.finished = False
@@ -121,7 +146,7 @@ class AnswerDecoder:
         self._stop_reason: StopReason | None = None
 
     def _take(self, frames: list[Frame]) -> None:
-        """Reads frames; sets `finished` and `_stop_reason` when the wire says so."""
+        """Reads frames; sets `finished` and `_stop_reason` when the wire says so, raises what it reports."""
         raise NotImplementedError
 
     def _reported(self) -> Usage | None:
@@ -132,21 +157,30 @@ class AnswerDecoder:
         """Whether the stream has ended before the wire's proper end. A wire may know better."""
         return not self.finished
 
+    def _complete(self) -> None:
+        """Nothing more comes and nothing is missing: the last chance to change the answer."""
+
+    def warn(self, text: str) -> None:
+        """Told with the first events of the answer."""
+        self._answer.warn(text)
+
     def feed(self, data: bytes) -> list[ModelEvent]:
-        events = self._answer.events = []
+        answer = self._answer
+        events = answer.events
         try:
             self._take(self._splitter.feed(data))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._fail(self._broken(f"holds a frame that is not what the wire promises ({error})"))
         except ModelError as error:
             self._fail(error)
+        answer.events = []
         return events
 
     def end(self) -> ModelEvent:
         events = self._answer.events = []
         try:
             self._take(self._splitter.flush())
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self._fail(self._broken("was cut in the middle of a frame"))
         except ModelError as error:
             self._fail(error)
@@ -154,6 +188,7 @@ class AnswerDecoder:
             self._fail(self._broken("was cut before its end"))
         if events and isinstance(events[-1], ModelFailure):
             return events[-1]
+        self._complete()
         return ModelDone(
             content=self._answer.content(),
             stop_reason=self._stop_reason or "other",

@@ -52,8 +52,36 @@ _BY_CODE: dict[str, type[ModelError]] = {
     "rate_limit_exceeded": RateLimited,
     "insufficient_quota": RateLimited,
     "overloaded_error": Overloaded,
+    "server_is_overloaded": Overloaded,
+    "slow_down": Overloaded,
+    "too_many_requests": RateLimited,
+    "invalid_prompt": InvalidRequest,
+    "invalid_encrypted_content": InvalidRequest,
+    "data_residency_mismatch": InvalidRequest,
+    "bio_policy": InvalidRequest,
+    "misalignment_policy_violation": InvalidRequest,
+    "image_content_policy_violation": InvalidRequest,
+    "invalid_image": InvalidRequest,
+    "invalid_image_format": InvalidRequest,
+    "invalid_base64_image": InvalidRequest,
+    "invalid_image_url": InvalidRequest,
+    "image_too_large": InvalidRequest,
+    "image_too_small": InvalidRequest,
+    "image_parse_error": InvalidRequest,
+    "image_file_too_large": InvalidRequest,
+    "unsupported_image_media_type": InvalidRequest,
+    "empty_image_file": InvalidRequest,
+    "failed_to_download_image": InvalidRequest,
+    "API_KEY_INVALID": AuthenticationFailed,
+    "UNAUTHENTICATED": AuthenticationFailed,
+    "PERMISSION_DENIED": PermissionDenied,
+    "NOT_FOUND": ModelNotFound,
+    "INVALID_ARGUMENT": InvalidRequest,
+    "FAILED_PRECONDITION": InvalidRequest,
+    "RESOURCE_EXHAUSTED": RateLimited,
+    "UNAVAILABLE": Overloaded,
 }
-"""What vendors write into `type` or `code` of an error that comes inside a stream, without a status."""
+"""What vendors write into `type`, `code` or `status` of an error that may come without an HTTP status."""
 
 _OVERFLOW_PHRASES = (
     "prompt is too long",
@@ -66,6 +94,7 @@ _OVERFLOW_PHRASES = (
     "too large for model with",
     "maximum prompt length",
     "input is too long",
+    "exceeds the maximum number of tokens",
 )
 
 _ADVICE: dict[type[ModelError], str] = {
@@ -87,6 +116,7 @@ class VendorError(msgspec.Struct, frozen=True):
     code: str = ""
     kind: str = ""
     status: int | None = None
+    retry_after: float | None = None
 
 
 def read_error(body: bytes) -> VendorError:
@@ -113,12 +143,29 @@ def error_in(value: Any) -> VendorError:
     message = value.get("message") or value.get("detail") or ""
     code = value.get("code")
     numeric = isinstance(code, int) and 400 <= code < 600
+    reason, delay = _in_details(value.get("details"))
     return VendorError(
         message=message if isinstance(message, str) else msgspec.json.encode(message).decode(),
-        code="" if code is None or numeric else str(code),
-        kind=str(value.get("type") or ""),
+        code=reason if code is None or numeric else str(code),
+        kind=str(value.get("type") or _text(value.get("status"))),
         status=code if numeric else None,
+        retry_after=delay,
     )
+
+
+def _in_details(details: Any) -> tuple[str, float | None]:
+    """The reason and the delay that Google puts beside an error's message."""
+    reason, delay = "", None
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            reason = reason or _text(detail.get("reason"))
+            seconds = _number(_text(detail.get("retryDelay")).removesuffix("s"))
+            delay = seconds if delay is None else delay
+    return reason, delay
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def error_of_status(
@@ -135,12 +182,13 @@ def error_of_status(
             request_id=request_id(headers),
         )
     kind = _class_of(status, said)
+    asked = retry_after(headers)
     return kind(
         f"{who} answered {status}: {message or _phrase(status)}; {_ADVICE[kind]}",
         status=status,
         code=one_line(said.code or said.kind, secrets),
         request_id=request_id(headers),
-        retry_after=retry_after(headers),
+        retry_after=said.retry_after if asked is None else asked,
     )
 
 
@@ -154,6 +202,7 @@ def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError
         status=said.status,
         code=said.code or said.kind,
         request_id=request_id,
+        retry_after=said.retry_after,
         stream_opened=True,
     )
 

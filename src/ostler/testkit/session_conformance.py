@@ -1,4 +1,4 @@
-"""The contract of `Log` for whole sessions: listing, searching, importing, deleting."""
+"""The contract of `Log` for whole sessions: listing, searching, what they used, importing, deleting."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import LeaseLost, NotFound, SessionHeld, StoreError
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Reasoning, Text, as_content
+from ostler.vocabulary.usage import Usage
 
 
 class SessionConformance(StoreCases):
@@ -194,6 +195,46 @@ class SessionConformance(StoreCases):
         two = await self.begun(store, "ses_2")
         await two.append(said("a naïve fox"), answered("in a cafe\u0301 with a cat"))
 
+    # --- usage --------------------------------------------------------------------------------------
+
+    async def test_the_usage_facts_of_all_sessions_come_in_order_of_time(self) -> None:
+        async with self.opened_twice() as (store, other):
+            one, two = await self.begun(store), await self.begun(store, "ses_2")
+            written = []
+            for number, writing in enumerate((one, two, two, one)):
+                self.clock.pass_seconds(1)
+                await writing.append(said(f"no. {number}"), answered("yes"))
+                written += await writing.append(_used(f"mc_{number}", number), run=f"run_{number}")
+            for handle in (store, other):
+                assert await handle.usages() == written
+                assert await handle.usages(session="ses_2") == written[1:3]
+                assert await handle.usages(since_ms=written[2].time_ms) == written[2:]
+                assert await handle.usages(since_ms=written[2].time_ms, session="ses_1") == written[3:]
+                assert await handle.usages(since_ms=self.clock.ms + 1) == []
+                await raises(NotFound, handle.usages(session="ses_3"))
+
+    async def test_what_is_no_usage_fact_or_a_copy_of_one_is_not_counted(self) -> None:
+        async with self.opened() as store:
+            writing = await self.begun(store)
+            elsewhere = _used("mc_1", 7).usage
+            await writing.append(events.HistoryReplaced((), elsewhere), events.RunEnded("completed"))
+            assert await store.usages() == await store.usages(session="ses_1") == []
+            copy = writing.fact(_used("mc_1", 7))
+            copy.origin = "ses_0:9"
+            await store.append(writing.lease, [copy])
+            assert await store.usages() == await store.usages(session="ses_1") == []
+
+    async def test_an_imported_sessions_usage_counts_at_its_own_time_until_it_is_deleted(self) -> None:
+        async with self.opened() as store:
+            writing = Writing(store, "ses_1", self.clock)
+            writing.fact(events.SessionStarted("/", "0"))
+            self.clock.pass_seconds(5)
+            used = writing.fact(_used("mc_1", 7), run="run_1")
+            await store.import_session(writing.facts)
+            assert await store.usages(since_ms=self.clock.ms) == [used]
+            await store.delete("ses_1", HERE)
+            assert await store.usages() == []
+
     # --- import -------------------------------------------------------------------------------------
 
     async def test_an_imported_session_is_as_if_it_had_been_written_here(self) -> None:
@@ -298,6 +339,11 @@ class SessionConformance(StoreCases):
             await holder.die()
             await store.delete("ses_1", HERE)
             assert await _ids(store) == []
+
+
+def _used(call: str, tokens: int) -> events.UsageReported:
+    usage = Usage(input_tokens=tokens)
+    return events.UsageReported(call, "scripted/model", usage, usage)
 
 
 async def _ids(store: Store, **choice: object) -> list[str]:

@@ -36,7 +36,7 @@ def run_prompt(options: argparse.Namespace) -> int:
     prompt, notice = prompt_from(options.words)
     if notice:
         _say(notice)
-    if not prompt:
+    if not prompt and options.session is None and not options.continue_:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
     harness = make_harness(loaded.settings, cwd)
     return asyncio.run(_run(options, loaded.settings, harness, prompt))
@@ -80,11 +80,13 @@ def _check_combination(options: argparse.Namespace) -> None:
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: str) -> int:
     store = open_store(settings, in_memory=options.no_session)
-    session = await _session(options, store, harness)
+    session = await _session(options, store, harness, prompt)
     # Nothing made so far is garbage: collecting is put off until here, and then leaves all of it alone.
     gc.freeze()
     gc.enable()
-    if _waiting(session) is None:
+    if options.model is None and session.state.settings.model:
+        harness.set_model(session.state.settings.model)
+    if prompt and _waiting(session) is None:
         await session.close_broken_run()
     if options.json:
         return await _run_to_lines(session, settings, prompt)
@@ -106,13 +108,15 @@ async def _leave(session: Session) -> None:
     await session.journal.store.tidy()
 
 
-async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
+async def _session(options: argparse.Namespace, store: Store, harness: Harness, prompt: str) -> Session:
     if options.session is not None:
         return await open_session(store, await find_session(store, options.session), harness)
     if options.continue_:
         newest = await store.sessions(cwd=str(harness.cwd), limit=1)
         if newest:
             return await open_session(store, newest[0].id, harness)
+        if not prompt:
+            raise UsageError(f"there is no session of {harness.cwd} to go on with: say what to do after -p")
         _say(f"there is no session of {harness.cwd} yet: a new one begins")
     return await create_session(store, harness)
 
@@ -142,14 +146,25 @@ async def _run_to_lines(session: Session, settings: Settings, prompt: str) -> in
 
 
 async def _drive(session: Session, settings: Settings, prompt: str) -> RunEnded | RunWaiting | None:
-    """Runs the prompt; None when a run before it still waits for somebody.
+    """Runs the prompt, or goes on without one; None when a run before it still waits for somebody.
 
     A run that waits for permission is driven on first, if everything is permitted now.
     """
     quiet = await _permit(session) if settings.permissions == "full" else None
     if isinstance(quiet, RunEnded) and quiet.status == "cancelled":
         return quiet
-    return None if _waiting(session) else await session.prompt(as_content(prompt))
+    if _waiting(session):
+        return None
+    return await session.prompt(as_content(prompt)) if prompt else quiet or await _go_on(session)
+
+
+async def _go_on(session: Session) -> RunEnded | RunWaiting | None:
+    """Without a prompt: a run that was cut goes on from its last fact, one that failed from its messages."""
+    if session.state.run is not None:
+        return await session.advance()
+    if session.state.last_status in (None, "completed"):
+        raise UsageError("there is nothing to go on with: say what to do after -p")
+    return await session.continue_()
 
 
 def _waiting(session: Session) -> RunWaiting | None:

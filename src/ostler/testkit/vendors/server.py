@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import msgspec
 
-from ostler.testkit.vendors import anthropic_wire, chat_wire
+from ostler.testkit.vendors import anthropic_wire, chat_wire, gemini_wire, responses_wire
 from ostler.testkit.vendors.script import Answer, Refusal, Script, Turn
 
-_WIRES: tuple[ModuleType, ...] = (anthropic_wire, chat_wire)
+_WIRES: tuple[ModuleType, ...] = (anthropic_wire, chat_wire, gemini_wire, responses_wire)
 """Each has `PATH`, a pattern of the whole path, in which a group named `model` is the model; `MALFORMED`, a
 frame that is no JSON; and the functions `frames`, `complaint`, `error_frame`, `error_body` and `key_of`."""
 
@@ -58,6 +58,10 @@ class FakeVendor:
     @property
     def chat_url(self) -> str:
         return f"http://{self._host}:{self._port}/v1"
+
+    @property
+    def gemini_url(self) -> str:
+        return f"http://{self._host}:{self._port}"
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, self._host, self._port)
