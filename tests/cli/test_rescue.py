@@ -30,7 +30,8 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
     ran = ostler("-p", *use(broken), "hello", ACME_API_KEY=f"{KEY}-of-acme")
     assert (ran.code, ran.out) == (0, "saved\n")
     assert ran.err == (
-        "ostler: openai answered 402: the credit is used up; check that this model takes what was asked of it; "
+        "ostler: openai answered 402: the credit is used up; "
+        "check that this model takes what was asked of it; "
         "going on with acme/big\n"
     )
     assert said(working.requests[0].json) == [("user", "hello")]

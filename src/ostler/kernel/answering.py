@@ -106,6 +106,7 @@ class Answering:
             tool_choice=tool_choice,
             reasoning=harness.reasoning,
             max_output_tokens=harness.max_output_tokens,
+            session=self._journal.session,
         )
 
     async def _stream(
@@ -228,16 +229,16 @@ class Answering:
                 )
 
     def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Some vendors count their calls anew in every answer; in a session each has an id of its own."""
-        taken = self._journal.state.call_ids
-        if not any(isinstance(block, ToolCall) and (block.id in taken or not block.id) for block in content):
-            return content
-        return tuple(
-            msgspec.structs.replace(block, id=self._journal.world.new_id("call"))
-            if isinstance(block, ToolCall) and (block.id in taken or not block.id)
-            else block
-            for block in content
-        )
+        """Some vendors count their calls anew in every answer, or not at all; here each has its own id."""
+        taken = set(self._journal.state.call_ids)
+        unique: list[Block] = []
+        for block in content:
+            if isinstance(block, ToolCall):
+                if not block.id or block.id in taken:
+                    block = msgspec.structs.replace(block, id=self._journal.world.new_id("call"))
+                taken.add(block.id)
+            unique.append(block)
+        return tuple(unique)
 
     async def _record_cut(self, request: ModelRequest, draft: Draft, held: list[Event] | None) -> None:
         """A cancelled call: the text that had come stays; calls that were being written never were."""

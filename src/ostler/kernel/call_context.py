@@ -66,15 +66,19 @@ class CallContext:
         if problem:
             raise CallRefused(f"the question cannot be asked: {problem}")
         self._journal.record(asked)
-        answer = QuestionAnswered(question_id, "withdrawn")
+        self._questions.expect(asked)
+
+        def record(answer: QuestionAnswered) -> None:
+            self._journal.record(as_stored(asked, answer), settles=answer.request)
+
         self.stopwatch.pause()
         try:
             await self._journal.commit()
-            answer = await self._questions.ask(asked, asker)
+            answer = await self._questions.ask(asked, asker, record)
         finally:
             self.stopwatch.go_on()
-            if not self._journal.failed:
-                self._journal.record(as_stored(asked, answer), settles=answer.request)
+            if question_id in self._journal.state.questions and not self._journal.failed:
+                record(QuestionAnswered(question_id, "withdrawn"))
         await self._journal.commit()
         if answer.outcome != "answered":
             raise CallRefused("The person did not answer the question.")

@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.harness import Harness
+from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.hooks import Ask, FinishedCall, Oversight, PlannedCall, Refuse
 from ostler.kernel.journal import Journal
 from ostler.kernel.output import OutputSpool, blob_of_call, bounded, printable
@@ -96,6 +96,8 @@ class Calls:
                 running.append((call, decision))
             elif isinstance(decision, events.QuestionAsked):
                 self._journal.record(decision)
+                if self._harness.asker is not None:
+                    self._questions.expect(decision)
                 asking.append((call, decision))
             else:
                 await self._settle(call, decision, None, commit=False)
@@ -198,10 +200,8 @@ class Calls:
     async def _ask_then_execute(self, call: CallState, asked: events.QuestionAsked, step: StepState) -> None:
         assert self._harness.asker is not None
         token = self._token(call)
-        status, asking = await run_bounded(self._questions.ask(asked, self._harness.asker), token, None)
-        answer = asking.result() if status == "done" else events.QuestionAnswered(asked.id, "withdrawn")
-        self._journal.record(as_stored(asked, answer), settles=answer.request)
-        if token.cancelled:
+        answer = await self._answer(asked, self._harness.asker, token)
+        if answer is None or token.cancelled:
             await self._settle(call, _cancelled(token.reason), None)
             return
         decision = self._after_answer(call, self._harness.tools[call.called.name], asked, answer)
@@ -211,6 +211,21 @@ class Calls:
         self._record_start(call, decision)
         await self._journal.commit()
         await self._execute(call, decision, step)
+
+    async def _answer(
+        self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
+    ) -> events.QuestionAnswered | None:
+        """The answer, or None when the call was cancelled first; either way the question is closed."""
+
+        def record(answer: events.QuestionAnswered) -> None:
+            self._journal.record(as_stored(asked, answer), settles=answer.request)
+
+        status, asking = await run_bounded(self._questions.ask(asked, asker, record), token, None)
+        if status == "done":
+            return asking.result()
+        if asked.id in self._journal.state.questions:
+            record(events.QuestionAnswered(asked.id, "withdrawn"))
+        return None
 
     async def _execute(self, call: CallState, ready: Ready, step: StepState) -> None:
         """Runs the tool. Whatever it does, one outcome comes of it."""
@@ -274,16 +289,18 @@ class Calls:
             await self._settle(call, _unstorable(problem), None, duration)
             return
         self._journal.record(asked)
-        await self._journal.commit()
-        if asker is not None:
-            token = self._token(call)
-            status, asking = await run_bounded(self._questions.ask(asked, asker), token, None)
-            if status != "done":
-                return  # the run was cancelled, and with it the question
-            answer = asking.result()
-            self._journal.record(as_stored(asked, answer), settles=answer.request)
-            call.answered = answer  # the log has not got a secret; the tool must have it
+        if asker is None:
             await self._journal.commit()
+            return
+        self._questions.expect(asked)
+        await self._journal.commit()
+        token = self._token(call)
+        answer = await self._answer(asked, asker, token)
+        if answer is None:
+            await self._settle(call, _cancelled(token.reason), None, duration)
+            return
+        call.answered = answer  # the log has not got a secret; the tool must have it
+        await self._journal.commit()
 
     async def _settle(
         self,

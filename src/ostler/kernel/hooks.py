@@ -256,7 +256,11 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
         except SystemExit as error:  # which would leave its task and end the event loop
             raise RuntimeError(f"it tried to exit the process ({error.code})") from None
 
-    status, task = await run_bounded(decide(), cancel, seconds)
+    try:
+        status, task = await run_bounded(decide(), cancel, seconds)
+    finally:
+        if inspect.iscoroutine(decision) and inspect.getcoroutinestate(decision) == inspect.CORO_CREATED:
+            decision.close()  # stopped before its first step: Python would warn that nobody awaited it
     if status == "timed_out":
         raise TimeoutError
     if status == "cancelled" or task.cancelled():

@@ -15,7 +15,7 @@ from ostler.kernel.processes import kill_processes_of
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
 from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
-from ostler.vocabulary.events import Entry, Event, StoreFailed, Warned
+from ostler.vocabulary.events import Entry, Event, LeafMoved, StoreFailed, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import NewId, new_id
 
@@ -50,6 +50,8 @@ class Journal:
         self.on_failure: Callable[[StoreError], None] = lambda error: None
         self.has_processes = False
         """A tool has started processes of its own since the session was opened."""
+        self.is_moved = False
+        """The leaf was moved, and the state is still the one before."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._settled: dict[str, int] = {}
@@ -73,6 +75,7 @@ class Journal:
             parent=state.leaf if isinstance(event, Entry) else None,
         )
         state.apply(fact)
+        self.is_moved = self.is_moved or isinstance(event, LeafMoved)
         self._staged.append(fact)
         if settles:
             self._settled[settles] = fact.seq
@@ -151,6 +154,7 @@ class Journal:
         if self._staged:
             raise OstlerError("a session cannot be reloaded while it has uncommitted facts")
         self.state = fold(await self.store.read_opening(self.session))
+        self.is_moved = False
 
 
 def _retrieve(append: asyncio.Future[None]) -> None:

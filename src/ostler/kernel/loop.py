@@ -100,7 +100,7 @@ class Loop:
         if run is None:
             return None
         await self._close_step(run, reason)
-        self._end(run, status, reason)
+        self._end(run, status, reason, request=self._cancel.request)
         await self._journal.commit()
         return self._ended
 

@@ -96,6 +96,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """`auto`, `none`, `required`, or the name of a tool."""
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
+    session: str = ""
+    """Where it belongs, for vendors that keep the cached prefixes of one conversation together."""
     answer_schema: dict[str, Any] | None = None
     """A JSON Schema that the answer's text shall fit, where the vendor can promise that."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from ostler.vocabulary.events import QuestionAnswered, QuestionAsked
 
 NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
 
+Recorder = Callable[[QuestionAnswered], None]
+
 
 class Questions:
     """Hands answers that arrive from outside to whoever waits for them in this process."""
@@ -20,21 +23,38 @@ class Questions:
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[QuestionAnswered]] = {}
 
+    def expect(self, asked: QuestionAsked) -> None:
+        """From its first fact on, answers from outside are for whoever is about to `ask` it here."""
+        self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+
+    def expects(self, question: str) -> bool:
+        return question in self._waiting
+
     def deliver(self, answer: QuestionAnswered) -> bool:
-        """False when nobody here waits for it (any more)."""
-        waiting = self._waiting.get(answer.id)
-        if waiting is None or waiting.done():
+        """False when an expected question has its answer already."""
+        waiting = self._waiting[answer.id]
+        if waiting.done():
             return False
         waiting.set_result(answer)
         return True
 
-    async def ask(self, asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
-        """Puts the question to a face, and waits for its answer or for one delivered from elsewhere."""
-        waiting = self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+    async def ask(self, asked: QuestionAsked, asker: Asker, record: Recorder) -> QuestionAnswered:
+        """Puts an expected question to a face, and waits for its answer or for one delivered from elsewhere.
+
+        The answer is recorded before anybody else has a turn: the next one must find the question closed.
+        """
+        waiting = self._waiting[asked.id]
         asking = asyncio.ensure_future(_ask_face(asked, asker))
         try:
             await asyncio.wait({waiting, asking}, return_when=asyncio.FIRST_COMPLETED)
-            return waiting.result() if waiting.done() else asking.result()
+            if waiting.done():
+                answer = waiting.result()
+            elif asking.cancelled():
+                answer = QuestionAnswered(asked.id, "withdrawn", "the question could not be put")
+            else:
+                answer = asking.result()
+            record(answer)
+            return answer
         finally:
             asking.cancel()
             del self._waiting[asked.id]

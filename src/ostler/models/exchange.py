@@ -22,7 +22,7 @@ from ostler.models.failures import (
 from ostler.models.rate_gate import gate_of
 from ostler.models.transport import Reply, Transport, default_transport
 from ostler.vocabulary.errors import InvalidRequest, ModelError, StreamBroken, failure_of
-from ostler.vocabulary.usage import Usage
+from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
@@ -147,7 +147,10 @@ class Endpoint:
         return self._scrubbed(event) if isinstance(event, ModelFailure) else event
 
     def _failure(self, error: ModelError, decoder: Decoder) -> ModelFailure:
-        return self._scrubbed(ModelFailure(failure_of(error), decoder.usage()))
+        # Nobody charges for a request that was refused; for one that was taken and then lost, who knows.
+        was_taken = error.stream_opened or isinstance(error, StreamBroken)
+        usage = decoder.usage() if was_taken else NOTHING_USED
+        return self._scrubbed(ModelFailure(failure_of(error), usage))
 
     def _scrubbed(self, event: ModelFailure) -> ModelFailure:
         failure = event.failure

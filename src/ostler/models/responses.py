@@ -89,6 +89,8 @@ class ResponsesModel(WireModel):
         if schema is not None:
             answer = {"type": "json_schema", "name": "answer", "strict": is_strict(schema), "schema": schema}
             head["text"] = {"format": answer}
+        if request.session:
+            head["prompt_cache_key"] = request.session
         if request.system:
             head["instructions"] = request.system
         return head

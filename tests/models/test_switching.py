@@ -1,0 +1,95 @@
+"""Another model, another provider, another wire in the middle of a session: the conversation is carried over."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.tool import tool
+from ostler.log.memory import MemoryStore
+from ostler.models.providers import make_model
+from ostler.runs.session import create_session
+from ostler.testkit.vendors import FakeVendor, call, turn
+from ostler.testkit.vendors.script import Think
+from ostler.vocabulary.messages import Image, Text, as_content
+from ostler.vocabulary.outcomes import Ok
+from tests.models.wire_cases import KEY
+
+NAMES = {
+    "anthropic": "anthropic/claude-sonnet-5-5",
+    "chat": "deepseek/deepseek-v4-pro",
+    "responses": "openai/gpt-6.1-sol",
+    "gemini": "google/gemini-4-argon",
+}
+PAIRS = [(one, other) for one in NAMES for other in NAMES]
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+THOUGHT = "signature-of-the-first-vendor"
+
+
+@tool(kind="read", parallel=True)
+async def look(at: str) -> Ok:
+    """Looks at something."""
+    return Ok((Text(f"{at} is brown"), Image("image/png", PIXEL)))
+
+
+def make(vendor: FakeVendor, wire: str) -> Any:
+    url = {"anthropic": vendor.anthropic_url, "gemini": vendor.gemini_url}.get(wire, vendor.chat_url)
+    return make_model(NAMES[wire], base_url=url, api_key=KEY, wire=wire, environment={})  # type: ignore[arg-type]
+
+
+def first_answers() -> list[Any]:
+    both = (call("look", {"at": "the horse"}), call("look", {"at": "the cart"}))
+    return [
+        turn(Think(("Let me", " see."), signature=THOUGHT), "I look.", *both),
+        turn(Think(("Both.",), signature=THOUGHT), "Both are brown."),
+    ]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{one}-to-{other}" for one, other in PAIRS])
+async def test_a_conversation_is_carried_from_wire_to_wire(one: str, other: str) -> None:
+    async with FakeVendor(
+        [*first_answers(), turn(call("look", {"at": "the dog"})), turn("Brown.")]
+    ) as vendor:
+        first, second = make(vendor, one), make(vendor, other)
+        harness = Harness(first, make_model={"second": second}.__getitem__)
+        harness.use([look])
+        session = await create_session(MemoryStore(), harness)
+        await session.prompt(as_content(["What is this?", Image("image/png", PIXEL)]))
+        harness.set_model("second")
+        ended = await session.prompt(as_content("And the dog?"))
+        await first.aclose()
+        await second.aclose()
+    assert ended.status == "completed", ended  # type: ignore[union-attr]
+    asked = [json.dumps(received.json) for received in vendor.requests]
+    assert len(asked) == 4, "the vendor refused none of them"
+    for body in asked[2:]:
+        assert body.count(PIXEL) >= 3, "the person's picture and the two of the tool are still there"
+        for words in ("the horse is brown", "the cart is brown", "Both are brown.", "And the dog?"):
+            assert words in body
+    if one != "chat":
+        assert THOUGHT in asked[1], "while a tool answers, its vendor gets its reasoning back"
+    if one != other:
+        assert THOUGHT not in asked[2], "reasoning data goes back only to where it came from"
+    usage = session.state.usage
+    assert usage.input_tokens == 40, "the meter goes on counting"
+
+
+@pytest.mark.parametrize("other", ["anthropic", "responses", "gemini", "chat"])
+async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: str) -> None:
+    strange = "call:with/strange characters and a length of more than sixty-four of them, surely"
+    answers = [turn(call("look", {"at": "it"}, id=strange)), turn("Seen."), turn("Yes.")]
+    async with FakeVendor(answers) as vendor:
+        first, second = make(vendor, "chat"), make(vendor, other)
+        harness = Harness(first, make_model={"second": second}.__getitem__)
+        harness.use([look])
+        session = await create_session(MemoryStore(), harness)
+        await session.prompt(as_content("Look."))
+        harness.set_model("second")
+        ended = await session.prompt(as_content("Really?"))
+        await first.aclose()
+        await second.aclose()
+    assert ended.status == "completed", ended  # type: ignore[union-attr]
+    assert len(vendor.requests) == 3
