@@ -3,14 +3,14 @@
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --upgrade \
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
 	--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 export PYTHON
 
 .PHONY: help
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: .venv/.core  ## install what a user needs, then watch a scripted run; no key, no network
@@ -27,11 +27,20 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python -m pytest -n 2
 
 .PHONY: test-long
-test-long: .venv/.dev  ## the tests that take many seconds
+test-long: local-model  ## the tests that take many seconds
 	$(BIN)/python -m pytest -m long -n 2
 
+.PHONY: test-local-model
+test-local-model: local-model  ## our wire against a real model, a small one (130 MB to download)
+	$(BIN)/python -m pytest -m long tests/long/test_local_model.py
+
+# Without it, its tests are skipped.
+.PHONY: local-model
+local-model: .venv/.dev
+	@$(MAKE) --no-print-directory .venv/.local-model || echo "no local model: it cannot be downloaded" >&2
+
 .PHONY: bench
-bench: .venv/.core  ## measure start-up, steps and the log
+bench: .venv/.dev  ## measure start-up, steps and the log
 	$(BIN)/python -m bench
 
 .PHONY: docs
@@ -54,8 +63,9 @@ format: .venv/.dev  ## format the code and mend what ruff can mend
 .PHONY: lock
 lock: .venv/.created  ## renew the lock files from pyproject.toml
 	$(INSTALL) uv
-	$(COMPILE) --extra all --group dev --output-file requirements/dev.lock
-	$(COMPILE) --group build --constraint requirements/dev.lock --output-file requirements/core.lock
+	$(COMPILE) pyproject.toml --extra all --group dev --output-file requirements/dev.lock
+	$(COMPILE) pyproject.toml --group build --constraint requirements/dev.lock --output-file requirements/core.lock
+	$(COMPILE) --group local-model --no-deps --output-file requirements/local-model.lock
 
 .PHONY: clean
 clean:  ## remove what make made
@@ -69,6 +79,10 @@ clean:  ## remove what make made
 .venv/.core: requirements/core.lock pyproject.toml | .venv/.created
 	$(INSTALL) --require-hashes -r requirements/core.lock
 	$(INSTALL) --no-build-isolation --no-deps -e .
+	@touch $@
+
+.venv/.local-model: requirements/local-model.lock | .venv/.created
+	$(INSTALL) --timeout 30 --retries 1 --require-hashes --no-deps --only-binary :all: -r requirements/local-model.lock
 	@touch $@
 
 .venv/.dev: requirements/dev.lock pyproject.toml | .venv/.created

@@ -21,6 +21,7 @@ from bench.rows import Row, table, write_between_marks
 from bench.starting import cold_start, help_text
 from bench.stepping import steps, together
 from bench.streaming import streams
+from bench.wires import wires
 
 MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "help": help_text,
@@ -30,6 +31,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "streams": streams,
     "agents": agents,
     "resume": resume,
+    "wires": wires,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

@@ -101,7 +101,9 @@ class Room:
             "k",
             "--yes",
         ]
-        command = [*ours, *options, "begin"] if side == "ours" else [*_call("bench.floor"), url, "begin"]
+        command = (
+            [*ours, *options, "begin"] if side == "ours" else [*call_module("bench.floor"), url, "begin"]
+        )
         work = self.work / (cwd or run)
         work.mkdir(exist_ok=True)
         return measure(command, self._env(home, secure), work)
@@ -109,7 +111,7 @@ class Room:
     def in_process(self, side: Side, scenario: str, runs: Sequence[str], home: str) -> float:
         """Agents in one process through the library, one for each run; the seconds they took together."""
         urls = [self.url("text-1", self.new_run()), *(self.url(scenario, run) for run in runs)]
-        command = [*_call("bench.in_process"), side, str(self.home(home) / "library.db"), *urls]
+        command = [*call_module("bench.in_process"), side, str(self.home(home) / "library.db"), *urls]
         finished = measure(command, self._env(home, secure=False), self.work, keep_output=True)
         return float(json.loads(finished.output)["seconds"])
 
@@ -119,7 +121,7 @@ class Room:
         return env | {"SSL_CERT_FILE": str(self.bundle)} if secure else env
 
 
-def _call(module: str) -> list[str]:
+def call_module(module: str) -> list[str]:
     """Starts a module from its compiled form, as an installed command does."""
     return [PYTHON, "-c", f"import sys; sys.path.append({str(ROOT)!r}); from {module} import main; main()"]
 

@@ -51,7 +51,7 @@ def _one_shot(room: Room, *, secure: bool) -> list[Row]:
     ours, floor = medians["ours"], medians["floor"]
     scheme = "https" if secure else "http"
     return [
-        ratio_row(f"cold start to the first request, {scheme}", ours[0], floor[0], "ms", "≤", 1.3),
+        ratio_row(f"cold start to the first request, {scheme}", ours[0], floor[0], "ms", "≤", 0.9),
         ratio_row(f"last byte to the end of the process, {scheme}", ours[1], floor[1], "ms", "≤", 1),
         limit_row(f"peak memory of a one-shot, {scheme}", ours[2], "MiB", 45),
     ]

@@ -26,8 +26,8 @@ def steps(room: Room) -> list[Row]:
     early, late = growth["ours"]
     ours, floor = in_process["ours"][0], in_process["floor"][0]
     return [
-        ratio_row("overhead of a step, tool in process", ours, floor, "ms", "≤", 1.5),
-        ratio_row("overhead of a step, bash", bash["ours"][0], bash["floor"][0], "ms", "≤", 1.5),
+        ratio_row("overhead of a step, tool in process", ours, floor, "ms", "≤", 1.0),
+        ratio_row("overhead of a step, bash", bash["ours"][0], bash["floor"][0], "ms", "≤", 1.3),
         ratio_row("steps 180 to 200 / steps 10 to 30 of one run", late, early, "ms", "≤", 1.2),
     ]
 

@@ -25,6 +25,8 @@ def test_a_configured_chain_goes_on_without_asking(ostler: Ostler, serve: Serve)
         [providers.acme]
         base_url = "{working.chat_url}"
         key_variable = "ACME_API_KEY"
+        [models."acme/big"]
+        context_window = 100_000
         """
     )
     ran = ostler("-p", *use(broken), "hello", ACME_API_KEY=f"{KEY}-of-acme")

@@ -9,10 +9,13 @@ import anthropic
 import openai
 import pytest
 
+from ostler.models.anthropic import AnthropicModel
+from ostler.models.chat import ChatModel
 from ostler.models.settings import ModelSettings, Prices
-from ostler.testkit.vendors import Call, FakeVendor, Think, Turn, call, say, turn
+from ostler.testkit.vendors import Call, Cite, FakeVendor, Think, Turn, call, say, turn
 from ostler.vocabulary.events import (
     ReasoningDelta,
+    SourceCited,
     TextDelta,
     ToolInputDelta,
     ToolInputEnded,
@@ -36,6 +39,13 @@ TURNS = {
     "no arguments": turn(call("read", "", id="call_without_arguments_01")),
     "cut": turn("It was a dark and", stop="length"),
     "refused": turn("I cannot", stop="refusal"),
+    "cited": turn(
+        say("It rains", "."),
+        Cite("https://example.org/rain", "Rain"),
+        Cite("https://example.org/sky", ""),
+        "And it snows.",
+        Cite("https://example.org/snow", "Snow"),
+    ),
     "cached": turn("Yes.", usage=Usage(7, 5, cache_read_tokens=100, cache_write_tokens=20)),
 }
 
@@ -59,12 +69,21 @@ async def sdk_reads_anthropic(url: str) -> dict[str, Any]:
             usage.output_tokens,
             usage.cache_read_input_tokens,
             usage.cache_creation_input_tokens,
+            usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0,
         ),
+        "sources": [
+            (citation.url, citation.title)
+            for block in message.content
+            if block.type == "text"
+            for citation in block.citations or []
+            if citation.type == "web_search_result_location"
+        ],
     }
 
 
 async def sdk_reads_chat(url: str) -> dict[str, Any]:
     text, thinking, usage, stop = "", "", None, ""
+    sources: list[tuple[str, str]] = []
     calls: dict[int, list[str]] = {}
     async with openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
         stream = await client.chat.completions.create(
@@ -79,6 +98,8 @@ async def sdk_reads_chat(url: str) -> dict[str, Any]:
                 text += choice.delta.content or ""
                 thinking += getattr(choice.delta, "reasoning_content", None) or ""
                 stop = choice.finish_reason or stop
+                for annotation in getattr(choice.delta, "annotations", None) or []:
+                    sources.append((annotation["url_citation"]["url"], annotation["url_citation"]["title"]))
                 for delta in choice.delta.tool_calls or []:
                     found = calls.setdefault(delta.index, ["", "", ""])
                     found[0] += delta.id or ""
@@ -87,13 +108,16 @@ async def sdk_reads_chat(url: str) -> dict[str, Any]:
     assert usage is not None and usage.prompt_tokens_details is not None
     read = usage.prompt_tokens_details.cached_tokens or 0
     written = usage.prompt_tokens_details.cache_write_tokens or 0
+    assert usage.completion_tokens_details is not None
+    thought = usage.completion_tokens_details.reasoning_tokens
     stops = {"stop": "end", "content_filter": "refusal"}
     return {
         "text": text,
         "thinking": thinking,
         "calls": [(found[0], found[1], json.loads(found[2] or "{}")) for found in calls.values()],
         "stop": stops.get(stop, stop),
-        "usage": (usage.prompt_tokens - read - written, usage.completion_tokens, read, written),
+        "usage": (usage.prompt_tokens - read - written, usage.completion_tokens, read, written, thought),
+        "sources": sources,
     }
 
 
@@ -103,7 +127,8 @@ async def test_the_wire_reads_what_the_vendors_sdk_reads(wire: str, case: str) -
     async with FakeVendor([TURNS[case], TURNS[case]]) as vendor:
         sdk = sdk_reads_anthropic if wire == "anthropic" else sdk_reads_chat
         theirs = await sdk(url_of(vendor, wire))
-        done = (await ask(vendor, wire)).done
+        answer = await ask(vendor, wire)
+    done = answer.done
     ours = {
         "text": "".join(block.text for block in done.content if isinstance(block, Text)),
         "thinking": "".join(block.text for block in done.content if isinstance(block, Reasoning)),
@@ -118,7 +143,9 @@ async def test_the_wire_reads_what_the_vendors_sdk_reads(wire: str, case: str) -
             done.usage.output_tokens,
             done.usage.cache_read_tokens,
             done.usage.cache_write_tokens,
+            done.usage.reasoning_tokens,
         ),
+        "sources": [(event.url, event.title) for event in answer.events if isinstance(event, SourceCited)],
     }
     assert ours == theirs
     assert ours["text"] or ours["calls"]
@@ -181,12 +208,15 @@ async def test_signed_and_redacted_thinking_is_kept_for_its_own_wire() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_cost_is_known_only_with_prices(wire: str) -> None:
-    script = [TURNS["cached"], TURNS["cached"]]
-    settings = ModelSettings(prices=Prices(input=1, output=10, cache_read=0.1, cache_write=2))
-    async with FakeVendor(script) as vendor:
-        assert (await ask(vendor, wire)).done.usage.cost is None
-        priced = (await ask(vendor, wire, settings=settings)).done.usage
-    assert priced.cost == pytest.approx((7 * 1 + 5 * 10 + 100 * 0.1 + 20 * 2) / 1e6)
+    prices = Prices(input=1, output=10, cache_read=0.1, cache_write=2)
+    kind: Any = AnthropicModel if wire == "anthropic" else ChatModel
+    costs = []
+    async with FakeVendor([TURNS["cached"], TURNS["cached"]]) as vendor:
+        for settings in (ModelSettings(), ModelSettings(prices=prices)):
+            model = kind("m", base_url=url_of(vendor, wire), settings=settings)
+            costs.append((await answer_of(model, request_of())).done.usage.cost)
+            await model.aclose()
+    assert costs == [None, pytest.approx((7 * 1 + 5 * 10 + 100 * 0.1 + 20 * 2) / 1e6)]
 
 
 async def test_usage_that_was_not_reported_is_unknown() -> None:

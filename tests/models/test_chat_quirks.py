@@ -7,22 +7,27 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelRequest, Transcript
-from ostler.models.anthropic_stream import AnthropicDecoder
+from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
 from ostler.models.chat import ChatModel
 from ostler.models.chat_stream import ChatDecoder
-from ostler.vocabulary.events import ToolInputDelta, ToolInputEnded, ToolInputStarted, Warned
+from ostler.vocabulary.events import SourceCited, ToolInputDelta, ToolInputEnded, ToolInputStarted
 from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
+
+
+def read(
+    *frames: dict[str, Any] | str, transcript: Transcript | None = None
+) -> tuple[list[ModelEvent], ModelEvent]:
+    request = ModelRequest("mc_1", "m", transcript or Transcript())
+    decoder = ChatDecoder(request, "someone", "m", None)
+    texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
+    events = decoder.feed("".join(f"data: {text}\n\n" for text in texts).encode())
+    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()
 
 
 def decode(
     *frames: dict[str, Any] | str, transcript: Transcript | None = None
 ) -> tuple[list[ModelEvent], ModelDone]:
-    request = ModelRequest("mc_1", "m", transcript or Transcript())
-    decoder = ChatDecoder(request, "someone", "m", None)
-    texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
-    events = decoder.feed("".join(f"data: {text}\n\n" for text in texts).encode())
-    last = decoder.end()
+    events, last = read(*frames, transcript=transcript)
     assert isinstance(last, ModelDone), last
     return events, last
 
@@ -201,38 +206,59 @@ def test_the_size_of_the_reads_changes_nothing(size: int) -> None:
     assert decoder.end() == done
 
 
-def test_a_messages_server_may_send_unknown_events_no_names_and_a_whole_input() -> None:
-    frames = [
-        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 2}}},
-        {"type": "novelty", "x": 1},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "novel_block"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "novel_delta", "x": 1}},
-        {"type": "content_block_stop", "index": 0},
-        {
-            "type": "content_block_start",
-            "index": 1,
-            "content_block": {"type": "tool_use", "id": "", "name": "read", "input": {"p": 1}},
-        },
-        {"type": "content_block_stop", "index": 1},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
-        {"type": "message_stop"},
+def test_sources_in_the_chunks_are_told_once_with_their_titles() -> None:
+    sources = {
+        "citations": ["https://a.example", "https://b.example"],
+        "search_results": [{"title": "A", "url": "https://a.example", "date": None}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": {"total_cost": 0.5, "input": 0.1}},
+    }
+    events, done = decode(
+        delta(content="It ") | sources, delta(content="rains.") | sources, delta("stop") | sources
+    )
+    assert [event for event in events if isinstance(event, SourceCited)] == [
+        SourceCited("mc_1", "https://a.example", "A"),
+        SourceCited("mc_1", "https://b.example"),
     ]
-    decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
-    events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
-    done = decoder.end()
-    assert isinstance(done, ModelDone)
-    assert calls(done) == [("read", '{"p":1}')] and ids(done)[0]
-    assert [type(event) for event in events] == [ToolInputStarted, ToolInputDelta, ToolInputEnded]
+    assert done.usage.cost == 0.5
 
 
-def test_the_explanation_of_a_refusal_is_a_warning() -> None:
-    details = {"type": "refusal", "explanation": "It touches on something."}
-    frames = [
-        {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}},
-        {"type": "message_stop"},
-    ]
-    decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
-    events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
-    done = decoder.end()
-    assert events == [Warned("It touches on something.", call="mc_1")]
-    assert isinstance(done, ModelDone) and done.stop_reason == "refusal"
+@pytest.mark.parametrize("citations", [["https://a.example"], [{"url": "https://a.example"}]])
+def test_sources_may_come_with_the_last_chunk_alone(citations: Any) -> None:
+    events, _ = decode(delta("stop", content="Yes."), {"choices": [], "citations": citations}, "[DONE]")
+    assert events[-1] == SourceCited("mc_1", "https://a.example")
+
+
+def test_annotations_of_other_kinds_are_ignored() -> None:
+    notes = [{"type": "file_citation", "file_id": "f"}, {"type": "url_citation", "url_citation": {"url": ""}}]
+    events, _ = decode(delta("stop", content="Yes.", annotations=notes))
+    assert not any(isinstance(event, SourceCited) for event in events)
+
+
+@pytest.mark.parametrize(("total", "output"), [(160, 50), (130, 20), (None, 20)])
+def test_reasoning_that_is_not_counted_in_the_answer_is_added_to_it(total: int | None, output: int) -> None:
+    usage = {"prompt_tokens": 110, "completion_tokens": 20, "total_tokens": total}
+    usage["completion_tokens_details"] = {"reasoning_tokens": 30}  # type: ignore[assignment]
+    _, done = decode(delta("stop", content="A"), {"choices": [], "usage": usage})
+    assert (done.usage.output_tokens, done.usage.reasoning_tokens) == (output, 30)
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        (delta("insufficient_system_resource"), "overloaded"),
+        (delta("error"), "server_failed"),
+        ({**delta("error"), "error": {"code": 401, "message": "who?"}}, "authentication_failed"),
+    ],
+)
+def test_an_answer_that_ends_with_an_error_is_a_failure(frame: dict[str, Any], kind: str) -> None:
+    events, last = read(delta(content="It was a"), frame, delta(content="more"), "[DONE]")
+    assert isinstance(last, ModelFailure) and last.failure.kind == kind
+    assert events[-1] is last and last.failure.stream_opened
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [("eos", "end"), ("model_length", "length"), ("content_filter", "refusal"), ("x", "other")],
+)
+def test_words_of_other_servers_for_the_end_are_known(word: str, reason: str) -> None:
+    assert decode(delta(word, content="A"))[1].stop_reason == reason

@@ -14,7 +14,7 @@ from ostler.models.failures import retry_after
 from ostler.models.settings import ModelSettings
 from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, call, say, turn
 from ostler.vocabulary.events import TextDelta
-from ostler.vocabulary.usage import UNKNOWN_USAGE
+from ostler.vocabulary.usage import NOTHING_USED
 from tests.models.wire_cases import KEY, WIRES, answer_of, ask, model_for, request_of, url_of
 
 STATUSES = {
@@ -48,7 +48,7 @@ async def test_every_status_has_its_failure(wire: str, status: int) -> None:
     assert "the vendor's own words" in failure.message and str(status) in failure.message
     assert failure.request_id == "req_0001"
     assert not failure.stream_opened
-    assert answer.failure.usage == UNKNOWN_USAGE
+    assert answer.failure.usage == NOTHING_USED, "nobody charges for a refusal"
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.kernel.model import ModelDone, ModelFailure
-from ostler.testkit.vendors import Think, call, say, turn
+from ostler.testkit.vendors import Cite, Think, call, say, turn
 from ostler.testkit.vendors import anthropic_wire as anthropic_wire
 from ostler.testkit.vendors import chat_wire as chat_wire
 from ostler.vocabulary.errors import ERRORS, ModelError
@@ -25,7 +25,10 @@ TURNS = (
     ),
     turn(call("read", {"path": "a"}), call("write", {"path": "b", "content": "x" * 300}), stop="length"),
     turn(Think(redacted="opaque"), "ok", usage=None),
+    turn("It rains.", Cite("https://example.org/rain", "Rain"), stop="refusal"),
 )
+DEEP = b'{"type":"error","error":' + b"[" * 3000 + b"]" * 3000 + b"}"
+"""A frame whose value is nested too deeply to be read."""
 
 
 class Canned:
@@ -56,7 +59,7 @@ def garbled(wire: str, random: Random) -> list[bytes]:
     frames = list(module.frames(random.choice(TURNS), {"model": "m"}, 1))
     for _ in range(random.randint(0, 4)):
         place = random.randrange(len(frames)) if frames else 0
-        match random.randrange(7):
+        match random.randrange(11):
             case 0:
                 del frames[place : place + random.randint(1, 3)]
             case 1:
@@ -69,6 +72,15 @@ def garbled(wire: str, random: Random) -> list[bytes]:
                 frames.insert(place, b'event: surprise\ndata: {"type":"surprise","n":[{}]}\n\n')
             case 5:
                 frames.insert(place, b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{}]}}]}\n\n')
+            case 7:
+                frames.insert(place, b"\n\n" * random.randint(0, 3))
+            case 8:
+                frames.insert(place, b"data: " + DEEP + b"\n\n")
+            case 9 if frames:
+                # Bytes that are no UTF-8, within the strings of a frame that is valid otherwise.
+                frames[place] = frames[place].replace(b':"', b':"\xff\xfe')
+            case 10 if frames:
+                frames[place] = frames[place].replace(b':"', b':"' + b"x" * 100_000)
             case 6 if frames and frames[place]:
                 garbage = bytearray(frames[place])
                 garbage[random.randrange(len(garbage))] = random.randrange(256)
@@ -76,15 +88,18 @@ def garbled(wire: str, random: Random) -> list[bytes]:
     whole = b"".join(frames)[: random.randint(0, 4000) if random.random() < 0.3 else None]
     reads = []
     while whole:
-        size = random.choice((1, 3, 17, 64, 500))
+        size = random.choice((1, 3, 17, 64, 500) if len(whole) < 5000 else (500, 70_000))
         reads.append(whole[:size])
         whole = whole[size:]
     return reads
 
 
 def check(wire: str, seed: int) -> None:
-    model = model_for(wire, transport=Canned(garbled(wire, Random(seed))))
-    answer = asyncio.run(answer_of(model, request_of()))
+    check_reads(wire, garbled(wire, Random(seed)))
+
+
+def check_reads(wire: str, reads: list[bytes]) -> None:
+    answer = asyncio.run(answer_of(model_for(wire, transport=Canned(reads)), request_of()))
     if isinstance(answer.last, ModelFailure):
         assert issubclass(ERRORS[answer.last.failure.kind], ModelError)
         assert "\n" not in answer.last.failure.message
@@ -97,6 +112,25 @@ def check(wire: str, seed: int) -> None:
 @settings(max_examples=150)
 def test_a_garbled_stream_ends_with_an_answer_or_a_failure(wire: str, seed: int) -> None:
     check(wire, seed)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [],
+        [b""],
+        [b"\n\n\n"],
+        [b"\x00" * 100],
+        [b"data: \xff\xfe\n\n"],
+        [b'data: {"type":"message_stop"}\n\n', b"data: [DONE]\n\n"],
+        [b"data: null\n\ndata: 1\n\ndata: []\n\n"],
+        [b"data: " + DEEP + b"\n\n"],
+        [b'data: {"type": "' + b"x" * 2_000_000 + b'"}\n\n'],
+    ],
+)
+def test_a_stream_that_is_none_ends_with_an_answer_or_a_failure(wire: str, reads: list[bytes]) -> None:
+    check_reads(wire, reads)
 
 
 @pytest.mark.long

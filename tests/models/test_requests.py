@@ -12,6 +12,7 @@ import pytest
 from ostler.kernel.model import ModelRequest, Transcript
 from ostler.models.anthropic import AnthropicModel
 from ostler.models.chat import ChatModel
+from ostler.models.settings import ModelSettings
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
 from ostler.vocabulary.messages import (
     File,
@@ -180,6 +181,17 @@ AWKWARD = {
         ),
         user("steered"),
     ],
+    "pictures and documents from a tool that failed": [
+        user("Hi"),
+        Message("assistant", (ToolCall("c1", "shoot", "{}"), ToolCall("c2", "shoot", "{}"))),
+        Message(
+            "tool",
+            (
+                ToolResult("c1", "shoot", (Text("no"), Image("image/png", PIXEL)), failed=True),
+                ToolResult("c2", "shoot", (File("application/pdf", "a.pdf", "JVBERi0="),), failed=True),
+            ),
+        ),
+    ],
     "a steered step": [user("Hi"), CALLS, RESULTS, user("Stop that."), user("Do this.")],
 }
 
@@ -212,6 +224,17 @@ def test_pictures_of_tools_follow_all_results_on_chat_and_only_when_there_are_an
     assert messages[4]["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL}"
     plain = sent("chat", request_of(user("Hi"), CALLS, RESULTS))["messages"]
     assert plain[-1]["role"] == "tool"
+
+
+def test_pictures_of_a_tool_are_within_its_result_on_messages_unless_it_failed() -> None:
+    fine = sent("anthropic", request_of(*AWKWARD["a picture from a tool"]))["messages"][2]["content"]
+    assert [block["type"] for block in fine] == ["tool_result", "tool_result"]
+    assert fine[0]["content"][0]["source"]["data"] == PIXEL
+    case = AWKWARD["pictures and documents from a tool that failed"]
+    failed = sent("anthropic", request_of(*case))["messages"][2]["content"]
+    kinds = [block["type"] for block in failed]
+    assert kinds == ["tool_result", "tool_result", "text", "image", "text", "document"]
+    assert failed[0]["content"] == "no" and failed[0]["is_error"]
 
 
 def test_files_have_the_form_of_their_wire() -> None:
@@ -391,3 +414,27 @@ async def test_a_request_that_is_no_json_is_a_failure(wire: str) -> None:
         failure = (await ask(vendor, wire, request_of(user("lone \ud800 surrogate")))).failure.failure
         assert vendor.requests == []
     assert failure.kind == "invalid_request" and url_of(vendor, wire) not in failure.message
+
+
+def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:
+    short = ModelSettings(output_limit=6000)
+    bodies = [
+        json.loads(kind("m", settings=short).body(request_of(max_output_tokens=asked)))
+        for kind in (AnthropicModel, ChatModel)
+        for asked in (9000, 500)
+    ]
+    assert [body["max_tokens"] for body in bodies] == [6000, 500, 6000, 500]
+    assert json.loads(AnthropicModel("m", settings=short).body(request_of()))["max_tokens"] == 6000
+    thinking = json.loads(AnthropicModel("m", settings=short).body(request_of(reasoning="high")))
+    assert thinking["thinking"]["budget_tokens"] + 4096 <= thinking["max_tokens"] == 6000
+
+
+@pytest.mark.parametrize(("header", "value"), [("authorization", f"Bearer {KEY}"), ("api-key", KEY)])
+async def test_the_key_goes_into_the_header_that_was_named(header: str, value: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        model = ChatModel("m", base_url=vendor.chat_url, api_key=KEY, key_header=header)
+        assert (await answer_of(model, request_of())).done.stop_reason == "end"
+        await model.aclose()
+        headers = vendor.requests[0].headers
+    assert headers[header] == value
+    assert [name for name, content in headers.items() if KEY in content] == [header]

@@ -11,15 +11,16 @@ import pytest
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
+from ostler.models.provider_table import Wire
 from ostler.models.providers import make_model
 from ostler.runs.session import create_session
 from ostler.testkit.vendors import FakeVendor, call, turn
 from ostler.testkit.vendors.script import Think
-from ostler.vocabulary.messages import Image, Text, as_content
+from ostler.vocabulary.messages import Image, Message, Text, as_content, user
 from ostler.vocabulary.outcomes import Ok
-from tests.models.wire_cases import KEY
+from tests.models.wire_cases import KEY, answer_of, request_of
 
-NAMES = {
+NAMES: dict[Wire, str] = {
     "anthropic": "anthropic/claude-sonnet-5-5",
     "chat": "deepseek/deepseek-v4-pro",
     "responses": "openai/gpt-6.1-sol",
@@ -36,9 +37,8 @@ async def look(at: str) -> Ok:
     return Ok((Text(f"{at} is brown"), Image("image/png", PIXEL)))
 
 
-def make(vendor: FakeVendor, wire: str) -> Any:
-    url = {"anthropic": vendor.anthropic_url, "gemini": vendor.gemini_url}.get(wire, vendor.chat_url)
-    return make_model(NAMES[wire], base_url=url, api_key=KEY, wire=wire, environment={})  # type: ignore[arg-type]
+def make(vendor: FakeVendor, wire: Wire) -> Any:
+    return make_model(NAMES[wire], base_url=vendor.base_url(wire), api_key=KEY, wire=wire, environment={})
 
 
 def first_answers() -> list[Any]:
@@ -50,7 +50,7 @@ def first_answers() -> list[Any]:
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=[f"{one}-to-{other}" for one, other in PAIRS])
-async def test_a_conversation_is_carried_from_wire_to_wire(one: str, other: str) -> None:
+async def test_a_conversation_is_carried_from_wire_to_wire(one: Wire, other: Wire) -> None:
     async with FakeVendor(
         [*first_answers(), turn(call("look", {"at": "the dog"})), turn("Brown.")]
     ) as vendor:
@@ -80,7 +80,7 @@ async def test_a_conversation_is_carried_from_wire_to_wire(one: str, other: str)
 
 
 @pytest.mark.parametrize("other", ["anthropic", "responses", "gemini", "chat"])
-async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: str) -> None:
+async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: Wire) -> None:
     strange = "call:with/strange characters and a length of more than sixty-four of them, surely"
     answers = [turn(call("look", {"at": "it"}, id=strange)), turn("Seen."), turn("Yes.")]
     async with FakeVendor(answers) as vendor:
@@ -95,3 +95,13 @@ async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: str) -> Non
         await second.aclose()
     assert ended.status == "completed", ended  # type: ignore[union-attr]
     assert len(vendor.requests) == 3
+
+
+@pytest.mark.parametrize("wire", NAMES)
+async def test_a_picture_that_a_model_drew_is_in_nobodys_way(wire: Wire) -> None:
+    drawn = Message("assistant", (Text("Here it is."), Image("image/png", PIXEL)))
+    async with FakeVendor([turn("Thanks.")]) as vendor:
+        model = make(vendor, wire)
+        answer = await answer_of(model, request_of(user("Draw."), drawn, user("And now?")))
+        await model.aclose()
+    assert answer.done.content == (Text("Thanks."),)

@@ -92,10 +92,10 @@ class Answer:
         kind = block.kind
         if kind == "text":
             self.events.append(TextDelta(self.message, block.number, offset, text))
-        elif kind == "reasoning":
-            self.events.append(ReasoningDelta(self.message, block.number, offset, text))
-        else:
+        elif kind == "call":
             self.events.append(ToolInputDelta(self.message, block.number, block.call, offset, text))
+        else:
+            self.events.append(ReasoningDelta(self.message, block.number, offset, text))
 
     def end_call(self, block: OpenBlock, whole: str = "{}") -> None:
         """The call's arguments are complete; `whole` is what they are where none were streamed."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
+from ostler.kernel.model import ModelRequest, ToolOffer
 from ostler.models.anthropic_families import family_of, limits_for
 from ostler.models.anthropic_messages import WIRE, encode_message, encode_system, encode_tools, with_marker
 from ostler.models.anthropic_stream import AnthropicDecoder
-from ostler.models.exchange import Endpoint
+from ostler.models.schemas import closed
+from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
+from ostler.models.shortfalls import shortfalls
 from ostler.models.transport import Transport
+from ostler.models.wire_model import WireModel
 
 API_VERSION = "2023-06-01"
 _MARKED_MESSAGES = 2
@@ -26,8 +28,8 @@ earlier breakpoint only a few blocks back, and one step may have added more than
 _encode = msgspec.json.Encoder().encode
 
 
-class AnthropicModel:
-    """A model behind the Messages wire. See `Model` for what it promises."""
+class AnthropicModel(WireModel):
+    """A model behind the Messages wire."""
 
     def __init__(
         self,
@@ -39,45 +41,21 @@ class AnthropicModel:
         settings: ModelSettings | None = None,
         provider: str = "anthropic",
     ) -> None:
-        self.name = f"{provider}/{model}"
-        self._model = model
-        self._provider = provider
-        self._settings = settings or ModelSettings()
-        self._family = family_of(model)
-        self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
-        self._endpoint = Endpoint(
-            provider,
-            f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
-            {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {}),
+        super().__init__(
+            model,
+            url=f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
+            headers={"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {}),
             secret=api_key,
-            extra_headers=self._settings.headers,
+            provider=provider,
             transport=transport,
+            settings=settings,
         )
-
-    def prepare(self) -> None:
-        """Loads what the first request needs; may be called from any thread, to save time at the start."""
-        self._endpoint.prepare()
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
-        decoder = AnthropicDecoder(request, self._provider, self._model, self._settings.prices)
-        return self._endpoint.answer(lambda: self.body(request), decoder)
+        self._family = family_of(model)
+        if self._settings.reasons is False:
+            self._family = msgspec.structs.replace(self._family, thinking="none")
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
-        choice = _tool_choice(request)
-        head: dict[str, Any] = {"model": self._model, "stream": True}
-        head |= limits_for(
-            self._family,
-            request.reasoning,
-            request.max_output_tokens or self._settings.max_output_tokens,
-            forced_tool=choice.get("type") in ("any", "tool"),
-        )
-        if choice:
-            head["tool_choice"] = choice
-        parts = [_encode(head)[:-1]]
+        parts = [_encode(self._head(request))[:-1]]
         if request.system.strip():
             parts += b',"system":', encode_system(request.system)
         if request.tools:
@@ -85,10 +63,38 @@ class AnthropicModel:
         parts += b',"messages":[', b",".join(_marked(request)), b"]}"
         return b"".join(parts)
 
-    def _encoded_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, encode_tools(tools))
-        return self._tools[1]
+    def _head(self, request: ModelRequest) -> dict[str, Any]:
+        choice = _tool_choice(request)
+        head: dict[str, Any] = {"model": self._model, "stream": True}
+        head |= limits_for(
+            self._family,
+            request.reasoning,
+            self._output_limit(request),
+            self._settings.output_limit,
+            forced_tool=choice.get("type") in ("any", "tool"),
+        )
+        if request.answer_schema is not None and self._family.schemas:
+            answer = {"format": {"type": "json_schema", "schema": closed(request.answer_schema)}}
+            head["output_config"] = head.get("output_config", {}) | answer
+        if choice:
+            head["tool_choice"] = choice
+        return head
+
+    def _decoder(self, request: ModelRequest) -> AnthropicDecoder:
+        return AnthropicDecoder(request, self._provider, self._model, self._settings.prices)
+
+    def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        return encode_tools(tools)
+
+    def _shortfalls(self, request: ModelRequest) -> list[str]:
+        return shortfalls(
+            self.name,
+            request,
+            level=self._family.thinking != "none",
+            schema=self._family.schemas,
+            choice=True,
+            hidden=hidden,
+        )
 
 
 def _marked(request: ModelRequest) -> list[bytes]:

@@ -16,14 +16,17 @@ Thinking = Literal["none", "budget", "adaptive"]
 class Family(msgspec.Struct, frozen=True):
     output_tokens: int
     thinking: Thinking
+    schemas: bool = False
+    """Whether the text of an answer can be held to a schema."""
 
 
 _FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"claude-3-(opus|sonnet|haiku)", Family(4096, "none")),
     (r"claude-3-5-", Family(8192, "none")),
     (r"claude-3-7-", Family(32_000, "budget")),
-    (r"claude-(opus|sonnet|haiku)-4(-[0-5])?(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget")),
-    (r"claude-", Family(32_000, "adaptive")),
+    (r"claude-(opus|sonnet|haiku)-4-5(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget", schemas=True)),
+    (r"claude-(opus|sonnet|haiku)-4(-[0-4])?(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget")),
+    (r"claude-", Family(32_000, "adaptive", schemas=True)),
 )
 _OTHER = Family(32_000, "budget")
 """Models of other vendors behind the same wire know the older way to ask for thinking."""
@@ -47,10 +50,15 @@ def family_of(model: str) -> Family:
 
 
 def limits_for(
-    family: Family, reasoning: ReasoningLevel | None, max_output_tokens: int | None, *, forced_tool: bool
+    family: Family,
+    reasoning: ReasoningLevel | None,
+    asked: int | None,
+    most: int | None,
+    *,
+    forced_tool: bool,
 ) -> dict[str, object]:
-    """The fields of a request that say how much the model may think and write."""
-    output = max_output_tokens or family.output_tokens
+    """The fields of a request that say how much the model may think and write, of at most so many tokens."""
+    output = asked or min(family.output_tokens, most or family.output_tokens)
     if reasoning is None or family.thinking == "none":
         return {"max_tokens": output}
     if family.thinking == "adaptive":
@@ -62,6 +70,8 @@ def limits_for(
     if reasoning == "off" or forced_tool:
         return {"max_tokens": output}
     budget = _BUDGETS[reasoning]
+    if most is not None:
+        budget = max(_BUDGETS["minimal"], min(budget, most - _ROOM_TO_ANSWER))
     return {
         "max_tokens": max(output, budget + _ROOM_TO_ANSWER),
         "thinking": {"type": "enabled", "budget_tokens": budget},

@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.kernel.model import ToolOffer
 from ostler.models.sendable import (
-    IMAGE_TYPES,
+    hidden,
     placeholder,
     sendable_arguments,
     sendable_id,
@@ -40,8 +40,10 @@ _encode = msgspec.json.Encoder().encode
 def encode_message(message: Message) -> bytes:
     """One message, or nothing where no part of it can be sent. `with_marker` needs `content` to be last."""
     role = "assistant" if message.role == "assistant" else "user"
-    content = [block for part in message.content if (block := _block(part)) is not None]
+    content = [block for part in message.content for block in _blocks(part)]
     if role == "assistant":
+        # Another vendor's model may have drawn a picture; in an answer this one takes none.
+        content = [block for block in content if block["type"] not in ("image", "document")]
         # A message that ends in thinking is refused; it does when the answer was cut before it began.
         while content and content[-1]["type"] in ("thinking", "redacted_thinking"):
             content.pop()
@@ -72,14 +74,15 @@ def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
     return _encode(offers)
 
 
-def _block(block: Block) -> dict[str, Any] | None:
+def _blocks(block: Block) -> list[dict[str, Any]]:
     if isinstance(block, ToolCall):
-        return {
+        call = {
             "type": "tool_use",
             "id": sendable_id(block.id, _CALL_ID),
             "name": sendable_name(block.name),
             "input": msgspec.Raw(sendable_arguments(block.arguments).encode()),
         }
+        return [call]
     if isinstance(block, ToolResult):
         return _tool_result(block)
     if isinstance(block, Reasoning):
@@ -87,20 +90,18 @@ def _block(block: Block) -> dict[str, Any] | None:
     return _plain(block)
 
 
-def _plain(block: PlainBlock) -> dict[str, Any] | None:
+def _plain(block: PlainBlock) -> list[dict[str, Any]]:
     if isinstance(block, Text):
         # White space alone is refused as well.
-        return {"type": "text", "text": block.text} if block.text.strip() else None
-    if isinstance(block, Image):
-        return _image(block)
-    return _document(block)
+        return [{"type": "text", "text": block.text}] if block.text.strip() else []
+    if what := hidden(block):
+        return [{"type": "text", "text": placeholder(what)}]
+    return [_image(block) if isinstance(block, Image) else _document(block)]
 
 
 def _image(image: Image) -> dict[str, Any]:
     if image.url:
         return {"type": "image", "source": {"type": "url", "url": image.url}}
-    if image.media_type not in IMAGE_TYPES:
-        return {"type": "text", "text": placeholder(f"an image of type {image.media_type}")}
     return {
         "type": "image",
         "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
@@ -113,31 +114,35 @@ def _document(file: File) -> dict[str, Any]:
         source = {"type": "url", "url": file.url}
     elif file.media_type == "application/pdf":
         source = {"type": "base64", "media_type": file.media_type, "data": file.data}
-    elif (text := text_of_file(file)) is not None:
-        source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
-        return {"type": "text", "text": placeholder(f"the file {file.name!r} of type {file.media_type}")}
+        source = {"type": "text", "media_type": "text/plain", "data": text_of_file(file)}
     return {"type": "document", "source": source} | ({"title": file.name} if file.name else {})
 
 
-def _thinking(block: Reasoning) -> dict[str, Any] | None:
+def _thinking(block: Reasoning) -> list[dict[str, Any]]:
     opaque = block.opaque
     if opaque is None or opaque.wire != WIRE:
-        return None
+        return []
     if opaque.data["type"] == "redacted_thinking":
-        return {"type": "redacted_thinking", "data": opaque.data["data"]}
-    return {"type": "thinking", "thinking": block.text, "signature": opaque.data["signature"]}
+        return [{"type": "redacted_thinking", "data": opaque.data["data"]}]
+    return [{"type": "thinking", "thinking": block.text, "signature": opaque.data["signature"]}]
 
 
-def _tool_result(result: ToolResult) -> dict[str, Any]:
-    content = [block for part in result.content if (block := _plain(part)) is not None]
+def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
     encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": sendable_id(result.call, _CALL_ID)}
-    if not content and result.failed:
-        content = [{"type": "text", "text": "failed without a message"}]
+    content = [block for part in result.content for block in _plain(part)]
+    beside: list[dict[str, Any]] = []
+    if result.failed:
+        # A failure holds text only, so the rest of what the tool returned follows it.
+        beside = [block for block in content if block["type"] != "text"]
+        if beside:
+            beside.insert(0, {"type": "text", "text": f"What {result.name} returned beside its text:"})
+        content = [block for block in content if block["type"] == "text"]
+        content = content or [{"type": "text", "text": "failed without a message"}]
     if len(content) == 1 and content[0]["type"] == "text":
         encoded["content"] = content[0]["text"]
     elif content:
         encoded["content"] = content
     if result.failed:
         encoded["is_error"] = True
-    return encoded
+    return [encoded, *beside]

@@ -6,23 +6,14 @@ from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.kernel.model import ModelRequest
+from ostler.models.answer import AnswerDecoder, OpenBlock
 from ostler.models.anthropic_messages import WIRE
-from ostler.models.call_ids import CallIds
 from ostler.models.failures import error_in_stream
 from ostler.models.settings import Prices
-from ostler.models.sse import Frame, SseSplitter
-from ostler.vocabulary.errors import ModelError, StreamBroken, failure_of
-from ostler.vocabulary.events import (
-    ReasoningDelta,
-    TextDelta,
-    ToolInputDelta,
-    ToolInputEnded,
-    ToolInputStarted,
-    Warned,
-)
-from ostler.vocabulary.messages import Block, Opaque, Reasoning, StopReason, Text, ToolCall
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.models.sse import Frame
+from ostler.vocabulary.messages import Opaque, StopReason
+from ostler.vocabulary.usage import Usage
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -34,6 +25,11 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
+class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_5m_input_tokens: int = 0
+    ephemeral_1h_input_tokens: int = 0
+
+
 class _Details(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
@@ -43,6 +39,7 @@ class _Usage(msgspec.Struct, gc=False):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
     output_tokens_details: _Details | None = None
 
 
@@ -72,6 +69,17 @@ class _BlockStart(msgspec.Struct, gc=False):
     content_block: _StartedBlock
 
 
+class _Citation(msgspec.Struct, gc=False):
+    """A place on the web or in a search result, or in a document of the request."""
+
+    url: str | None = None
+    source: str | None = None
+    title: str | None = None
+    document_title: str | None = None
+    document_index: int | None = None
+    file_id: str | None = None
+
+
 class _Fragment(msgspec.Struct, gc=False):
     """Any of the deltas of a block: which field is present says which."""
 
@@ -79,6 +87,7 @@ class _Fragment(msgspec.Struct, gc=False):
     partial_json: str | None = None
     thinking: str | None = None
     signature: str | None = None
+    citation: _Citation | None = None
 
 
 class _BlockDelta(msgspec.Struct, gc=False):
@@ -121,175 +130,122 @@ _decode_error = msgspec.json.Decoder(_Error).decode
 _decode_nameless = msgspec.json.Decoder(_Nameless).decode
 
 
-class _OpenBlock:
-    """A block of the answer. `number` is its place among those that are kept, once it has one."""
-
-    __slots__ = ("call", "input", "kind", "name", "number", "offset", "opaque", "parts")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.number = -1
-        self.offset = 0
-        self.parts: list[str] = []
-        self.call = ""
-        self.name = ""
-        self.input: dict[str, Any] | None = None
-        self.opaque: dict[str, str] | None = None
-
-
-class AnthropicDecoder:
+class AnthropicDecoder(AnswerDecoder):
     """See `Decoder`."""
 
     def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        self.finished = False
-        self.request_id = ""
-        self._message = request.id
-        self._provider = provider
-        self._asked_model = model
-        self._prices = prices
-        self._ids = CallIds(request.transcript)
-        self._splitter = SseSplitter()
-        self._open: dict[int, _OpenBlock] = {}
-        self._kept: list[_OpenBlock] = []
-        self._model = ""
+        super().__init__(request, provider, model, prices)
+        self._open: dict[int, OpenBlock] = {}
+        self._silent: set[int] = set()
+        """Text blocks that have said nothing yet: one that never does is not a part of the answer."""
+        self._inputs: dict[int, dict[str, Any]] = {}
         self._usage: Usage | None = None
-        self._stop_reason: StopReason | None = None
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        events: list[ModelEvent] = []
-        try:
-            self._take(self._splitter.feed(data), events)
-        except msgspec.DecodeError as error:
-            self._fail(self._malformed(error), events)
-        except ModelError as error:
-            self._fail(error, events)
-        return events
+    def _reported(self) -> Usage | None:
+        return self._usage
 
-    def end(self) -> ModelEvent:
-        events: list[ModelEvent] = []
-        try:
-            self._take(self._splitter.flush(), events)
-        except msgspec.DecodeError:
-            self._fail(self._broken("was cut in the middle of a frame"), events)
-        if not self.finished:
-            self._fail(self._broken("was cut before its end"), events)
-        if events and isinstance(events[-1], ModelFailure):
-            return events[-1]
-        return ModelDone(
-            content=tuple(map(_closed, self._kept)),
-            stop_reason=self._stop_reason or "other",
-            usage=self.usage(),
-            model="" if self._model == self._asked_model else self._model,
-            request_id=self.request_id,
-        )
-
-    def usage(self) -> Usage:
-        if self._usage is None:
-            return UNKNOWN_USAGE
-        if self._prices is None:
-            return self._usage
-        return msgspec.structs.replace(self._usage, cost=self._prices.cost(self._usage))
-
-    def _take(self, frames: list[Frame], events: list[ModelEvent]) -> None:
+    def _take(self, frames: list[Frame]) -> None:
         for name, data in frames:
             if name == b"content_block_delta":
-                self._delta(_decode_block_delta(data), events)
+                # Nearly all frames are these, so the common ones are not handed on.
+                frame = _decode_block_delta(data)
+                fragment = frame.delta
+                text = fragment.text or fragment.partial_json
+                block = self._open.get(frame.index)
+                if text and block is not None:
+                    self._answer.add(block, text)
+                else:
+                    self._delta(frame)
             elif self.finished or not data:
                 continue
             else:
-                self._other(name or _decode_nameless(data).type.encode(), data, events)
+                self._other(name or _decode_nameless(data).type.encode(), data)
 
-    def _delta(self, frame: _BlockDelta, events: list[ModelEvent]) -> None:
+    def _delta(self, frame: _BlockDelta) -> None:
+        fragment = frame.delta
         block = self._open.get(frame.index)
         if block is None:
-            return
-        fragment = frame.delta
-        if fragment.text:
-            if block.number < 0:
-                self._keep(block)
-            text = fragment.text
-            events.append(TextDelta(self._message, block.number, block.offset, text))
-        elif fragment.partial_json:
-            text = fragment.partial_json
-            events.append(ToolInputDelta(self._message, block.number, block.call, block.offset, text))
-        elif fragment.thinking:
-            text = fragment.thinking
-            events.append(ReasoningDelta(self._message, block.number, block.offset, text))
-        else:
-            if fragment.signature and block.kind == "thinking":
-                signature = (block.opaque or {}).get("signature", "") + fragment.signature
-                block.opaque = {"type": "thinking", "signature": signature}
-            return
-        block.offset += len(text)
-        block.parts.append(text)
+            if frame.index not in self._silent:
+                return
+            if not fragment.text:
+                self._cite(fragment.citation)
+                return
+            self._silent.discard(frame.index)
+            block = self._open[frame.index] = self._answer.begin("text")
+        text = fragment.text or fragment.partial_json or fragment.thinking
+        if text:
+            self._answer.add(block, text)
+        elif block.kind == "text":
+            self._cite(fragment.citation)
+        elif fragment.signature and block.kind == "reasoning":
+            _sign(block, fragment.signature)
 
-    def _other(self, name: bytes, data: bytes, events: list[ModelEvent]) -> None:
+    def _cite(self, citation: _Citation | None) -> None:
+        if citation is None:
+            return
+        number = "" if citation.document_index is None else str(citation.document_index)
+        self._answer.cite(
+            url=citation.url or citation.source or "",
+            title=citation.title or citation.document_title or "",
+            id=citation.file_id or number,
+        )
+
+    def _other(self, name: bytes, data: bytes) -> None:
         if name == b"content_block_delta":
-            self._delta(_decode_block_delta(data), events)
+            self._delta(_decode_block_delta(data))
         elif name == b"content_block_start":
-            self._start(_decode_block_start(data), events)
+            self._start(_decode_block_start(data))
         elif name == b"content_block_stop":
-            self._stop(_decode_block_stop(data).index, events)
+            self._stop(_decode_block_stop(data).index)
         elif name == b"message_start":
             message = _decode_message_start(data).message
             self._model = message.model
             self.request_id = self.request_id or message.id
             self._count(message.usage)
         elif name == b"message_delta":
-            self._message_delta(_decode_message_delta(data), events)
+            self._message_delta(_decode_message_delta(data))
         elif name == b"message_stop":
             self.finished = True
+            for index in [*self._open, *self._silent]:
+                self._stop(index)
         elif name == b"error":
             error = _decode_error(data).error
-            self._fail(error_in_stream(self._provider, error, request_id=self.request_id), events)
+            raise error_in_stream(self._provider, error, request_id=self.request_id)
 
-    def _start(self, frame: _BlockStart, events: list[ModelEvent]) -> None:
-        started = frame.content_block
-        block = _OpenBlock(started.type)
-        first = _Fragment()
+    def _start(self, frame: _BlockStart) -> None:
+        started, index = frame.content_block, frame.index
+        self._stop(index)
         if started.type == "tool_use":
-            self._keep(block)
-            block.call, block.name = self._ids.unique(started.id), started.name
-            block.input = started.input
-            events.append(ToolInputStarted(self._message, block.number, block.call, block.name))
+            self._open[index] = self._answer.begin_call(started.id, started.name)
+            self._inputs[index] = started.input or {}
         elif started.type == "thinking":
-            self._keep(block)
+            block = self._open[index] = self._answer.begin("reasoning")
             if started.signature:
-                block.opaque = {"type": "thinking", "signature": started.signature}
-            first.thinking = started.thinking
+                _sign(block, started.signature)
+            if started.thinking:
+                self._answer.add(block, started.thinking)
         elif started.type == "redacted_thinking":
-            self._keep(block)
-            block.opaque = {"type": "redacted_thinking", "data": started.data}
+            data = {"type": "redacted_thinking", "data": started.data}
+            self._answer.begin("reasoning").opaque = Opaque(WIRE, data)
         elif started.type == "text":
-            first.text = started.text
-        else:
-            return
-        self._open[frame.index] = block
-        if first.text or first.thinking:
-            self._delta(_BlockDelta(frame.index, first), events)
+            self._silent.add(index)
+            if started.text:
+                self._delta(_BlockDelta(index, _Fragment(text=started.text)))
 
-    def _stop(self, index: int, events: list[ModelEvent]) -> None:
+    def _stop(self, index: int) -> None:
+        self._silent.discard(index)
         block = self._open.pop(index, None)
-        if block is None or block.kind != "tool_use":
-            return
-        if not block.parts:
+        if block is not None and block.kind == "call":
             # Others who speak this wire give the whole input with the start of its block.
-            text = msgspec.json.encode(block.input or {}).decode()
-            block.parts.append(text)
-            events.append(ToolInputDelta(self._message, block.number, block.call, 0, text))
-        events.append(ToolInputEnded(self._message, block.number, block.call))
+            self._answer.end_call(block, msgspec.json.encode(self._inputs.pop(index)).decode())
 
-    def _message_delta(self, frame: _MessageDelta, events: list[ModelEvent]) -> None:
+    def _message_delta(self, frame: _MessageDelta) -> None:
         self._count(frame.usage)
         stop = frame.delta
         if stop.stop_reason is not None:
             self._stop_reason = _STOP_REASONS.get(stop.stop_reason, "other")
         if stop.stop_details is not None and stop.stop_details.explanation:
-            events.append(Warned(stop.stop_details.explanation, call=self._message))
-
-    def _keep(self, block: _OpenBlock) -> None:
-        block.number = len(self._kept)
-        self._kept.append(block)
+            self._answer.warn(stop.stop_details.explanation)
 
     def _count(self, usage: _Usage | None) -> None:
         """Counts are cumulative: a later one replaces an earlier one, and an absent one does not."""
@@ -299,31 +255,20 @@ class AnthropicDecoder:
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_tokens": usage.cache_read_input_tokens,
-            "cache_write_tokens": usage.cache_creation_input_tokens,
+            "cache_write_tokens": _written(usage),
             "reasoning_tokens": usage.output_tokens_details and usage.output_tokens_details.thinking_tokens,
         }
         known = {name: count for name, count in counts.items() if count is not None}
         self._usage = msgspec.structs.replace(self._usage or Usage(), **known)
 
-    def _fail(self, error: ModelError, events: list[ModelEvent]) -> None:
-        self.finished = True
-        events.append(ModelFailure(failure_of(error), self.usage()))
 
-    def _malformed(self, error: msgspec.DecodeError) -> ModelError:
-        return self._broken(f"holds a frame that is not what the wire promises ({error})")
-
-    def _broken(self, what: str) -> ModelError:
-        return StreamBroken(
-            f"the answer of {self._provider} {what}; try again",
-            request_id=self.request_id,
-            stream_opened=True,
-        )
+def _sign(block: OpenBlock, more: str) -> None:
+    signature = block.opaque.data["signature"] if block.opaque else ""
+    block.opaque = Opaque(WIRE, {"type": "thinking", "signature": signature + more})
 
 
-def _closed(block: _OpenBlock) -> Block:
-    text = "".join(block.parts)
-    if block.kind == "tool_use":
-        return ToolCall(block.call, block.name, text or "{}")
-    if block.kind == "text":
-        return Text(text)
-    return Reasoning(text, Opaque(WIRE, block.opaque) if block.opaque else None)
+def _written(usage: _Usage) -> int | None:
+    by_lifetime = usage.cache_creation
+    if usage.cache_creation_input_tokens is not None or by_lifetime is None:
+        return usage.cache_creation_input_tokens
+    return by_lifetime.ephemeral_5m_input_tokens + by_lifetime.ephemeral_1h_input_tokens

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
-from ostler.models.chat_messages import WIRE, encode_system, encode_tools, message_encoder
+from ostler.kernel.model import ModelRequest, ToolOffer
+from ostler.models.chat_dialect import ChatDialect, Levels
+from ostler.models.chat_messages import MessageEncoder, encode_system, encode_tools
 from ostler.models.chat_stream import ChatDecoder
-from ostler.models.exchange import Endpoint
+from ostler.models.schemas import is_strict
+from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
+from ostler.models.shortfalls import shortfalls
 from ostler.models.transport import Transport
+from ostler.models.wire_model import WireModel
 
 _encode = msgspec.json.Encoder().encode
 
 
-class ChatDialect(msgspec.Struct, frozen=True):
-    """In what the servers of this wire differ."""
-
-    output_limit: str = "max_tokens"
-    """The field that limits the answer's length."""
-    usage_option: bool = True
-    """Usage has to be asked for; a server that reports it anyway may refuse the question."""
-    no_reasoning: str = ""
-    """The effort that stands for no reasoning, where there is one."""
-    call_id: str = ""
-    """A pattern for the ids it takes; empty for any."""
-
-
-class ChatModel:
-    """A model behind the Chat Completions wire. See `Model` for what it promises."""
+class ChatModel(WireModel):
+    """A model behind the Chat Completions wire."""
 
     def __init__(
         self,
@@ -40,47 +31,35 @@ class ChatModel:
         *,
         base_url: str = "https://api.openai.com/v1",
         api_key: str = "",
+        key_header: str = "authorization",
         transport: Transport | None = None,
         settings: ModelSettings | None = None,
         provider: str = "openai",
         dialect: ChatDialect | None = None,
     ) -> None:
-        self.name = f"{provider}/{model}"
-        self._model = model
-        self._provider = provider
-        self._settings = settings or ModelSettings()
-        self._dialect = dialect or ChatDialect()
-        self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
-        self._encoding = f"{WIRE}/{provider}/{self._dialect.call_id}"
-        self._encode_message = message_encoder(
-            provider, re.compile(self._dialect.call_id) if self._dialect.call_id else None
-        )
-        self._endpoint = Endpoint(
-            provider,
-            f"{base_url.rstrip('/')}/chat/completions",
-            {"authorization": f"Bearer {api_key}"} if api_key else {},
+        """A `key_header` other than `authorization` carries the bare key."""
+        key = f"Bearer {api_key}" if key_header == "authorization" else api_key
+        super().__init__(
+            model,
+            url=f"{base_url.rstrip('/')}/chat/completions",
+            headers={key_header: key} if api_key else {},
             secret=api_key,
-            extra_headers=self._settings.headers,
+            provider=provider,
             transport=transport,
+            settings=settings,
         )
-
-    def prepare(self) -> None:
-        """Loads what the first request needs; may be called from any thread, to save time at the start."""
-        self._endpoint.prepare()
-
-    async def aclose(self) -> None:
-        await self._endpoint.aclose()
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
-        decoder = ChatDecoder(request, self._provider, self._model, self._settings.prices)
-        return self._endpoint.answer(lambda: self.body(request), decoder)
+        self._dialect = dialect = dialect or ChatDialect()
+        self._levels: Levels = {} if self._settings.reasons is False else dialect.levels(model)
+        self._takes_schema = re.search(dialect.schemas, model) is not None
+        sees = re.search(dialect.seeing, model) is not None
+        self._encode_message = MessageEncoder(provider, dialect, images=sees)
+        self._hidden = partial(hidden, images=sees, pdf=dialect.pdf)
 
     def body(self, request: ModelRequest) -> bytes:
-        """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
         parts = [_encode(self._head(request))[:-1]]
         if request.tools:
             parts += b',"tools":', self._encoded_tools(request.tools)
-        messages = request.transcript.encoded(self._encoding, self._encode_message)
+        messages = request.transcript.encoded(self._encode_message.key, self._encode_message)
         if request.system:
             messages = [encode_system(request.system), *messages]
         parts += b',"messages":[', b",".join(filter(None, messages)), b"]}"
@@ -90,23 +69,45 @@ class ChatModel:
         head: dict[str, Any] = {"model": self._model, "stream": True}
         if self._dialect.usage_option:
             head["stream_options"] = {"include_usage": True}
-        output = request.max_output_tokens or self._settings.max_output_tokens
+        output = self._output_limit(request)
         if output:
             head[self._dialect.output_limit] = output
-        effort = self._dialect.no_reasoning if request.reasoning == "off" else request.reasoning
-        if effort:
-            head["reasoning_effort"] = effort
-        if request.tools and request.tool_choice != "auto":
-            head["tool_choice"] = _tool_choice(request.tool_choice)
+        choice = self._tool_choice(request)
+        stopped = self._dialect.forced_tools == "without_reasoning" and choice not in (None, "none")
+        head |= self._levels.get("off" if stopped else request.reasoning, {})
+        if choice is not None:
+            head["tool_choice"] = choice
+        schema = request.answer_schema
+        if schema is not None and self._takes_schema:
+            answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+            head["response_format"] = {"type": "json_schema", "json_schema": answer}
         return head
 
-    def _encoded_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, encode_tools(tools))
-        return self._tools[1]
+    def _tool_choice(self, request: ModelRequest) -> str | dict[str, Any] | None:
+        choice, dialect = request.tool_choice, self._dialect
+        if not request.tools or choice == "auto" or dialect.forced_tools == "never":
+            return None
+        if choice == "none":
+            return choice
+        stoppable = "off" in self._levels or self._settings.reasons is False
+        if dialect.forced_tools == "without_reasoning" and not stoppable:
+            return None
+        if choice == "required" or not dialect.named_tools:
+            return "required"
+        return {"type": "function", "function": {"name": choice}}
 
+    def _decoder(self, request: ModelRequest) -> ChatDecoder:
+        return ChatDecoder(request, self._provider, self._model, self._settings.prices)
 
-def _tool_choice(choice: str) -> str | dict[str, Any]:
-    if choice in ("none", "required"):
-        return choice
-    return {"type": "function", "function": {"name": choice}}
+    def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        return encode_tools(tools)
+
+    def _shortfalls(self, request: ModelRequest) -> list[str]:
+        return shortfalls(
+            self.name,
+            request,
+            level=request.reasoning in self._levels,
+            schema=self._takes_schema,
+            choice=self._tool_choice(request) is not None,
+            hidden=self._hidden,
+        )

@@ -6,24 +6,27 @@ from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.kernel.model import ModelRequest
+from ostler.models.answer import AnswerDecoder, OpenBlock
 from ostler.models.chat_messages import WIRE
 from ostler.models.chat_tool_calls import CallDelta, OpenCalls
 from ostler.models.failures import error_in_stream
 from ostler.models.settings import Prices
-from ostler.models.sse import Frame, SseSplitter
-from ostler.vocabulary.errors import ModelError, StreamBroken, failure_of
-from ostler.vocabulary.events import ReasoningDelta, TextDelta
-from ostler.vocabulary.messages import Block, Opaque, Reasoning, StopReason, Text
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.models.sse import Frame
+from ostler.vocabulary.messages import Opaque, StopReason
+from ostler.vocabulary.usage import Usage
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end",
+    "eos": "end",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
+    "model_length": "length",
     "content_filter": "refusal",
 }
+_BROKEN_OFF = {"error": "server_error", "insufficient_system_resource": "overloaded_error"}
+"""Reasons to finish that are failures, and what others call such a failure."""
 
 
 class _PromptDetails(msgspec.Struct, gc=False):
@@ -35,14 +38,28 @@ class _CompletionDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
+class _Cost(msgspec.Struct, gc=False):
+    total_cost: float | None = None
+
+
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cached_tokens: int | None = None
-    cost: float | None = None
+    cost: float | _Cost | None = None
+
+
+class _Source(msgspec.Struct, gc=False):
+    url: str | None = None
+    title: str | None = None
+
+
+class _Annotation(msgspec.Struct, gc=False):
+    url_citation: _Source | None = None
 
 
 class _Part(msgspec.Struct, gc=False):
@@ -59,6 +76,7 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
     tool_calls: list[CallDelta] | None = None
+    annotations: list[_Annotation] | None = None
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -73,198 +91,144 @@ class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
+    search_results: list[_Source] | None = None
+    citations: list[str | _Source] | None = None
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class _Prose:
-    """Text or reasoning of the answer, closed by whatever comes between it and more of its kind."""
-
-    __slots__ = ("field", "is_text", "number", "offset", "parts")
-
-    def __init__(self, number: int, is_text: bool) -> None:
-        self.number = number
-        self.is_text = is_text
-        self.offset = 0
-        self.parts: list[str] = []
-        self.field = ""
-
-
-class ChatDecoder:
+class ChatDecoder(AnswerDecoder):
     """See `Decoder`."""
 
     def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
-        self.finished = False
-        self.request_id = ""
-        self._message = request.id
-        self._provider = provider
-        self._asked_model = model
-        self._prices = prices
-        self._splitter = SseSplitter()
-        self._blocks = 0
-        self._prose: list[_Prose] = []
-        self._open: _Prose | None = None
+        super().__init__(request, provider, model, prices)
+        self._open: OpenBlock | None = None
+        """The text or reasoning that goes on until something else comes."""
+        self._calls = OpenCalls(self._answer)
         self._details: list[dict[str, Any]] = []
-        self._calls = OpenCalls(request)
-        self._model = ""
         self._usage: _Usage | None = None
-        self._stop_reason: StopReason | None = None
         self._refused = False
 
-    def feed(self, data: bytes) -> list[ModelEvent]:
-        events: list[ModelEvent] = []
-        try:
-            self._take(self._splitter.feed(data), events)
-        except msgspec.DecodeError as error:
-            self._fail(self._broken(f"holds a frame that is not what the wire promises ({error})"), events)
-        except ModelError as error:
-            self._fail(error, events)
-        return events
-
-    def end(self) -> ModelEvent:
-        events: list[ModelEvent] = []
-        try:
-            self._take(self._splitter.flush(), events)
-        except msgspec.DecodeError:
-            self._fail(self._broken("was cut in the middle of a frame"), events)
-        if events and isinstance(events[-1], ModelFailure):
-            return events[-1]
-        if self._stop_reason is None and not (self.finished and (self._prose or self._calls)):
-            self._fail(self._broken("was cut before its end"), events)
-            return events[-1]
-        return ModelDone(
-            content=self._content(),
-            stop_reason=self._reason_to_stop(),
-            usage=self.usage(),
-            model="" if self._model == self._asked_model else self._model,
-            request_id=self.request_id,
-        )
-
-    def usage(self) -> Usage:
+    def _reported(self) -> Usage | None:
         reported = self._usage
         if reported is None or (reported.prompt_tokens is None and reported.completion_tokens is None):
-            return UNKNOWN_USAGE
-        usage = _usage(reported)
-        if usage.cost is None and self._prices is not None:
-            return msgspec.structs.replace(usage, cost=self._prices.cost(usage))
-        return usage
+            return None
+        return _usage(reported)
 
-    def _take(self, frames: list[Frame], events: list[ModelEvent]) -> None:
+    def _cut(self) -> bool:
+        return self._stop_reason is None and not (self.finished and self._answer.blocks)
+
+    def _complete(self) -> None:
+        self._keep_details()
+        if self._refused:
+            self._stop_reason = "refusal"
+        elif self._stop_reason in (None, "end", "tool_calls"):
+            self._stop_reason = "tool_calls" if self._answer.has_calls() else "end"
+
+    def _take(self, frames: list[Frame]) -> None:
         for _, data in frames:
             if data == b"[DONE]":
                 self.finished = True
-                self._blocks = self._calls.close(self._blocks, events)
+                self._calls.close()
             if self.finished or not data:
                 continue
             chunk = _decode_chunk(data)
-            if chunk.choices:
-                choice = chunk.choices[0]
-                if choice.delta is not None:
-                    self._delta(choice.delta, events)
-                if choice.finish_reason is not None:
-                    self._stop_reason = _STOP_REASONS.get(choice.finish_reason, "other")
-                    self._blocks = self._calls.close(self._blocks, events)
-                if choice.usage is not None:
-                    self._usage = choice.usage
-            if chunk.usage is not None:
-                self._usage = chunk.usage
             if chunk.error:
-                self._fail(error_in_stream(self._provider, chunk.error, request_id=self.request_id), events)
-                return
+                raise error_in_stream(self._provider, chunk.error, request_id=self.request_id)
+            choices = chunk.choices
+            if choices:
+                choice = choices[0]
+                if choice.delta is not None:
+                    self._delta(choice.delta)
+                if choice.finish_reason is not None:
+                    self._finish(choice)
+            if chunk.usage is not None or self._stop_reason is not None or not choices:
+                self._account(chunk)
             if not self._model and chunk.model:
                 self._model = chunk.model
                 self.request_id = self.request_id or chunk.id or ""
 
-    def _delta(self, delta: _Delta, events: list[ModelEvent]) -> None:
+    def _finish(self, choice: _Choice) -> None:
+        reason = choice.finish_reason or ""
+        if reason in _BROKEN_OFF:
+            error = {"type": _BROKEN_OFF[reason], "message": f"it ended with {reason!r}"}
+            raise error_in_stream(self._provider, error, request_id=self.request_id)
+        self._stop_reason = _STOP_REASONS.get(reason, "other")
+        self._calls.close()
+        if choice.usage is not None:
+            self._usage = choice.usage
+
+    def _account(self, chunk: _Chunk) -> None:
+        """What comes with the end of an answer; some servers repeat it with every chunk."""
+        if chunk.usage is not None:
+            self._usage = chunk.usage
+        self._cite([*(chunk.search_results or ()), *(chunk.citations or ())])
+
+    def _delta(self, delta: _Delta) -> None:
         if delta.reasoning_content:
-            self._reason(delta.reasoning_content, "reasoning_content", events)
+            self._reason(delta.reasoning_content, "reasoning_content")
         elif delta.reasoning:
-            self._reason(delta.reasoning, "reasoning", events)
+            self._reason(delta.reasoning, "reasoning")
         if delta.reasoning_details:
             self._details += delta.reasoning_details
-        content = delta.content
+        content, block = delta.content, self._open
         if content:
-            if isinstance(content, str):
-                self._text(content, events)
+            if not isinstance(content, str):
+                self._parts(content)
+            elif block is not None and block.kind == "text":
+                self._answer.add(block, content)
             else:
-                self._parts(content, events)
+                self._text(content)
         if delta.tool_calls:
             self._open = None
             for call in delta.tool_calls:
-                self._blocks = self._calls.take(call, self._blocks, events)
+                self._calls.take(call)
         if delta.refusal:
             self._refused = True
-            self._text(delta.refusal, events)
+            self._text(delta.refusal)
+        if delta.annotations:
+            self._cite([note.url_citation for note in delta.annotations if note.url_citation])
 
-    def _text(self, text: str, events: list[ModelEvent]) -> None:
-        prose = self._open
-        if prose is None or not prose.is_text:
-            prose = self._begin(is_text=True)
-        events.append(TextDelta(self._message, prose.number, prose.offset, text))
-        prose.offset += len(text)
-        prose.parts.append(text)
+    def _text(self, text: str) -> None:
+        block = self._open
+        if block is None or block.kind != "text":
+            block = self._open = self._answer.begin("text")
+        self._answer.add(block, text)
 
-    def _reason(self, text: str, field: str, events: list[ModelEvent]) -> None:
-        prose = self._open
-        if prose is None or prose.is_text:
-            prose = self._begin(is_text=False)
-            prose.field = field
-        events.append(ReasoningDelta(self._message, prose.number, prose.offset, text))
-        prose.offset += len(text)
-        prose.parts.append(text)
+    def _reason(self, text: str, field: str) -> None:
+        block = self._open
+        if block is None or block.kind != "reasoning":
+            block = self._open = self._answer.begin("reasoning")
+            if field:
+                block.opaque = Opaque(WIRE, {"provider": self._provider, "field": field})
+        self._answer.add(block, text)
 
-    def _parts(self, parts: list[_Part], events: list[ModelEvent]) -> None:
+    def _parts(self, parts: list[_Part]) -> None:
         for part in parts:
             thinking = part.thinking
             if not isinstance(thinking, str):
                 thinking = "".join(inner.text for inner in thinking)
             if thinking:
-                self._reason(thinking, "", events)
+                self._reason(thinking, "")
             if part.text:
-                self._text(part.text, events)
+                self._text(part.text)
 
-    def _begin(self, *, is_text: bool) -> _Prose:
-        prose = self._open = _Prose(self._blocks, is_text)
-        self._prose.append(prose)
-        self._blocks += 1
-        return prose
+    def _cite(self, sources: list[str | _Source]) -> None:
+        for source in sources:
+            if isinstance(source, str):
+                source = _Source(url=source)
+            if source.url:
+                self._answer.cite(url=source.url, title=source.title or "")
 
-    def _content(self) -> tuple[Block, ...]:
-        if self._details and all(prose.is_text for prose in self._prose):
-            self._begin(is_text=False)
-        blocks: dict[int, Block] = self._calls.blocks()
-        # Details may come after the reasoning that they belong to; one block carries them all.
-        details = _joined(self._details)
-        for prose in self._prose:
-            text = "".join(prose.parts)
-            if prose.is_text:
-                blocks[prose.number] = Text(text)
-                continue
-            data = {"provider": self._provider, "field": prose.field, "details": details}
-            data = {name: value for name, value in data.items() if value}
-            blocks[prose.number] = Reasoning(text, Opaque(WIRE, data) if len(data) > 1 else None)
-            details = []
-        return tuple(block for _, block in sorted(blocks.items()))
-
-    def _reason_to_stop(self) -> StopReason:
-        if self._refused:
-            return "refusal"
-        reason = self._stop_reason or "end"
-        if reason in ("end", "tool_calls"):
-            return "tool_calls" if self._calls else "end"
-        return reason
-
-    def _fail(self, error: ModelError, events: list[ModelEvent]) -> None:
-        self.finished = True
-        events.append(ModelFailure(failure_of(error), self.usage()))
-
-    def _broken(self, what: str) -> ModelError:
-        return StreamBroken(
-            f"the answer of {self._provider} {what}; try again",
-            request_id=self.request_id,
-            stream_opened=True,
-        )
+    def _keep_details(self) -> None:
+        """Details may come after the reasoning that they belong to; the first block carries them all."""
+        if not self._details:
+            return
+        blocks = [block for block in self._answer.blocks if block.kind == "reasoning"]
+        block = blocks[0] if blocks else self._answer.begin("reasoning")
+        data = block.opaque.data if block.opaque else {"provider": self._provider}
+        block.opaque = Opaque(WIRE, data | {"details": _joined(self._details)})
 
 
 def _usage(reported: _Usage) -> Usage:
@@ -274,14 +238,17 @@ def _usage(reported: _Usage) -> Usage:
     written = details.cache_write_tokens or 0
     # A server that does not count cached tokens into the prompt would give a negative number.
     fresh = prompt - read - written if prompt >= read + written else prompt
-    thought = reported.completion_tokens_details or _CompletionDetails()
+    thought = (reported.completion_tokens_details or _CompletionDetails()).reasoning_tokens or 0
+    if thought and reported.total_tokens == prompt + completion + thought:
+        completion += thought  # which not every server counts as a part of its answer
+    cost = reported.cost
     return Usage(
         input_tokens=fresh,
         output_tokens=completion,
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=thought.reasoning_tokens or 0,
-        cost=reported.cost,
+        reasoning_tokens=thought,
+        cost=cost.total_cost if isinstance(cost, _Cost) else cost,
     )
 
 

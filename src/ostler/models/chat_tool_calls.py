@@ -10,10 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.models.call_ids import CallIds
-from ostler.vocabulary.events import ToolInputDelta, ToolInputEnded, ToolInputStarted
-from ostler.vocabulary.messages import Block, ToolCall
+from ostler.models.answer import Answer, OpenBlock
 
 
 class FunctionDelta(msgspec.Struct, gc=False):
@@ -28,64 +25,56 @@ class CallDelta(msgspec.Struct, gc=False):
 
 
 class _OpenCall:
-    """`call` is its id once it has been announced; `offered` the id that its server gave."""
+    """`offered` is the id that its server gave; `early` what it said before it had a block."""
 
-    __slots__ = ("call", "ended", "index", "name", "number", "offered", "offset", "parts")
+    __slots__ = ("block", "early", "index", "name", "offered")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.offered = ""
         self.name = ""
-        self.call = ""
-        self.number = -1
-        self.offset = 0
-        self.parts: list[str] = []
-        self.ended = False
+        self.early: list[str] = []
+        self.block: OpenBlock | None = None
 
 
 class OpenCalls:
-    """The calls of one answer. Numbers of blocks are the caller's: methods take the next and give it back."""
+    """The calls of one answer. A call has a block once its id and its name are known."""
 
-    def __init__(self, request: ModelRequest) -> None:
-        self._message = request.id
-        self._ids = CallIds(request.transcript)
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self._calls: list[_OpenCall] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
-    def take(self, delta: CallDelta, block: int, events: list[ModelEvent]) -> int:
+    def take(self, delta: CallDelta) -> None:
         function = delta.function or FunctionDelta()
-        call = self._call_of(delta, function)
+        calls = self._calls
+        call: _OpenCall | None
+        if calls and not function.name and not delta.id and calls[-1].index == delta.index:
+            call = calls[-1]  # as almost always
+        else:
+            call = self._call_of(delta, function)
         if call is None:
-            block = self._announce_all(block, events)
+            self._announce_all()
             call = _OpenCall(delta.index)
-            self._calls.append(call)
-        call.offered = call.offered or delta.id or ""
-        call.name = call.name or function.name or ""
-        if not call.call and call.offered and call.name:
-            block = self._announce(call, block, events)
+            calls.append(call)
+        if call.block is None:
+            call.offered = call.offered or delta.id or ""
+            call.name = call.name or function.name or ""
+            if call.offered and call.name:
+                self._announce(call)
         text = function.arguments
-        if text:
-            self._argument(call, text if isinstance(text, str) else _as_text(text), events)
-        return block
+        if not text:
+            return
+        if not isinstance(text, str):
+            text = msgspec.json.encode(text).decode()
+        if call.block is None:
+            call.early.append(text)
+        else:
+            self._answer.add(call.block, text)
 
-    def close(self, block: int, events: list[ModelEvent]) -> int:
+    def close(self) -> None:
         """Nothing more comes: announces what still lacked an id, and ends every call."""
-        block = self._announce_all(block, events)
-        for call in self._calls:
-            if call.ended:
-                continue
-            call.ended = True
-            if not call.parts:
-                self._argument(call, "{}", events)
-            events.append(ToolInputEnded(self._message, call.number, call.call))
-        return block
-
-    def blocks(self) -> dict[int, Block]:
-        return {
-            call.number: ToolCall(call.call, call.name, "".join(call.parts) or "{}") for call in self._calls
-        }
+        self._announce_all()
+        self._answer.end_calls()
 
     def _call_of(self, delta: CallDelta, function: FunctionDelta) -> _OpenCall | None:
         """The call that a delta continues, or none when it begins one."""
@@ -104,32 +93,17 @@ class OpenCalls:
         if delta.id and call.offered:
             return call if delta.id == call.offered else None
         # Named again without an id: another call if this one is already whole, else a repetition.
-        return None if _is_whole(call.parts) else call
+        return None if _is_whole(call.block.parts if call.block else call.early) else call
 
-    def _announce_all(self, block: int, events: list[ModelEvent]) -> int:
+    def _announce_all(self) -> None:
         for call in self._calls:
-            if not call.call:
-                block = self._announce(call, block, events)
-        return block
+            if call.block is None:
+                self._announce(call)
 
-    def _announce(self, call: _OpenCall, block: int, events: list[ModelEvent]) -> int:
-        call.call = self._ids.unique(call.offered)
-        call.number = block
-        events.append(ToolInputStarted(self._message, block, call.call, call.name))
-        early, call.parts = "".join(call.parts), []
-        if early:
-            self._argument(call, early, events)
-        return block + 1
-
-    def _argument(self, call: _OpenCall, text: str, events: list[ModelEvent]) -> None:
-        call.parts.append(text)
-        if call.call:
-            events.append(ToolInputDelta(self._message, call.number, call.call, call.offset, text))
-            call.offset += len(text)
-
-
-def _as_text(arguments: dict[str, Any]) -> str:
-    return msgspec.json.encode(arguments).decode()
+    def _announce(self, call: _OpenCall) -> None:
+        call.block = self._answer.begin_call(call.offered, call.name)
+        if call.early:
+            self._answer.add(call.block, "".join(call.early))
 
 
 def _is_whole(parts: list[str]) -> bool:

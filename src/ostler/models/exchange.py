@@ -102,10 +102,10 @@ class Endpoint:
             return
         try:
             if not _is_stream(reply):
-                error = await self._refusal(reply)
+                refusal = await self._refusal(reply)
                 if reply.status == 429:
-                    self._gate.refused(error.retry_after)
-                yield [self._failure(error, decoder)]
+                    self._gate.refused(refusal.retry_after)
+                yield [self._failure(refusal, decoder)]
                 return
             self._gate.admitted()
             decoder.request_id = request_id(reply.headers)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler.vocabulary.ids import base32
-from ostler.vocabulary.messages import File
+from ostler.vocabulary.messages import Block, File, Image
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every vendor that sees pictures takes."""
@@ -49,6 +49,16 @@ def text_of_file(file: File) -> str | None:
         return base64.b64decode(file.data, validate=True).decode("utf-8", "replace") or None
     except binascii.Error:
         return None
+
+
+def hidden(block: Block, *, images: bool = True, pdf: bool = True) -> str:
+    """What a block is, where a vendor that takes `images` and `pdf` refuses it; else nothing."""
+    if isinstance(block, Image):
+        shown = images and (bool(block.url) or block.media_type in IMAGE_TYPES)
+        return "" if shown else f"an image of type {block.media_type}"
+    if not isinstance(block, File) or block.url or (pdf and block.media_type == "application/pdf"):
+        return ""
+    return "" if text_of_file(block) is not None else f"the file {block.name!r} of type {block.media_type}"
 
 
 def placeholder(what: str) -> str:

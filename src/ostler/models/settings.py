@@ -86,3 +86,5 @@ class ModelSettings(msgspec.Struct, frozen=True):
     """The most that the model can write in one answer, where it is known."""
     reasons: bool | None = None
     """Whether the model can reason, where it is known."""
+    assumptions: str = ""
+    """What had to be assumed of a model that nobody has described; told at the beginning of a session."""

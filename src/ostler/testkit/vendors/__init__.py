@@ -9,6 +9,7 @@ For other processes: `python -m ostler.testkit.vendors --wire chat --script FILE
 from ostler.testkit.vendors.script import (
     Answer,
     Call,
+    Cite,
     Refusal,
     Say,
     Script,
@@ -25,6 +26,7 @@ from ostler.testkit.vendors.server import FakeVendor, Received
 __all__ = [
     "Answer",
     "Call",
+    "Cite",
     "FakeVendor",
     "Received",
     "Refusal",

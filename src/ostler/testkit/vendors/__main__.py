@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
+from ostler.models.provider_table import Wire
 from ostler.testkit.vendors.script import read_script
 from ostler.testkit.vendors.server import FakeVendor
 
@@ -18,7 +20,7 @@ def main() -> int:
         prog="python -m ostler.testkit.vendors",
         description="Answer model requests from a script until killed. Prints the base URL first.",
     )
-    parser.add_argument("--wire", choices=("anthropic", "chat"), required=True)
+    parser.add_argument("--wire", choices=get_args(Wire), required=True)
     parser.add_argument("--script", type=Path, required=True, help="a JSON list of answers")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--api-key", default="", help="refuse requests that do not carry this key")
@@ -36,9 +38,9 @@ def main() -> int:
     return 0
 
 
-async def _serve(vendor: FakeVendor, wire: str) -> None:
+async def _serve(vendor: FakeVendor, wire: Wire) -> None:
     async with vendor:
-        print(vendor.anthropic_url if wire == "anthropic" else vendor.chat_url, flush=True)
+        print(vendor.base_url(wire), flush=True)
         await asyncio.Event().wait()
 
 

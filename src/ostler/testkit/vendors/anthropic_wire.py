@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.testkit.vendors.script import Call, Refusal, Say, Think, Turn
+from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
 from ostler.vocabulary.messages import StopReason
 from ostler.vocabulary.usage import Usage
 
@@ -34,6 +34,7 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_REFUSED_WORDS = {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf"}
 _IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 
@@ -58,8 +59,9 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
         },
     )
     yield _frame("ping")
-    for index, part in enumerate(turn.parts):
-        block, deltas = _block(Say((part,)) if isinstance(part, str) else part, f"{number:04d}_{index}")
+    for index, (part, sources) in enumerate(_with_sources(turn)):
+        block, deltas = _block(part, f"{number:04d}_{index}")
+        deltas += [{"type": "citations_delta", "citation": _citation(source)} for source in sources]
         yield _frame("content_block_start", index=index, content_block=block)
         for delta in deltas:
             yield _frame("content_block_delta", index=index, delta=delta)
@@ -70,6 +72,29 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
     stop = {"stop_reason": _STOP_REASONS[turn.stop_reason], "stop_sequence": None}
     yield _frame("message_delta", delta=stop, usage=total)
     yield _frame("message_stop")
+
+
+def _with_sources(turn: Turn) -> list[tuple[Say | Think | Call, list[Cite]]]:
+    """The parts that are blocks, each with what is cited in it."""
+    found: list[tuple[Say | Think | Call, list[Cite]]] = []
+    for part in turn.parts:
+        if isinstance(part, Cite):
+            if not found or not isinstance(found[-1][0], Say):
+                found.append((Say(()), []))
+            found[-1][1].append(part)
+        else:
+            found.append((Say((part,)) if isinstance(part, str) else part, []))
+    return found
+
+
+def _citation(source: Cite) -> dict[str, Any]:
+    return {
+        "type": "web_search_result_location",
+        "url": source.url,
+        "title": source.title,
+        "cited_text": "what it says there",
+        "encrypted_index": "index",
+    }
 
 
 def _block(part: Say | Think | Call, suffix: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -114,7 +139,32 @@ def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
         return "max_tokens: Field required"
     if msgspec.json.encode(request).count(b'"cache_control"') > 4:
         return "A maximum of 4 blocks with cache_control may be provided"
-    return _thinking_complaint(request) or _tools_complaint(request) or _messages_complaint(request)
+    return (
+        _thinking_complaint(request)
+        or _format_complaint((request.get("output_config") or {}).get("format"))
+        or _tools_complaint(request)
+        or _messages_complaint(request)
+    )
+
+
+def _format_complaint(form: dict[str, Any] | None) -> str:
+    if form is None:
+        return ""
+    if form.get("type") != "json_schema":
+        return "output_config.format.type: Input should be 'json_schema'"
+    return _schema_complaint(form.get("schema"))
+
+
+def _schema_complaint(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "output_config.format.schema: Input should be a valid dictionary"
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+        return "For 'object' type, 'additionalProperties' must be explicitly set to false"
+    if unknown := _REFUSED_WORDS & schema.keys():
+        return f"For '{schema.get('type')}' type, properties {sorted(unknown)} are not supported"
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    return next(filter(None, map(_schema_complaint, inner)), "")
 
 
 def _thinking_complaint(request: dict[str, Any]) -> str:
@@ -175,6 +225,8 @@ def _messages_complaint(request: dict[str, Any]) -> str:
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if len(set(waiting)) < len(waiting):
             return f"{where}: `tool_use` ids must be unique"
+        if message["role"] == "assistant" and any(block["type"] in ("image", "document") for block in blocks):
+            return f"{where}: `image` and `document` blocks are not permitted in an assistant message"
         if message["role"] == "assistant" and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
             return f"{where}: The final block in an assistant message cannot be `thinking`"
     if waiting:
@@ -210,6 +262,8 @@ def _block_complaint(block: dict[str, Any]) -> str:
     if kind == "tool_result" and block.get("is_error") and not block.get("content"):
         return "tool_result: content cannot be empty if `is_error` is true"
     if kind == "tool_result" and isinstance(block.get("content"), list):
+        if block.get("is_error") and any(inner["type"] != "text" for inner in block["content"]):
+            return "tool_result: all content must be type `text` if `is_error` is true"
         return next(filter(None, map(_block_complaint, block["content"])), "")
     if kind == "image" and block["source"]["type"] == "base64":
         return "" if block["source"]["media_type"] in _IMAGE_TYPES else "image: unsupported media type"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.testkit.vendors.script import Call, Refusal, Say, Think, Turn
+from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
 from ostler.vocabulary.messages import StopReason
 from ostler.vocabulary.usage import Usage
 
@@ -46,6 +46,9 @@ def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
             calls += 1
         elif isinstance(part, Think):
             yield from (chunk({"reasoning_content": piece}) for piece in part.pieces)
+        elif isinstance(part, Cite):
+            source = {"url": part.url, "title": part.title, "start_index": 0, "end_index": 1}
+            yield chunk({"annotations": [{"type": "url_citation", "url_citation": source}]})
         else:
             pieces = part.pieces if isinstance(part, Say) else (part,)
             yield from (chunk({"content": piece}) for piece in pieces)
@@ -104,6 +107,8 @@ def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
     for tool in request.get("tools", []):
         if tool.get("type") != "function" or not _NAME.fullmatch(tool["function"]["name"]):
             return "Invalid 'tools[0].function.name': string does not match pattern"
+    if problem := _format_complaint(request.get("response_format")):
+        return problem
     waiting: list[str] = []
     for index, message in enumerate(messages):
         where = f"messages.[{index}]"
@@ -123,6 +128,20 @@ def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
         if len(set(waiting)) < len(waiting):
             return f"{where}: duplicate tool_call ids"
     return f"'tool_calls' must be followed by tool messages; no response for {waiting}" if waiting else ""
+
+
+def _format_complaint(form: dict[str, Any] | None) -> str:
+    if form is None:
+        return ""
+    answer = form.get("json_schema")
+    if form.get("type") != "json_schema" or not isinstance(answer, dict):
+        return "Missing required parameter: 'response_format.json_schema'"
+    if not _NAME.fullmatch(answer.get("name", "")):
+        return "Invalid 'response_format.json_schema.name': string does not match pattern"
+    schema = answer.get("schema", {})
+    if answer.get("strict") and schema.get("additionalProperties") is not False:
+        return "Invalid schema for response_format: 'additionalProperties' is required to be false"
+    return ""
 
 
 def _message_complaint(message: dict[str, Any]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import msgspec
 
+from ostler.models.provider_table import Wire
 from ostler.testkit.vendors import anthropic_wire, chat_wire, gemini_wire, responses_wire
 from ostler.testkit.vendors.script import Answer, Refusal, Script, Turn
 
@@ -17,6 +18,7 @@ _WIRES: tuple[ModuleType, ...] = (anthropic_wire, chat_wire, gemini_wire, respon
 """Each has `PATH`, a pattern of the whole path, in which a group named `model` is the model; `MALFORMED`, a
 frame that is no JSON; and the functions `frames`, `complaint`, `error_frame`, `error_body` and `key_of`."""
 
+MODELS_PATH = "/v1/models"
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
 
 
@@ -35,9 +37,18 @@ class FakeVendor:
     - Requests that the vendor would refuse get its 400, in its own shape, and use up no answer.
     - Every request is kept in `requests`, also a refused one.
     - Leaving it ends all its connections.
+    - With `models` it lists them at `/v1/models`, as local servers do.
     """
 
-    def __init__(self, script: Script, *, api_key: str = "", host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script,
+        *,
+        api_key: str = "",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        models: Sequence[str] | None = None,
+    ) -> None:
         self.requests: list[Received] = []
         self.connections = 0
         self.abandoned = asyncio.Event()
@@ -45,6 +56,7 @@ class FakeVendor:
         self._script = script
         self._answers: Iterator[Answer] | None = None if callable(script) else iter(script)
         self._api_key = api_key
+        self._models = models
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
@@ -62,6 +74,10 @@ class FakeVendor:
     @property
     def gemini_url(self) -> str:
         return f"http://{self._host}:{self._port}"
+
+    def base_url(self, wire: Wire) -> str:
+        """What the vendor's own SDK calls its base URL."""
+        return {"anthropic": self.anthropic_url, "gemini": self.gemini_url}.get(wire, self.chat_url)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, self._host, self._port)
@@ -110,6 +126,9 @@ class FakeVendor:
         """Answers one request; says whether the connection may be used for another."""
         self.requests.append(received)
         number = len(self.requests)
+        if received.path == MODELS_PATH and self._models is not None:
+            self._list_models(received, writer)
+            return True
         wire = next((wire for wire in _WIRES if wire.PATH.fullmatch(received.path)), None)
         if wire is None:
             _write_head(writer, 404, {"content-type": "text/plain", "content-length": "18"})
@@ -127,6 +146,14 @@ class FakeVendor:
         headers = {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"}
         _write_head(writer, 200, headers | _id_header(number))
         return await self._stream(wire, answer, request, number, reader, writer)
+
+    def _list_models(self, received: Received, writer: asyncio.StreamWriter) -> None:
+        is_known = not self._api_key or chat_wire.key_of(received.headers) == self._api_key
+        listed = [{"id": name, "object": "model"} for name in self._models or ()]
+        body = msgspec.json.encode({"object": "list", "data": listed or None} if is_known else {})
+        headers = {"content-type": "application/json", "content-length": str(len(body))}
+        _write_head(writer, 200 if is_known else 401, headers)
+        writer.write(body)
 
     def _answer(self, wire: ModuleType, received: Received, request: dict[str, Any]) -> Answer:
         if self._api_key and wire.key_of(received.headers) != self._api_key:

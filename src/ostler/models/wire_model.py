@@ -1,0 +1,84 @@
+"""A model behind a wire: what all wires do the same way with a request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
+from ostler.models.answer import AnswerDecoder
+from ostler.models.exchange import Endpoint
+from ostler.models.settings import ModelSettings
+from ostler.models.transport import Transport
+
+
+class WireModel:
+    """See `Model` for what it promises. A wire adds `body`, `_decoder`, `_encode_tools` and `_shortfalls`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        url: str,
+        headers: Mapping[str, str],
+        secret: str,
+        provider: str,
+        transport: Transport | None,
+        settings: ModelSettings | None,
+    ) -> None:
+        self.name = f"{provider}/{model}"
+        self._model = model
+        self._provider = provider
+        self._settings = settings or ModelSettings()
+        self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
+        self._endpoint = Endpoint(
+            provider,
+            url,
+            headers,
+            secret=secret,
+            extra_headers=self._settings.headers,
+            transport=transport,
+        )
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
+        raise NotImplementedError
+
+    def _decoder(self, request: ModelRequest) -> AnswerDecoder:
+        raise NotImplementedError
+
+    def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        raise NotImplementedError
+
+    def _shortfalls(self, request: ModelRequest) -> list[str]:
+        """What is asked that this model cannot do, a sentence each."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Loads what the first request needs; may be called from any thread, to save time at the start."""
+        self._endpoint.prepare()
+
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
+        decoder = self._decoder(request)
+
+        def build() -> bytes:
+            if len(request.transcript) == 1 and self._settings.assumptions:
+                decoder.warn(self._settings.assumptions)
+            for sentence in self._shortfalls(request):
+                decoder.warn(sentence)
+            return self.body(request)
+
+        return self._endpoint.answer(build, decoder)
+
+    def _output_limit(self, request: ModelRequest) -> int | None:
+        """How long the answer may be, where somebody set it; never more than the model can write."""
+        asked = request.max_output_tokens or self._settings.max_output_tokens
+        most = self._settings.output_limit
+        return min(asked, most) if asked and most else asked
+
+    def _encoded_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, self._encode_tools(tools))
+        return self._tools[1]

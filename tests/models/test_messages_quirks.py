@@ -1,0 +1,129 @@
+"""What servers of the Messages wire send that is not in every answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.models.anthropic_stream import AnthropicDecoder
+from ostler.vocabulary.events import SourceCited, ToolInputDelta, ToolInputEnded, ToolInputStarted, Warned
+from ostler.vocabulary.messages import Text, ToolCall
+
+STOP = {"type": "message_stop"}
+
+
+def read(*frames: dict[str, Any]) -> tuple[list[ModelEvent], ModelEvent]:
+    decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
+    events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
+    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()
+
+
+def decode(*frames: dict[str, Any]) -> tuple[list[ModelEvent], ModelDone]:
+    events, last = read(*frames)
+    assert isinstance(last, ModelDone), last
+    return events, last
+
+
+def start(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": fields}
+
+
+def stop(index: int) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+def test_unknown_events_no_names_and_a_whole_input_are_understood() -> None:
+    events, done = decode(
+        {"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 2}}},
+        {"type": "novelty", "x": 1},
+        start(0, type="novel_block"),
+        delta(0, type="novel_delta", x=1),
+        stop(0),
+        start(1, type="tool_use", id="", name="read", input={"p": 1}),
+        stop(1),
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        STOP,
+    )
+    (call,) = done.content
+    assert isinstance(call, ToolCall) and call.id and call.arguments == '{"p":1}'
+    assert [type(event) for event in events] == [ToolInputStarted, ToolInputDelta, ToolInputEnded]
+
+
+def test_the_explanation_of_a_refusal_is_a_warning() -> None:
+    details = {"type": "refusal", "explanation": "It touches on something."}
+    events, done = decode(
+        {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}}, STOP
+    )
+    assert events == [Warned("It touches on something.", call="mc_1")]
+    assert done.stop_reason == "refusal"
+
+
+@pytest.mark.parametrize(
+    ("citation", "cited"),
+    [
+        (
+            {"type": "web_search_result_location", "url": "https://a.example", "title": "A"},
+            SourceCited("mc_1", "https://a.example", "A"),
+        ),
+        (
+            {"type": "search_result_location", "source": "https://a.example", "title": None},
+            SourceCited("mc_1", "https://a.example"),
+        ),
+        (
+            {"type": "page_location", "document_index": 1, "document_title": "Plan", "file_id": None},
+            SourceCited("mc_1", title="Plan", id="1"),
+        ),
+        (
+            {"type": "char_location", "document_index": 0, "document_title": None, "file_id": "file_1"},
+            SourceCited("mc_1", id="file_1"),
+        ),
+    ],
+)
+def test_every_kind_of_citation_is_told_once(citation: dict[str, Any], cited: SourceCited) -> None:
+    cites = delta(0, type="citations_delta", citation=citation)
+    events, done = decode(start(0, type="text", text=""), cites, delta(0, text="Yes."), cites, stop(0), STOP)
+    assert [event for event in events if isinstance(event, SourceCited)] == [cited]
+    assert done.content == (Text("Yes."),)
+
+
+def test_a_text_block_that_says_nothing_is_no_part_of_the_answer() -> None:
+    _, done = decode(
+        start(0, type="text", text=""),
+        stop(0),
+        start(1, type="text", text="Yes."),
+        delta(1, text=" No."),
+        STOP,
+    )
+    assert done.content == (Text("Yes. No."),)
+
+
+def test_a_call_whose_end_is_not_told_ends_with_the_message() -> None:
+    events, done = decode(
+        start(0, type="tool_use", id="c1", name="read", input={}), delta(0, partial_json="{"), STOP
+    )
+    assert done.content == (ToolCall("c1", "read", "{"),)
+    assert events[-1] == ToolInputEnded("mc_1", 0, "c1")
+
+
+def test_nothing_comes_after_an_error() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    events, last = read(start(0, type="text", text="A"), error, delta(0, text="B"), STOP)
+    assert isinstance(last, ModelFailure) and last.failure.kind == "overloaded"
+    assert events[-1] is last and len(events) == 2
+
+
+def test_writes_to_the_cache_are_summed_where_only_their_lifetimes_are_told() -> None:
+    lifetimes = {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 12}
+    message = {"usage": {"input_tokens": 1, "cache_creation": lifetimes}}
+    _, done = decode({"type": "message_start", "message": message}, STOP)
+    assert done.usage.cache_write_tokens == 42
+    message["usage"]["cache_creation_input_tokens"] = 40
+    _, done = decode({"type": "message_start", "message": message}, STOP)
+    assert done.usage.cache_write_tokens == 40
