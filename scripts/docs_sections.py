@@ -81,9 +81,10 @@ def help_of(*command: str) -> str:
     return f"```\n{printed.getvalue()}```"
 
 
-def help_of_each_sessions_command() -> str:
-    names = re.findall(r"(?m)^    (\w+) ", help_of("sessions"))
-    return "\n\n".join(help_of("sessions", name) for name in names)
+def help_of_each(command: str) -> str:
+    """The help of each command below this one."""
+    names = re.findall(r"(?m)^    (\w+) ", help_of(command))
+    return "\n\n".join(help_of(command, name) for name in names)
 
 
 # --- tables -----------------------------------------------------------------------------------------
@@ -96,10 +97,10 @@ def settings_table() -> Iterator[str]:
     yield "| setting | values | default | variable | option | in a project's file | meaning |"
     yield "|---|---|---|---|---|---|---|"
     for field in msgspec.structs.fields(settings.Settings):
-        default = "–" if field.default in ("", None, ()) else f"`{field.default}`"
+        default = "–" if field.default in ("", None, (), msgspec.NODEFAULT) else f"`{field.default}`"
         option = ", ".join(f"`{name}`" for name in options.get(field.name, ())) or "–"
         values = spelled(hints[field.name]).removesuffix(" | null")
-        variable = f"`OSTLER_{field.name.upper()}`"
+        variable = "–" if field.name in settings.TABLES else f"`OSTLER_{field.name.upper()}`"
         yield row(
             f"`{field.name}`", values, default, variable, option, _trust(field.name), meanings[field.name]
         )
@@ -177,7 +178,9 @@ def provider_table() -> Iterator[str]:
     yield "|---|---|---|---|"
     for one in PROVIDERS.values():
         key = " or ".join(f"`{name}`" for name in one.key_variables) or "none"
-        server = one.base_url or f"`{one.base_url_variable}`"
+        server = one.base_url or (
+            f"`{one.base_url_variable}`" if one.base_url_variable else "a file: `gguf/PATH`"
+        )
         yield row(f"`{one.name}`", key, f"`{one.default_model}`" if one.default_model else "–", server)
 
 
@@ -250,8 +253,12 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "help": help_of,
     "help-cost": lambda: help_of("cost"),
     "help-demo": lambda: help_of("demo"),
+    "help-replay": lambda: help_of("replay"),
     "help-sessions": lambda: help_of("sessions"),
-    "help-sessions-commands": help_of_each_sessions_command,
+    "help-sessions-commands": lambda: help_of_each("sessions"),
+    "help-key": lambda: help_of("key"),
+    "help-key-commands": lambda: help_of_each("key"),
+    "help-doctor": lambda: help_of("doctor"),
     "help-trust": lambda: help_of("trust"),
     "settings": lambda: "\n".join(settings_table()),
     "exit-codes": lambda: "\n".join(exit_code_table()),

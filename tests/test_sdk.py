@@ -255,14 +255,24 @@ async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("code", "forbidden"),
     [
-        ("import ostler", {"asyncio", "httpx2", "msgspec", "rich", "sqlite3", "argparse"}),
+        ("import ostler", {"asyncio", "httptools", "httpx2", "msgspec", "rich", "sqlite3", "argparse"}),
         (
             "from ostler.faces.cli import run; run(['--help'])",
-            {"asyncio", "httpx2", "msgspec", "rich", "sqlite3", "tomllib"},
+            {"asyncio", "httptools", "httpx2", "msgspec", "rich", "sqlite3", "tomllib"},
         ),
         (
             "from ostler.faces.cli import run; run(['-p', '--model', 'demo', '--no-session', 'hi'])",
-            {"httpx2", "rich", "sqlite3", "tomllib", "jiter", "anthropic", "openai", "ostler.testkit"},
+            {
+                "httptools",
+                "httpx2",
+                "rich",
+                "sqlite3",
+                "tomllib",
+                "jiter",
+                "anthropic",
+                "openai",
+                "ostler.testkit",
+            },
         ),
     ],
     ids=["import", "help", "one-shot"],

@@ -105,14 +105,14 @@ class Ostler:
             process = self.start(*arguments, stdin=theirs, stdout=theirs, COLUMNS=str(columns))
             os.close(theirs)
             os.write(ours, typed)
-            shown = _read_terminal(ours)
+            shown = read_terminal(ours)
             err = process.communicate(timeout=PATIENCE)[1]
         finally:
             os.close(ours)
         return Ran(process.returncode, shown.decode().replace("\r\n", "\n"), err.decode())
 
 
-def _read_terminal(descriptor: int) -> bytes:
+def read_terminal(descriptor: int) -> bytes:
     shown = b""
     deadline = time.monotonic() + PATIENCE
     while select.select([descriptor], [], [], deadline - time.monotonic())[0]:

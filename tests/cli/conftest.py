@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
 
+from ostler.models.provider_table import PROVIDERS
 from ostler.testkit.vendors import Answer, FakeVendor, Script
 from tests.cli.command import Ostler
 
@@ -18,6 +20,29 @@ Serve = Callable[..., FakeVendor]
 @pytest.fixture
 def ostler(tmp_path: Path) -> Ostler:
     return Ostler(tmp_path)
+
+
+Configure = Callable[..., None]
+
+
+@pytest.fixture
+def configure(ostler: Ostler) -> Iterator[Configure]:
+    """Writes the user's configuration: `configure("model = 'a/b'", ollama=URL)`.
+
+    Local servers are where they are named; at all other ports nobody is, whatever runs on this machine.
+    """
+    with socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+
+        def write(text: str = "", **servers: str) -> None:
+            nowhere = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+            places = {one.name: nowhere for one in PROVIDERS.values() if one.is_local} | servers
+            tables = "".join(f"[providers.{name}]\nbase_url = '{url}'\n" for name, url in places.items())
+            ostler.home.mkdir(exist_ok=True)
+            (ostler.home / "config.toml").write_text(f"{text}\n{tables}")
+
+        write()
+        yield write
 
 
 @pytest.fixture

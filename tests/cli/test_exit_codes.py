@@ -10,7 +10,7 @@ import pytest
 from ostler.kernel.processes import SESSION_VARIABLE
 from ostler.testkit.vendors import Refusal, Trouble, call, say, turn
 from tests.cli.command import Ostler, finish, use, wait_until
-from tests.cli.conftest import Serve
+from tests.cli.conftest import Configure, Serve
 
 
 def test_0_for_a_run_that_completed(ostler: Ostler, serve: Serve) -> None:
@@ -24,16 +24,19 @@ def test_1_for_a_run_that_failed(ostler: Ostler, serve: Serve) -> None:
     assert ran.err.startswith("ostler: failed: ") and "no such thing" in ran.err and ran.err.count("\n") == 1
 
 
-def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler) -> None:
+def test_3_when_there_is_no_model_and_then_no_session_is_left(ostler: Ostler, configure: Configure) -> None:
     ran = ostler("-p", "hello")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err == (
-        "ostler: no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, "
-        "name a local server's with --model ollama/NAME, or try --model demo\n"
+        "ostler: no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server such as "
+        "Ollama, or try --model demo; `ostler doctor` shows what was looked for\n"
     )
     keyless = ostler("-p", "--model", "anthropic/claude-x", "hello")
     assert keyless.code == 3
-    assert keyless.err == "ostler: anthropic needs a key: set ANTHROPIC_API_KEY, or name another model\n"
+    assert keyless.err == (
+        "ostler: anthropic needs a key: set ANTHROPIC_API_KEY, say `ostler key set anthropic`, "
+        "or name another model\n"
+    )
     assert not ostler.store.exists()
 
 

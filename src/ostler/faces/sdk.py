@@ -21,7 +21,8 @@ from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool
 from ostler.runs.assembly import permission_guard
-from ostler.runs.model_choice import MakeModel, default_model, model_maker
+from ostler.runs.first_run import settled
+from ostler.runs.model_choice import MakeModel, model_maker
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import PROFILES, Profile
@@ -84,7 +85,7 @@ class Agent:
     ```
 
     Without a model's name, it is the one that the user configured (`OSTLER_MODEL`, the configuration
-    files), or the vendor's whose key is in the environment.
+    files), or else what `ostler doctor` finds: a vendor whose key is known, a server on this machine.
 
     The conversation lives in memory, or in `store`: a path to a database file that also other
     processes can open. With `session` an agent goes on where that session stopped.
@@ -115,9 +116,11 @@ class Agent:
         weakref.finalize(self, self._open_things.close_at_last)
         named = model if isinstance(model, str) else ""
         settings = _model_settings(named, base_url, api_key, cwd)
+        if isinstance(model, str):
+            settings = settled(settings)
         make = self._open_things.keeping(model_maker(settings))
         self._harness = Harness(
-            model=make(settings.model or default_model()) if isinstance(model, str) else model,
+            model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=tuple(make(one) if isinstance(one, str) else one for one in fallback),
             make_model=make,
             system=system_prompt(cwd, date.today()) if system is None else system,

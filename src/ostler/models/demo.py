@@ -24,14 +24,22 @@ if __name__ == "__main__":
     print("\\n".join(greeting("world", 3)))
 '''
 
-_NO_SCRIPT = """\
-I am only a script and cannot answer that. To connect a model:
+WAYS = (
+    "give a vendor's key: set ANTHROPIC_API_KEY or OPENAI_API_KEY, or say `ostler key set anthropic`",
+    "start a local server such as Ollama: it is found by itself, or named with --model ollama/NAME",
+    "name any OpenAI-compatible server: --model openai/NAME --base-url http://HOST:PORT/v1",
+)
+"""How to connect a model."""
 
-1. Set a vendor's key: ANTHROPIC_API_KEY or OPENAI_API_KEY.
-2. Or start a local server such as Ollama, and name its model: --model ollama/NAME.
-3. Or name any OpenAI-compatible server: --model openai/NAME --base-url http://HOST:PORT/v1.
-
-What I can show is `ostler demo`."""
+_NO_SCRIPT = "\n".join(
+    (
+        "I am only a script and cannot answer that. To connect a model:",
+        "",
+        *(f"{number}. {way[0].upper()}{way[1:]}." for number, way in enumerate(WAYS, 1)),
+        "",
+        "What I can show is `ostler demo`; what was looked for on this machine is in `ostler doctor`.",
+    )
+)
 
 _FREE = Usage(input_tokens=0, output_tokens=0, cost=0.0)
 
@@ -68,7 +76,7 @@ def _turn(messages: list[Message], pause: float) -> Turn:
         return Turn(text=text, usage=_FREE, pause=pause)
     if len(results) == 1:
         run = Call("bash", {"command": "python3 hello.py"})
-        text = "Now I run it. That needs your permission."
+        text = f"{LABEL}: now I run it. That needs your permission."
         return Turn(text=text, calls=(run,), usage=_FREE, piece=4, pause=pause)
     printed = _text(results[-1]).strip()
     text = f"{LABEL}: done. `hello.py` exists, and it printed:\n\n{printed}"

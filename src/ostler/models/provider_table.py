@@ -36,11 +36,11 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         """A server on this machine, found by its port."""
-        return self.base_url.startswith("http://127.0.0.1:")
+        return self.base_url.startswith(("http://127.0.0.1:", "http://localhost:", "http://[::1]:"))
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider in the configuration: `[providers.NAME]`. What is absent stays as it is known, or default."""
+    """A provider in the configuration: `[providers.NAME]`. What is absent stays as it is known."""
 
     base_url: str | None = None
     key_variable: str | None = None
@@ -121,6 +121,7 @@ _ALL = (
     _local("llamacpp", 8080),
     _local("vllm", 8000),
     _local("jan", 1337),
+    Provider(name="gguf", charges=False),
 )
 
 PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _ALL}

@@ -44,6 +44,9 @@ def make_model(
     """
     catalogue = catalogue or Catalogue()
     provider, model = split_name(catalogue.resolve(name.strip()), providers)
+    info = catalogue.lookup(f"{provider.name}/{model}")
+    if provider.name == "gguf":
+        return _from_file(model, base_url, _informed(settings or ModelSettings(), provider, info), info)
     named_address = base_url or _address_in(environment, provider)
     address = named_address or provider.base_url
     _check_address(provider, address)
@@ -55,14 +58,16 @@ def make_model(
     if wire is None and provider.wire == "responses" and named_address and not provider.base_path:
         wire = "chat"  # which every server that imitates the vendor's speaks
     wire = wire or provider.wire
+    informed = _informed(settings or ModelSettings(), provider, info)
+    if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
+        informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
     module, kind = _WIRES[wire]
-    info = catalogue.lookup(f"{provider.name}/{model}")
     made: Model = getattr(import_module(module), kind)(
         model,
         base_url=address,
         api_key=key,
         transport=transport,
-        settings=_informed(settings or ModelSettings(), provider, info),
+        settings=informed,
         provider=provider.name,
         **_peculiar_to(wire, provider, address),
     )
@@ -94,6 +99,14 @@ def needs_key(provider: Provider) -> str:
         f"{provider.name} needs a key: set {provider.key_variables[0]}, "
         f"say `ostler key set {provider.name}`, or name another model"
     )
+
+
+def _from_file(file: str, base_url: str, settings: ModelSettings, info: ModelInfo) -> Model:
+    if base_url:
+        raise UsageError(f"gguf/{file} is a file and has no base URL: leave it out")
+    from ostler.models.gguf import GgufModel
+
+    return GgufModel(file, settings=settings, context=info.context_window)
 
 
 def _address_in(environment: Mapping[str, str], provider: Provider) -> str:

@@ -10,7 +10,8 @@ from ostler.context.instructions import system_prompt
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.hooks import Ask, Hook, PlannedCall, Refuse
 from ostler.kernel.tool import Tool
-from ostler.runs.model_choice import default_model, model_maker
+from ostler.runs.first_run import settled
+from ostler.runs.model_choice import model_maker
 from ostler.runs.settings import Settings
 from ostler.tools.permissions import Profile, judge, preview, reason
 from ostler.vocabulary.errors import UsageError
@@ -20,9 +21,10 @@ from ostler.vocabulary.outcomes import Question
 
 def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -> Harness:
     """Everything an agent works with, as the settings say."""
+    settings = settled(settings)
     make = model_maker(settings)
     harness = Harness(
-        model=make(settings.model or default_model()),
+        model=make(settings.model),
         fallbacks=tuple(map(make, settings.fallback)),
         make_model=make,
         system=system_prompt(cwd, date.today(), instead=settings.system, appended=settings.append_system),

@@ -31,6 +31,21 @@ def trust_file() -> Path:
     return state_folder() / "trust.json"
 
 
+def key_file() -> Path:
+    """The keys that `ostler key set` keeps."""
+    return state_folder() / "keys.json"
+
+
+def server_consent_file() -> Path:
+    """Which servers that were merely found may be used."""
+    return state_folder() / "servers.json"
+
+
+def gguf_folder() -> Path:
+    """Where a model on disk is looked for."""
+    return state_folder() / "models"
+
+
 def _xdg(variable: str, default: str) -> Path:
     configured = os.environ.get(variable, "")
     # The standard says that a relative path there is to be ignored.

@@ -1,13 +1,17 @@
-"""Which model answers: how a name becomes one under the settings, and what is used where none is named."""
+"""How a name becomes a model under the settings, and where the key for it is looked for."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from ostler.kernel.model import Model
-from ostler.runs.settings import Settings
-from ostler.vocabulary.errors import NoModel
+from ostler.models.keys import KeySearch, find_key
+from ostler.models.provider_table import Provider, ProviderSettings, configured_providers
+from ostler.runs.home import key_file
+from ostler.runs.settings import FOR_ONE_MODEL, Settings
 
 MakeModel = Callable[[str], Model]
 
@@ -19,8 +23,6 @@ def model_maker(settings: Settings, environment: Mapping[str, str] = os.environ)
     `model`: a model of another provider gets none of them.
     """
     from ostler.models.catalogue import Catalogue
-    from ostler.models.keys import find_key
-    from ostler.models.provider_table import ProviderSettings, configured_providers
     from ostler.models.providers import make_model, split_name
 
     providers = configured_providers(settings.providers)
@@ -33,14 +35,8 @@ def model_maker(settings: Settings, environment: Mapping[str, str] = os.environ)
             return DemoModel()
         name = catalogue.resolve(name.strip())
         provider, _ = split_name(name, providers)
-        is_own = not settings.model or catalogue.resolve(settings.model.strip()).startswith(f"{provider.name}/")
-        known = settings.providers.get(provider.name, ProviderSettings())
-        key = find_key(
-            provider,
-            api_key=(settings.api_key if is_own else "") or known.api_key,
-            key_command=(settings.key_command if is_own else "") or known.key_command,
-            environment=environment,
-        )
+        is_own = is_meant_for(settings, provider)
+        key = find_key(provider, key_search(settings, provider, environment))
         return make_model(
             name,
             base_url=settings.base_url if is_own else "",
@@ -54,16 +50,32 @@ def model_maker(settings: Settings, environment: Mapping[str, str] = os.environ)
     return make
 
 
-def default_model(environment: Mapping[str, str] = os.environ) -> str:
-    """The default model of the first vendor whose key is in the environment."""
-    from ostler.models.provider_table import PROVIDERS
-    from ostler.models.providers import key_in
-
-    for provider in PROVIDERS.values():
-        if provider.default_model and key_in(environment, provider):
-            return f"{provider.name}/{provider.default_model}"
-    variables = " or ".join(one.key_variables[0] for one in list(PROVIDERS.values())[:2])
-    raise NoModel(
-        f"no model can answer: set {variables}, name a local server's with --model ollama/NAME, "
-        "or try --model demo"
+def key_search(
+    settings: Settings, provider: Provider, environment: Mapping[str, str] = os.environ
+) -> KeySearch:
+    """Where the settings let a provider's key be looked for."""
+    is_own = is_meant_for(settings, provider)
+    known = settings.providers.get(provider.name, ProviderSettings())
+    return KeySearch(
+        named=settings.api_key if is_own else "",
+        environment=environment,
+        configured=known.api_key,
+        command=(settings.key_command if is_own else "") or known.key_command,
+        file=key_file(),
     )
+
+
+def is_meant_for(settings: Settings, provider: Provider) -> bool:
+    """Whether what is set for one model's provider is set for this one."""
+    if not settings.model:
+        return True
+    from ostler.models.catalogue import Catalogue
+
+    named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
+    return named.partition("/")[0] == provider.name
+
+
+def for_any_model(settings: Settings) -> Settings:
+    """Without what was meant for one model's provider: a key must not go to another's."""
+    defaults = Settings()
+    return msgspec.structs.replace(settings, **{name: getattr(defaults, name) for name in FOR_ONE_MODEL})

@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What is known of models beside or against the catalogue: `[models."PROVIDER/ID"]`."""
     aliases: dict[str, str] = {}
     """Short names for models."""
+    gguf: str = ""
+    """A model file for when nothing else can answer; without it, one in the state folder's `models`."""
     system: str = ""
     """Replaces the system prompt."""
     append_system: tuple[str, ...] = ()

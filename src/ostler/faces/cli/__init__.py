@@ -7,11 +7,15 @@ import gc
 import os
 import sys
 from importlib import import_module
+from itertools import pairwise
 
 COMMANDS = {
     "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
     "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
+    "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
+    "key": ("ostler.faces.cli.key", "keep, list, remove and try the keys of providers"),
     "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),
+    "replay": ("ostler.faces.cli.replay", "run a recorded session again, and find the first difference"),
     "sessions": ("ostler.faces.cli.sessions", "list, show, search, export, import, fork and delete sessions"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
@@ -63,7 +67,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
-        return _explain(error)
+        return _explain(error, arguments)
 
 
 def _run_prompt(arguments: list[str]) -> int:
@@ -84,18 +88,20 @@ def _run_prompt(arguments: list[str]) -> int:
     return run_prompt(options)
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: Exception, arguments: list[str]) -> int:
     """One clear line for every mistake that is foreseen. Anything else is ours, and shows where."""
+    from ostler.models.keys import without_keys
     from ostler.vocabulary.errors import OstlerError
 
+    typed = [value for name, value in pairwise(arguments) if name == "--api-key"]
     if isinstance(error, OstlerError):
-        print(f"ostler: {' '.join(error.message.split())}", file=sys.stderr)
+        print(f"ostler: {without_keys(' '.join(error.message.split()), typed)}", file=sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         print(f"ostler: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     import traceback
 
-    traceback.print_exception(error)
+    print(without_keys("".join(traceback.format_exception(error)), typed), end="", file=sys.stderr)
     print("ostler: this is a mistake in ostler itself; please report the lines above", file=sys.stderr)
     return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from ostler import __version__
 
@@ -27,6 +28,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose complaint is one line."""
 
     def error(self, message: str) -> NoReturn:
+        message = re.sub(r"(--[\w-]+)=\S+", r"\1=…", message)  # a mistyped --api-key has a key behind it
         self.exit(2, f"{self.prog.split()[0]}: {message}; `{self.prog} --help` shows what there is\n")
 
 

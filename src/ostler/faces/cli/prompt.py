@@ -13,10 +13,12 @@ from typing import Any
 from ostler.faces.cli.columns import printable
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
+from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
 from ostler.runs.assembly import make_harness
+from ostler.runs.first_run import settled
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.runs.stores import find_session, open_store
@@ -38,8 +40,9 @@ def run_prompt(options: argparse.Namespace) -> int:
         _say(notice)
     if not prompt and options.session is None and not options.continue_:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
-    harness = make_harness(loaded.settings, cwd)
-    return asyncio.run(_run(options, loaded.settings, harness, prompt))
+    settings = settled(loaded.settings, ask=ask_person if has_terminal() else None, say=_say)
+    harness = make_harness(settings, cwd)
+    return asyncio.run(_run(options, settings, harness, prompt))
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,221 @@
+"""`ostler key`: keeping the keys of providers, and looking whether they work. No key is ever shown."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+import msgspec
+
+from ostler.faces.cli.arguments import Parser
+from ostler.faces.cli.columns import aligned
+from ostler.faces.cli.directory import working_directory
+from ostler.models.key_file import forget_key, read_key_file, store_key
+from ostler.models.keys import Key, Source, fingerprint, places_of_key
+from ostler.models.provider_table import Provider, configured_providers
+from ostler.models.system_keyring import key_in_keyring, put_into_keyring, remove_from_keyring
+from ostler.runs.home import key_file
+from ostler.runs.model_choice import for_any_model, is_meant_for, key_search, model_maker
+from ostler.runs.settings import Settings, load_settings
+from ostler.vocabulary.errors import NoModel, NotFound, UsageError
+
+_LONGEST = 64 * 1024
+
+
+class _QuietParser(Parser):
+    """Does not repeat what it was given: that may be a key."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error("that is not understood (a key is never given as an argument)")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A place that has a key, as `list` shows it."""
+
+    provider: str
+    source: Source
+    where: str
+    fingerprint: str
+    """Of the key; empty where somebody would have to be asked for it."""
+    used: bool
+    """False when another place goes before it."""
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    settings = load_settings(working_directory(), {}).settings
+    if options.command == "set":
+        _set(options, settings)
+    elif options.command == "remove":
+        _remove(_provider(options.provider, settings), settings)
+    elif options.command == "test":
+        return _test(options, settings)
+    else:
+        _list(settings, as_json=options.command == "list" and options.json)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = _QuietParser(
+        prog="ostler key",
+        description="The keys of providers: keep them, list them, try them. A key is never shown.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_QuietParser)
+
+    def add(name: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+
+    one = add("set", "keep a provider's key; it is typed unseen, or piped in")
+    one.add_argument("provider", metavar="PROVIDER")
+    one.add_argument("given", nargs="*", help=argparse.SUPPRESS)
+    one.add_argument("--keyring", action="store_true", help="in the system's keyring instead of a file")
+    one = add("list", "list where keys are found, the one that is used first (the default)")
+    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one = add("remove", "forget a key that was set")
+    one.add_argument("provider", metavar="PROVIDER")
+    one = add("test", "send the smallest request there is, and say whether the key works")
+    one.add_argument("provider", metavar="PROVIDER", nargs="?", help="default: every one with a key")
+    one.add_argument("--model", metavar="ID", help="the model to ask (default: the provider's)")
+    one.add_argument("--base-url", metavar="URL", help="another server that speaks its protocol")
+    return parser
+
+
+def _provider(name: str, settings: Settings) -> Provider:
+    providers = configured_providers(settings.providers)
+    if name not in providers:
+        raise UsageError(f"that is no provider; providers are {', '.join(providers)}")
+    return providers[name]
+
+
+def _set(options: argparse.Namespace, settings: Settings) -> None:
+    if options.given:
+        raise UsageError(
+            "a key is not given as an argument, which other users and the shell's history can see: "
+            "type it when you are asked, or pipe it in"
+        )
+    provider = _provider(options.provider, settings)
+    key = _read_key(provider)
+    if options.keyring:
+        put_into_keyring(provider.name, key)
+    elif read_key_file(key_file()).get(provider.name, "") is None:
+        remove_from_keyring(provider.name)
+    store_key(key_file(), provider.name, None if options.keyring else key)
+    where = "the keyring" if options.keyring else str(key_file())
+    print(f"the key for {provider.name} is kept in {where}; `ostler key test {provider.name}` tries it")
+    used = next(_places(provider, settings))
+    if used.source not in ("file", "keyring"):
+        print(f"ostler: the key from {used.where} goes before it", file=sys.stderr)
+
+
+def _read_key(provider: Provider) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        text = "" if sys.stdin is None else sys.stdin.buffer.read(_LONGEST).decode(errors="replace")
+    else:
+        from getpass import getpass
+
+        try:
+            text = getpass(f"key for {provider.name} (not shown): ")
+        except EOFError:
+            text = ""
+    key = text.strip()
+    if not key:
+        raise UsageError("no key was given: type it when you are asked, or pipe it in")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise UsageError("what was given holds characters that no key has: copy it again")
+    return key
+
+
+def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
+    # Without a model's name nobody knows whose the settings' own key is.
+    settings = settings if settings.model else for_any_model(settings)
+    return places_of_key(provider, key_search(settings, provider))
+
+
+def _rows(settings: Settings) -> Iterator[Row]:
+    for provider in configured_providers(settings.providers).values():
+        for number, key in enumerate(_places(provider, settings)):
+            shown = fingerprint(key.value) if key.value else ""
+            yield Row(provider.name, key.source, key.where, shown, used=number == 0)
+
+
+def _list(settings: Settings, as_json: bool) -> None:
+    rows = list(_rows(settings))
+    if as_json:
+        for row in rows:
+            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+    elif rows:
+        for line in aligned([_cells(row) for row in rows]):
+            print(line)
+    else:
+        print("ostler: there are no keys; `ostler key set PROVIDER` keeps one", file=sys.stderr)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    note = "" if row.used else "(not used: the one above goes before it)"
+    return (row.provider, row.where, row.fingerprint or "–", note)
+
+
+def _remove(provider: Provider, settings: Settings) -> None:
+    stored = read_key_file(key_file())
+    in_keyring = stored.get(provider.name, "") is None or bool(key_in_keyring(provider.name))
+    if provider.name not in stored and not in_keyring:
+        raise NotFound(f"no key was set for {provider.name}; `ostler key list` shows where keys are found")
+    if in_keyring:
+        remove_from_keyring(provider.name)
+    forget_key(key_file(), provider.name)
+    print(f"the key for {provider.name} is forgotten")
+    if left := next(_places(provider, settings), None):
+        print(f"ostler: there is still one from {left.where}", file=sys.stderr)
+
+
+def _test(options: argparse.Namespace, settings: Settings) -> int:
+    if options.provider:
+        providers = [_provider(options.provider, settings)]
+    else:
+        found = {row.provider for row in _rows(settings)}
+        providers = [one for one in configured_providers(settings.providers).values() if one.name in found]
+        if not providers:
+            raise NoModel("there is no key to try; `ostler key set PROVIDER` keeps one")
+    if not options.provider and (options.model or options.base_url):
+        raise UsageError("--model and --base-url are for one provider: name it")
+    works = [_works(provider, options, settings) for provider in providers]
+    return 0 if all(works) else 1
+
+
+def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
+    from ostler.models.key_check import refusal_of_key
+
+    is_own = is_meant_for(settings, provider) and bool(settings.model or options.provider)
+    if not is_own:
+        settings = for_any_model(settings)
+    model = options.model or _model_to_ask(provider, settings)
+    name = model if model.startswith(f"{provider.name}/") else f"{provider.name}/{model}"
+    settings = msgspec.structs.replace(settings, model=name, base_url=options.base_url or settings.base_url)
+    refusal = asyncio.run(refusal_of_key(model_maker(settings)(name)))
+    if refusal is not None:
+        print(f"ostler: {' '.join(refusal.message.split())}", file=sys.stderr)
+        return False
+    print(f"{name} answers: the key works")
+    return True
+
+
+def _model_to_ask(provider: Provider, settings: Settings) -> str:
+    """The model that is set, the provider's default, or its cheapest in the catalogue."""
+    from ostler.models.catalogue import Catalogue
+
+    named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
+    if named.startswith(f"{provider.name}/"):
+        return named
+    if provider.default_model:
+        return provider.default_model
+    priced = [
+        (one.prices.input or 0.0, one.name.partition("/")[2])
+        for one in Catalogue(settings.models).models()
+        if one.name.startswith(f"{provider.name}/") and one.prices and one.tools and not one.deprecated
+    ]
+    if not priced:
+        raise UsageError(f"say which model of {provider.name} to ask: --model ID")
+    return min(priced)[1]

@@ -1,0 +1,128 @@
+"""Model servers on this machine, found by asking the ports they usually have, all at once."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import msgspec
+from httptools import HttpParserError, HttpResponseParser
+
+from ostler.models.provider_table import Provider
+
+SECONDS = 0.4
+"""For all of them together: nobody waits longer for servers that are not there."""
+
+_LARGEST = 1 << 20
+_CANNOT_CHAT = re.compile(
+    r"embed|rerank|minilm|whisper|(^|[/_-])(bge|gte|e5|tts|clip)([-_:.]|$)", re.IGNORECASE
+)
+
+
+class LocalServer(msgspec.Struct, frozen=True):
+    """What was found at a provider's port."""
+
+    provider: str
+    base_url: str
+    models: tuple[str, ...] = ()
+    """Those that can chat, in the order of the server's own list, the provider's default model first."""
+    problem: str = ""
+    """Why there are none."""
+
+    @property
+    def address(self) -> str:
+        return urlsplit(self.base_url).netloc
+
+
+class _Listed(msgspec.Struct):
+    id: str
+
+
+class _ModelList(msgspec.Struct):
+    data: list[_Listed] | None
+    """An Ollama without models says null."""
+
+
+def look_for_servers(providers: Iterable[Provider], seconds: float = SECONDS) -> list[LocalServer]:
+    """Asks every local provider for its models, without a key, and waits no longer than that for all."""
+    deadline = time.monotonic() + seconds
+    local = [provider for provider in providers if provider.is_local]
+    found: dict[str, LocalServer] = {}
+
+    def look(provider: Provider) -> None:
+        found[provider.name] = _asked(provider, deadline)
+
+    threads = [threading.Thread(target=look, args=(provider,), daemon=True) for provider in local]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    silent = f"no answer within {seconds:g} s"
+    return [found.get(one.name) or LocalServer(one.name, one.base_url, problem=silent) for one in local]
+
+
+def _asked(provider: Provider, deadline: float) -> LocalServer:
+    models: tuple[str, ...] = ()
+    try:
+        status, body = _get(f"{provider.base_url.rstrip('/')}/models", deadline)
+        if status == 200:
+            listed = msgspec.json.decode(body, type=_ModelList).data or []
+            models = _for_chat([one.id for one in listed], provider.default_model)
+            problem = "" if models else "it runs, but has no model that can chat"
+        elif status in (401, 403):
+            problem = f"it wants a key: say `ostler key set {provider.name}`, and name its model"
+        else:
+            problem = "something else is there"
+    except ConnectionRefusedError:
+        problem = "nobody is there"
+    except TimeoutError:
+        problem = "something is there, but does not answer"
+    except (OSError, ValueError, HttpParserError):  # DecodeError is a ValueError
+        problem = "something else is there"
+    return LocalServer(provider.name, provider.base_url, models, problem)
+
+
+def _for_chat(listed: list[str], default: str) -> tuple[str, ...]:
+    chatting = [one for one in listed if not _CANNOT_CHAT.search(one)]
+    return tuple(sorted(chatting, key=lambda one: one != default))
+
+
+class _Answer:
+    """Filled by the parser."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.is_complete = False
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+
+
+def _get(url: str, deadline: float) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    request = f"GET {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\nconnection: close\r\n\r\n"
+    answer = _Answer()
+    parser = HttpResponseParser(answer)
+    with socket.create_connection((parts.hostname, parts.port or 80), _left(deadline)) as connection:
+        connection.sendall(request.encode())
+        while not answer.is_complete and len(answer.body) < _LARGEST:
+            connection.settimeout(_left(deadline))
+            data = connection.recv(65536)
+            if not data:
+                break
+            parser.feed_data(data)
+    return parser.get_status_code(), answer.body
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,33 @@
+"""A keyring for tests: one file, named by a variable. PYTHON_KEYRING_BACKEND chooses it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from keyring.backend import KeyringBackend
+from keyring.errors import PasswordDeleteError
+
+
+class Keyring(KeyringBackend):
+    priority = 1  # type: ignore[assignment]
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self._kept().get(f"{service} {username}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._keep(self._kept() | {f"{service} {username}": password})
+
+    def delete_password(self, service: str, username: str) -> None:
+        kept = self._kept()
+        if kept.pop(f"{service} {username}", None) is None:
+            raise PasswordDeleteError("no such password")
+        self._keep(kept)
+
+    def _kept(self) -> dict[str, str]:
+        file = Path(os.environ["KEYRING_FILE"])
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def _keep(self, kept: dict[str, str]) -> None:
+        Path(os.environ["KEYRING_FILE"]).write_text(json.dumps(kept))

@@ -1,0 +1,353 @@
+"""Which model answers where none is named: what is looked for, in which order, and what is left alone."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ostler.faces.sdk import Agent
+from ostler.models.key_file import store_key
+from ostler.models.local_servers import look_for_servers
+from ostler.models.provider_table import PROVIDERS, Provider, ProviderSettings
+from ostler.runs.first_run import Answering, Surroundings, can_answer, settled
+from ostler.runs.home import key_file, server_consent_file
+from ostler.runs.model_choice import model_maker
+from ostler.runs.settings import Settings
+from ostler.testkit.vendors import FakeVendor, turn
+from ostler.vocabulary.errors import ConfigurationError, NoModel
+
+LOCAL = [provider.name for provider in PROVIDERS.values() if provider.is_local]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("OSTLER_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """An address where nobody listens, for as long as the test runs."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that accepts, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+@pytest.fixture
+def serving() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
+
+
+def at(closed: str, **addresses: str) -> dict[str, ProviderSettings]:
+    """The local providers at these addresses, and nobody at the usual ones."""
+    return {name: ProviderSettings(base_url=addresses.get(name, closed)) for name in LOCAL}
+
+
+def answering(settings: Settings, environment: dict[str, str] | None = None, **options: object) -> Answering:
+    return can_answer(Surroundings(settings, environment or {}), **options)  # type: ignore[arg-type]
+
+
+def ask_nobody(question: str) -> bool:
+    raise AssertionError(f"nobody should be asked: {question}")
+
+
+def test_what_is_named_goes_before_everything(serving: ExitStack, closed: str) -> None:
+    settings = Settings(model="groq/x", providers=at(closed))
+    found = answering(settings, {"ANTHROPIC_API_KEY": "k"}, ask=ask_nobody)
+    assert (found.model, found.why) == ("groq/x", "named")
+
+
+@pytest.mark.parametrize("name", [one.name for one in PROVIDERS.values() if one.default_model])
+def test_a_key_in_the_environment_means_the_default_model_of_its_vendor(name: str) -> None:
+    provider = PROVIDERS[name]
+    found = answering(Settings(), {provider.key_variables[-1]: "k"}, ask=ask_nobody)
+    assert (found.model, found.why) == (f"{name}/{provider.default_model}", "key")
+    assert provider.key_variables[-1] in found.because and not found.notice
+
+
+def test_the_environment_goes_before_what_is_stored_and_that_before_a_server(
+    serving: ExitStack, closed: str
+) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["m"]))
+    settings = Settings(providers=at(closed, ollama=vendor.chat_url))
+    store_key(key_file(), "anthropic", "stored")
+    assert answering(settings).model.startswith("anthropic/")
+    assert answering(settings, {"OPENAI_API_KEY": "k"}).model.startswith("openai/")
+    assert vendor.requests == []
+    configured = settings.providers | {
+        "google": ProviderSettings(key_command="exit 1"),
+        "anthropic": ProviderSettings(default_model="mine"),
+    }
+    assert answering(Settings(providers=configured)).model == "anthropic/mine"
+    key_file().unlink()
+    assert answering(Settings(providers=configured)).model.startswith("google/")
+
+
+def test_a_configured_vendor_with_a_default_model_counts(closed: str) -> None:
+    mine = ProviderSettings(base_url="https://m.example/v1", key_variable="MINE", default_model="big")
+    settings = Settings(providers=at(closed) | {"mine": mine})
+    assert answering(settings, {"MINE": "k"}).model == "mine/big"
+    assert answering(settings).why == "nothing"
+
+
+def test_a_key_whose_vendor_has_no_default_model_asks_for_a_name(closed: str) -> None:
+    found = answering(Settings(providers=at(closed)), {"AZURE_OPENAI_API_KEY": "k"}, ask=ask_nobody)
+    assert found.why == "nothing" and "--model azure/ID" in found.notice
+
+
+@pytest.mark.parametrize("name", ["base_url", "api_key", "key_command"])
+def test_what_is_set_for_no_model_is_sent_to_none(serving: ExitStack, closed: str, name: str) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["m"]))
+    values = {name: "http://127.0.0.1:1/v1", "providers": at(closed, ollama=vendor.chat_url)}
+    with pytest.raises(NoModel, match=f"{name} is set, but no model"):
+        settled(Settings(**values))  # type: ignore[arg-type]
+    assert vendor.requests == []
+
+
+# --- servers ----------------------------------------------------------------------------------------
+
+
+def provider_at(base_url: str, name: str = "ollama", default_model: str = "") -> Provider:
+    return Provider(name=name, base_url=base_url, default_model=default_model, headers={"x-mine": "secret"})
+
+
+def test_a_server_is_asked_for_its_models_without_any_key(serving: ExitStack) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["qwen3:8b", "llama3.3:70b"]))
+    (server,) = look_for_servers([provider_at(vendor.chat_url)])
+    assert (server.models, server.problem) == (("qwen3:8b", "llama3.3:70b"), "")
+    (request,) = vendor.requests
+    assert request.path == "/v1/models" and set(request.headers) == {"host", "connection"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nomic-embed-text:latest",
+        "text-embedding-nomic-embed-text-v1.5",
+        "mxbai-embed-large",
+        "bge-m3:latest",
+        "BAAI/bge-reranker-v2-m3",
+        "all-minilm:l6-v2",
+        "whisper-large-v3",
+        "intfloat/e5-mistral",
+        "kokoro-tts",
+    ],
+)
+def test_models_that_cannot_chat_are_passed_over(serving: ExitStack, name: str) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=[name, "qwen3:8b"]))
+    (server,) = look_for_servers([provider_at(vendor.chat_url)])
+    assert server.models == ("qwen3:8b",)
+
+
+def test_the_model_that_is_configured_goes_before_the_first_of_the_list(serving: ExitStack) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["a", "b", "c"]))
+    (server,) = look_for_servers([provider_at(vendor.chat_url, default_model="b")])
+    assert server.models == ("b", "a", "c")
+
+
+def test_servers_that_are_not_there_take_no_time(closed: str) -> None:
+    begun = time.monotonic()
+    servers = look_for_servers([provider_at(closed, name) for name in LOCAL])
+    assert time.monotonic() - begun < 0.5
+    assert [(one.provider, one.problem) for one in servers] == [(name, "nobody is there") for name in LOCAL]
+
+
+def test_silent_servers_are_waited_for_together_and_not_for_long(silent: str) -> None:
+    begun = time.monotonic()
+    servers = look_for_servers([provider_at(silent, name) for name in LOCAL], seconds=0.2)
+    assert time.monotonic() - begun < 0.2 * len(LOCAL)
+    assert all("answer" in one.problem and not one.models for one in servers)
+
+
+def answered_with(raw: bytes) -> Iterator[str]:
+    """The address of a server that answers once, with these bytes."""
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(raw)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "something else is there"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n<html></html>", "something else is there"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "something else is there"),
+        (
+            b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\ncontent-length: 0\r\n\r\n",
+            "something else is there",
+        ),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data": []', "something else is there"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"data": null}', "it runs, but has no model"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n{"data": []}', "it runs, but has no model"),
+        (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", "it wants a key"),
+        (b"", "something else is there"),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"id": "m"}]}', ""),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+            b'8\r\n{"data":\r\nf\r\n [{"id": "m"}]}\r\n0\r\n\r\n',
+            "",
+        ),
+    ],
+)
+def test_whatever_else_is_at_a_port_is_told_from_a_model_server(raw: bytes, problem: str) -> None:
+    for base_url in answered_with(raw):
+        (server,) = look_for_servers([provider_at(base_url)], seconds=10)
+        assert server.problem.startswith(problem) and server.models == (() if problem else ("m",))
+
+
+@pytest.mark.parametrize(
+    "base_url", ["https://api.example/v1", "http://10.0.0.1:11434/v1", "http://[::2]:1/v1"]
+)
+def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("a connection was made"))
+    assert look_for_servers([provider_at(base_url)]) == []
+
+
+async def test_a_server_that_was_found_is_used_and_that_is_said(
+    serving: ExitStack, closed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    vendor = serving.enter_context(FakeVendor([turn("From here.")], models=["bge-m3", "m"]))
+    settings = Settings(providers=at(closed, jan=vendor.chat_url))
+    for variable in [one for provider in PROVIDERS.values() for one in provider.key_variables]:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(
+        "ostler.faces.sdk.load_settings", lambda *_: type("Loaded", (), {"settings": settings})
+    )
+    with caplog.at_level(logging.WARNING, "ostler"):
+        agent = Agent()
+    assert caplog.messages == [f"no model is named: using jan/m, which was found at {vendor.chat_url[7:-3]}"]
+    assert agent.model.name == "jan/m"
+    assert (await agent.run("hi")).text == "From here."
+    await agent.close()
+    assert not {"authorization", "x-api-key"} & vendor.requests[-1].headers.keys()
+
+
+def test_on_a_terminal_a_person_is_asked_once(serving: ExitStack, closed: str) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["m"]))
+    settings = Settings(providers=at(closed, ollama=vendor.chat_url))
+    asked: list[str] = []
+
+    def agree(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    assert settled(settings, ask=agree).model == "ollama/m"
+    assert settled(settings, ask=ask_nobody).model == "ollama/m"
+    assert settled(settings, say=ask_nobody).model == "ollama/m"  # nothing is left to say
+    assert len(asked) == 1 and "ollama/m" in asked[0]
+
+
+def test_a_no_is_remembered_and_the_next_way_is_taken(serving: ExitStack, closed: str) -> None:
+    first = serving.enter_context(FakeVendor([], models=["m"]))
+    second = serving.enter_context(FakeVendor([], models=["n"]))
+    settings = Settings(providers=at(closed, ollama=first.chat_url, vllm=second.chat_url))
+    found = answering(settings, ask=lambda question: "vllm" in question)
+    assert found.model == "vllm/n"
+    assert answering(settings).model == "vllm/n"
+    only_first = Settings(providers=at(closed, ollama=first.chat_url))
+    assert answering(only_first).why == "nothing"
+    assert answering(only_first, ask=ask_nobody).why == "demo"
+    (finding,) = [one for one in Surroundings(only_first, {}).findings() if one.models]
+    assert "you said no" in finding.to_do
+    server_consent_file().write_text("no JSON")
+    with pytest.raises(ConfigurationError, match="remove it"):
+        answering(only_first)
+
+
+def test_no_key_reaches_a_server_that_was_merely_found(
+    serving: ExitStack, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=["m"]))
+    monkeypatch.setattr("os.environ", {"OSTLER_HOME": "/nonexistent"})
+    chosen = settled(Settings(wire="anthropic", providers=at(closed, ollama=vendor.chat_url)))
+    assert (chosen.model, chosen.wire) == ("ollama/m", None)
+    assert model_maker(chosen, {})("ollama/m").name == "ollama/m"
+
+
+# --- the rest ---------------------------------------------------------------------------------------
+
+
+def test_a_model_file_is_reported_and_chosen_only_where_it_can_run(
+    home: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(providers=at(closed))
+    (home / "models").mkdir(parents=True)
+    (home / "models" / "b.gguf").touch()
+    (home / "models" / "a.gguf").touch()
+    monkeypatch.setattr(Surroundings, "can_run_gguf", False)
+    around = Surroundings(settings, {})
+    *_, finding = around.findings()
+    assert (finding.kind, finding.found, finding.detail) == ("gguf", True, str(home / "models" / "a.gguf"))
+    assert finding.to_do and can_answer(around).why == "nothing"
+    monkeypatch.setattr(Surroundings, "can_run_gguf", True)
+    assert answering(settings).model == f"gguf/{home / 'models' / 'a.gguf'}"
+    named = Settings(providers=at(closed), gguf=str(home / "models" / "b.gguf"))
+    assert answering(named).model == f"gguf/{home / 'models' / 'b.gguf'}"
+    gone = Settings(providers=at(closed), gguf=str(home / "none.gguf"))
+    assert answering(gone).why == "nothing"
+    *_, finding = Surroundings(gone, {}).findings()
+    assert not finding.found and "none.gguf" in finding.detail
+
+
+def test_with_nothing_at_all_a_person_gets_the_demo_and_a_program_a_word(closed: str) -> None:
+    settings = Settings(providers=at(closed))
+    found = answering(settings, ask=ask_nobody)
+    assert (found.model, found.why) == ("demo", "demo") and "DEMO (scripted, not a model)" in found.notice
+    assert answering(settings).model == ""
+
+
+def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> None:
+    settings = Settings(providers=at(closed) | {"mine": ProviderSettings(base_url="https://m.example/v1")})
+    findings = list(
+        Surroundings(settings, {"OPENAI_API_KEY": "sk-canary", "AZURE_OPENAI_API_KEY": "g"}).findings()
+    )
+    by_name = {(one.kind, one.name): one for one in findings}
+    assert {name for kind, name in by_name if kind == "server"} == set(LOCAL)
+    assert by_name["key", "openai"].found and by_name["key", "openai"].detail == "OPENAI_API_KEY"
+    assert by_name["key", "azure"].to_do == "name a model: --model azure/ID"
+    assert "ostler key set anthropic" in by_name["key", "anthropic"].to_do
+    assert by_name["key", "mine"].detail == "needs none at m.example"
+    assert by_name["gguf", "GGUF file"].to_do
+    assert "canary" not in repr(findings)
+
+
+def test_a_key_or_a_name_loads_and_asks_nothing_else() -> None:
+    program = (
+        "import sys; from ostler.runs.first_run import *; from ostler.runs.settings import Settings;"
+        "can_answer(Surroundings(Settings(model='a/b'), {}));"
+        "print(can_answer(Surroundings(Settings(), {'ANTHROPIC_API_KEY': 'k'})).why);"
+        "print(sorted({'keyring', 'httptools', 'ostler.models.local_servers',"
+        "'ostler.models.demo', 'ostler.models.key_file', 'ostler.models.gguf'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split("\n") == ["key", "[]", ""]
