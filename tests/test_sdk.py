@@ -15,7 +15,7 @@ import ostler
 from ostler import Agent, Hook, events, failed, ok, tool
 from ostler.kernel.hooks import Refuse
 from ostler.testkit import Call, ScriptedModel, Turn
-from ostler.vocabulary.errors import ServerFailed, UsageError
+from ostler.vocabulary.errors import InvalidAnswer, ServerFailed, UsageError
 from ostler.vocabulary.messages import Message, Text, user
 from ostler.vocabulary.usage import Usage
 
@@ -350,8 +350,8 @@ async def test_a_secret_that_comes_too_late_is_refused_before_any_file_has_seen_
         assert (await agent.run("go")).status is None
         with pytest.raises(UsageError, match="while the call that asks for it runs"):
             await agent.answer("canary-7")
-        for part in tmp_path.iterdir():
-            assert b"canary-7" not in part.read_bytes()
+        stored = [tmp_path / f"s.db{suffix}" for suffix in ("", "-wal")]
+        assert not [part for part in stored if b"canary-7" in part.read_bytes()]
         assert (await agent.answer(declined=True)).status == "completed"
 
 
@@ -363,3 +363,17 @@ def test_an_agent_may_become_garbage_inside_a_running_loop() -> None:
         agents.clear()
 
     asyncio.run(drop())
+
+
+def test_an_agent_can_be_told_what_to_answer_with() -> None:
+    class Horse(msgspec.Struct):
+        name: str
+        hands: int = 14
+
+    model = ScriptedModel(['{"name": "Bess"}', "Bess"])
+    agent = Agent(model, answer=Horse)
+    assert agent.run_sync("Which?").decoded(Horse) == Horse("Bess")
+    schema = model.requests[0].answer_schema
+    assert schema is not None and schema["required"] == ["name"]
+    with pytest.raises(InvalidAnswer, match="ask again"):
+        agent.run_sync("Which?").decoded(Horse)

@@ -193,3 +193,16 @@ def test_the_last_line_of_a_cancelled_run_is_its_end(ostler: Ostler, serve: Serv
     ran = finish(process)
     assert ran.code == 143
     assert (ran.lines[-1]["type"], ran.lines[-1]["status"]) == ("run_ended", "cancelled")
+
+
+def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    (ostler.work / "horse.json").write_text(json.dumps(schema))
+    vendor = serve(turn('{"name": "Bess"}'))
+    ran = ostler("-p", *use(vendor), "--schema", "horse.json", "which horse?")
+    assert (ran.code, ran.out) == (0, '{"name": "Bess"}\n')
+    assert vendor.requests[0].json["response_format"]["json_schema"]["schema"] == schema
+    (ostler.work / "horse.json").write_text("[1")
+    for file, complaint in (("horse.json", "is not a JSON Schema"), ("none.json", "cannot be read")):
+        broken = ostler("-p", *use(vendor), "--schema", file, "which horse?")
+        assert broken.code == 2 and complaint in broken.err

@@ -19,14 +19,14 @@ from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
-from ostler.kernel.tool import Tool
+from ostler.kernel.tool import Tool, schema_of
 from ostler.runs.assembly import permission_guard
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import MakeModel, model_maker
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import PROFILES, Profile
-from ostler.vocabulary.errors import Failure, UsageError
+from ostler.vocabulary.errors import Failure, InvalidAnswer, UsageError
 from ostler.vocabulary.events import (
     AssistantMessage,
     Event,
@@ -41,6 +41,7 @@ from ostler.vocabulary.messages import Message, PlainBlock, as_content, text_of
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 Returned = TypeVar("Returned")
+Decoded = TypeVar("Decoded")
 Prompt = str | Sequence[str | PlainBlock]
 
 
@@ -58,6 +59,13 @@ class Result(msgspec.Struct, frozen=True):
     failure: Failure | None = None
     questions: tuple[QuestionAsked, ...] = ()
     """What a waiting run waits for; see `Agent.answer`."""
+
+    def decoded(self, kind: type[Decoded]) -> Decoded:
+        """The answer's text as a value of that type, for an agent that was told what to answer with."""
+        try:
+            return msgspec.json.decode(self.text, type=kind)
+        except msgspec.DecodeError as error:
+            raise InvalidAnswer(f"the answer is not what was asked for ({error}); ask again") from None
 
     def check(self) -> Result:
         """This result, if the run completed; else an exception that says why it did not."""
@@ -106,6 +114,7 @@ class Agent:
         max_steps: int | None = None,
         reasoning: ReasoningLevel | None = None,
         fallback: Iterable[str | Model] = (),
+        answer: type[msgspec.Struct] | dict[str, Any] | None = None,
         hooks: Iterable[Hook] = (),
         ask: Asker | None = None,
         waits_for_answers: bool = False,
@@ -123,6 +132,7 @@ class Agent:
             model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=tuple(make(one) if isinstance(one, str) else one for one in fallback),
             make_model=make,
+            answer_schema=schema_of(answer) if isinstance(answer, type) else answer,
             system=system_prompt(cwd, date.today()) if system is None else system,
             hooks=Hooks(tuple(hooks)),
             permission=permission_guard(permissions),

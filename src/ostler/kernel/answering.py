@@ -107,6 +107,7 @@ class Answering:
             reasoning=harness.reasoning,
             max_output_tokens=harness.max_output_tokens,
             session=self._journal.session,
+            answer_schema=harness.answer_schema,
         )
 
     async def _stream(

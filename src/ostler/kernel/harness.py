@@ -34,6 +34,8 @@ class Harness:
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
+    answer_schema: dict[str, Any] | None = None
+    """A JSON Schema that each answer shall fit, where the model's vendor can promise it."""
     fallbacks: tuple[Model, ...] = ()
     """Asked in this order, each when the one before it has failed for good."""
     make_model: Callable[[str], Model] | None = None

@@ -17,6 +17,7 @@ OstlerError
 │   ├── ServerFailed            other 5xx
 │   ├── StreamBroken            the answer never began, ended before its end, or broke its wire's rules
 │   ├── StreamSilent            nothing arrived for too long
+│   ├── InvalidAnswer           the answer does not fit what was asked for
 │   └── Interrupted             our own process ended during the call
 ├── ToolError                   a call failed
 │   ├── UnknownTool             protocol: the model named a tool that does not exist
@@ -137,6 +138,10 @@ class StreamBroken(ModelError):
 
 
 class StreamSilent(ModelError):
+    pass
+
+
+class InvalidAnswer(ModelError):
     pass
 
 

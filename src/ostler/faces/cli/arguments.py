@@ -57,6 +57,7 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         "--api-key", metavar="KEY", help="better set in the environment: others can see arguments"
     )
     model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
+    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
     model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
     model.add_argument(
         "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"

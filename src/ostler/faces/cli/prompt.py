@@ -8,7 +8,10 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ostler.faces.cli.columns import printable
 from ostler.faces.cli.directory import working_directory
@@ -42,7 +45,18 @@ def run_prompt(options: argparse.Namespace) -> int:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
     settings = settled(loaded.settings, ask=ask_person if has_terminal() else None, say=_say)
     harness = make_harness(settings, cwd)
+    if options.schema is not None:
+        harness.answer_schema = _schema(Path(options.schema))
     return asyncio.run(_run(options, settings, harness, prompt))
+
+
+def _schema(file: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise UsageError(f"the schema {file} cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{file} is not a JSON Schema: {error}") from None
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""What the tests of the transports share."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ostler.models.transport import Transport
+from tests.models.transport_servers import Authority, make_authority
+
+TRANSPORTS = {"direct": "DirectTransport", "httpx": "HttpxTransport"}
+
+
+@pytest.fixture(params=TRANSPORTS)
+async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
+    module = importlib.import_module(f"ostler.models.{request.param}_transport")
+    made = getattr(module, TRANSPORTS[request.param])()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return make_authority(tmp_path_factory.mktemp("authority"))
