@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
+
+CONNECT_SECONDS = 15.0
+IDLE_LIMIT = 64
+IDLE_SECONDS = 30.0
+"""How long a connection is kept for the next request: tools often run for many seconds between two."""
 
 
 class Reply(Protocol):
@@ -28,7 +35,8 @@ class Transport(Protocol):
     """Carries requests to a vendor.
 
     - `post` returns once the status is known. It raises `ConnectionFailed` when there was no connection, and
-      `StreamBroken` when the request was sent and the connection then ended without an answer.
+      `StreamBroken` when the request was sent and the connection then ended without an answer. Only a kept
+      connection that the server closes just as the request is sent may be replaced, once.
     - Redirects are handed back as they are: following one would carry the key to another host.
     - It bounds the time to connect and nothing else; who waits for an answer decides how long.
     - No message of an error holds a header's value or a part of the address that may be secret.
@@ -42,8 +50,36 @@ class Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
-def default_transport() -> Transport:
-    """A transport of its own. Imports the HTTP library, which is why it is asked for late."""
+def default_transport(url: str) -> Transport:
+    """A transport of its own for this address. Imports what it is made of: ask for it late."""
+    if _is_plain(url):
+        from ostler.models.direct_transport import DirectTransport
+
+        return DirectTransport()
     from ostler.models.httpx_transport import HttpxTransport
 
     return HttpxTransport()
+
+
+def _is_plain(url: str) -> bool:
+    """No proxy stands before such addresses, and the host's name needs no translation."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    return (
+        scheme.lower() in ("http", "https")
+        and host.isascii()
+        and "%" not in host
+        and not _has_proxy(scheme.lower())
+    )
+
+
+def _has_proxy(scheme: str) -> bool:
+    """Whether one is set at all. httpx2 knows the rules of NO_PROXY; they are not worth having twice."""
+    names = {f"{scheme}_proxy", "all_proxy"}
+    if any(value for name, value in os.environ.items() if name.lower() in names):
+        return True
+    if sys.platform != "darwin":
+        return False
+    from urllib.request import getproxies
+
+    return bool(getproxies())  # also those of the system's settings

@@ -4,6 +4,7 @@
 |---|---|
 | script what the model answers | `ScriptedModel`, `Turn`, `Call` |
 | test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
+| make a recorded session a test | `assert_replays`, `replayed` |
 | call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
 | check that a log is whole | `violations` |
 | check it after every test | `watched_sessions` |
@@ -15,6 +16,16 @@ from ostler.log.invariants import violations as violations
 from ostler.models.scripted import Call as Call
 from ostler.models.scripted import ScriptedModel as ScriptedModel
 from ostler.models.scripted import Turn as Turn
+from ostler.testkit.replaying import assert_replays as assert_replays
+from ostler.testkit.replaying import replayed as replayed
 from ostler.testkit.watch import watched_sessions as watched_sessions
 
-__all__ = ["Call", "ScriptedModel", "Turn", "violations", "watched_sessions"]
+__all__ = [
+    "Call",
+    "ScriptedModel",
+    "Turn",
+    "assert_replays",
+    "replayed",
+    "violations",
+    "watched_sessions",
+]
