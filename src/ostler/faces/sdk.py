@@ -40,6 +40,10 @@ from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import Message, PlainBlock, as_content, text_of
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # an agent without a file needs no SQLite
+    from ostler.log.sqlite import SqliteStore
+
 Returned = TypeVar("Returned")
 Decoded = TypeVar("Decoded")
 Prompt = str | Sequence[str | PlainBlock]
@@ -317,9 +321,9 @@ class Agent:
 
     def _open_store(self) -> Store:
         if isinstance(self._store, Path | str):
-            from ostler.log.sqlite import SqliteStore
+            from ostler.runs.shared_store import SHARED_STORES
 
-            self._open_things.store = SqliteStore(Path(self._store))
+            self._open_things.store = SHARED_STORES.borrow(Path(self._store))
             return self._open_things.store
         if self._store is None:
             from ostler.log.memory import MemoryStore
@@ -377,7 +381,7 @@ class _OpenThings:
 
     def __init__(self) -> None:
         self.models: list[Model] = []
-        self.store: Store | None = None
+        self.store: SqliteStore | None = None
         self.session: Session | None = None
         self._runner: asyncio.Runner | None = None
 
@@ -399,7 +403,9 @@ class _OpenThings:
         if self.session is not None:
             await self.session.close()
         if self.store is not None:
-            await self.store.close()
+            from ostler.runs.shared_store import SHARED_STORES
+
+            await SHARED_STORES.give_back(self.store)
         for model in self.models:
             await model.aclose()
         self.session = self.store = None
