@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.crowding import agents
+from bench.probing import probe
 from bench.processes import BenchError
 from bench.reopening import resume
 from bench.room import ROOT, Room
@@ -32,6 +33,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "agents": agents,
     "resume": resume,
     "wires": wires,
+    "probe": probe,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

@@ -1,0 +1,26 @@
+"""The measure of looking for local servers where there are none."""
+
+from __future__ import annotations
+
+from bench.processes import measure
+from bench.room import PYTHON, Room
+from bench.rows import Row, interleaved, limit_row
+
+LOOK = (
+    "from time import perf_counter;"
+    "from ostler.models.local_servers import look_for_servers;"
+    "from ostler.models.provider_table import PROVIDERS;"
+    "begin = perf_counter(); look_for_servers(PROVIDERS.values());"
+    "print(perf_counter() - begin)"
+)
+
+
+def probe(room: Room) -> list[Row]:
+    """From the question to the answer that nobody is there, apart from starting Python."""
+
+    def once() -> list[float]:
+        finished = measure([PYTHON, "-c", LOOK], {"PATH": "/usr/bin:/bin"}, room.work, keep_output=True)
+        return [float(finished.output) * 1000]
+
+    medians = interleaved(room.rounds, ours=once)
+    return [limit_row("finding local servers with none there", medians["ours"][0], "ms", 500)]
