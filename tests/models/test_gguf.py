@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from ostler.models.provider_table import PROVIDERS
 from ostler.models.providers import make_model
 from ostler.models.settings import FREE, ModelSettings
 from ostler.vocabulary.errors import NoModel, UsageError
+from ostler.vocabulary.messages import Text
 from tests.cli.command import wait_until
 from tests.models.wire_cases import answer_of, request_of
 
@@ -39,6 +42,11 @@ LIBRARY = """
 """
 # A call through PyDLL keeps the interpreter's lock, as the library does while it loads.
 LOADS_FOR_EVER = "ctypes.PyDLL(None).sleep(600)"
+SERVES = """
+        from ostler.testkit.vendors import FakeVendor, turn
+        self.vendor = FakeVendor([turn("one"), turn("two")]).__enter__()
+        self.listening_address = self.vendor.chat_url.removesuffix("/v1")
+"""
 
 
 @pytest.fixture
@@ -154,6 +162,18 @@ async def test_loading_shows_that_it_is_alive_outlives_its_request_and_ends_with
     assert start_time(pid)
     await model.aclose()
     assert not start_time(pid)
+
+
+async def test_a_server_that_died_between_two_requests_is_started_again(file: Path, install: Install) -> None:
+    install(SERVES)
+    model = model_of(file)
+    said = [(await answer_of(model, request_of())).done.content for _ in range(2)]
+    os.kill(pid_of(file), signal.SIGKILL)
+    await asyncio.to_thread(os.waitid, os.P_PID, pid_of(file), os.WEXITED | os.WNOWAIT)
+    said.append((await answer_of(model, request_of())).done.content)
+    assert said == [(Text("one"),), (Text("two"),), (Text("one"),)]
+    await model.aclose()
+    assert not start_time(pid_of(file))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it ends when it has been loaded")

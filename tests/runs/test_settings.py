@@ -132,6 +132,9 @@ EXCEEDING = [
     (f"{OWN_MODEL}api_key = 'k'", "model = 'openai/y'", set()),
     ("api_key = 'k'", "model = 'openai/y'", {"model"}),
     (OWN_MODEL, "model = 'groq/y'", set()),
+    ("", "model = 'gguf/./x.gguf'", {"model"}),
+    ("", "fallback = ['groq/y', 'gguf/./x.gguf']", {"fallback"}),
+    ("", "fallback = ['groq/y']", set()),
 ]
 
 

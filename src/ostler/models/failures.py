@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.models.hiding import hide
 from ostler.vocabulary.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -23,8 +24,6 @@ from ostler.vocabulary.errors import (
 )
 
 BODY_LIMIT = 4096
-_SHORTEST_SECRET = 8
-_HIDDEN = "[hidden]"
 
 _BY_STATUS: dict[int, type[ModelError]] = {
     401: AuthenticationFailed,
@@ -260,7 +259,4 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:
     """Text fit for a message: no secret, no line break, at most `BODY_LIMIT` characters."""
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, _HIDDEN)
-    return " ".join(text[:BODY_LIMIT].split()).rstrip(".")
+    return " ".join(hide(text, secrets)[:BODY_LIMIT].split()).rstrip(".")

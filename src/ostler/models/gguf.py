@@ -45,9 +45,11 @@ class GgufModel:
         self._loading: asyncio.Task[_Serving] | None = None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
+        if self._loading is not None and _is_spent(self._loading):
+            await self.aclose()
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
         loading = self._loading
-        if loading is None or _is_spent(loading):
-            loading = self._loading = asyncio.create_task(self._load())
         while not loading.done():
             await asyncio.wait({loading}, timeout=PULSE_SECONDS)
             yield []

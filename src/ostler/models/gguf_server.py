@@ -83,9 +83,10 @@ def _cores() -> int:
 def _knows_tools(address: str, key: str) -> bool:
     connection = HTTPConnection(address.removeprefix("http://"), timeout=10)
     connection.request("GET", "/props", headers={"authorization": f"Bearer {key}"})
-    properties = msgspec.json.decode(connection.getresponse().read(), type=Properties)
-    connection.close()
-    return properties.chat_template_caps.supports_tools
+    reply = connection.getresponse()
+    if reply.status != 200:
+        return True  # it does not say
+    return msgspec.json.decode(reply.read(), type=Properties).chat_template_caps.supports_tools
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from typing import Literal
 
 import msgspec
 
+from ostler.models.hiding import hide
 from ostler.models.provider_table import Provider
 from ostler.vocabulary.errors import ConfigurationError
 
 KEY_COMMAND_SECONDS = 30.0
-HIDDEN = "[hidden]"
 
 Source = Literal["named", "environment", "configuration", "command", "file", "keyring"]
 
@@ -93,10 +93,7 @@ def fingerprint(value: str) -> str:
 def without_keys(text: str, known: Iterable[str] = ()) -> str:
     """The text without these keys, those that were found, and those that a variable holds by its name."""
     named = {value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    secrets = {secret.strip() for secret in (*known, *named, *_handed_out)} - {""}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return text
+    return hide(text, (*known, *named, *_handed_out))
 
 
 def _noted(key: Key) -> Key:

@@ -31,8 +31,10 @@ def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozens
         names.add("permissions")
     if own.get("tools") is not None and not set(wanted.get("tools") or ()) <= set(own["tools"]):
         names.add("tools")
-    if _leads_key_away(wanted, own):
+    if _leads_key_away(wanted, own) or _is_file(wanted.get("model", "")):
         names.add("model")
+    if any(map(_is_file, wanted.get("fallback", ()))):
+        names.add("fallback")
     return (SENSITIVE & wanted.keys()) | names
 
 
@@ -49,6 +51,11 @@ def _leads_key_away(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
     if "model" not in wanted or not (own.get("api_key") or own.get("key_command")):
         return False
     return bool(_provider(wanted["model"]) != _provider(own.get("model", "")))
+
+
+def _is_file(model: str) -> bool:
+    """A model file is read by native code: one that comes with a project may be made to harm."""
+    return _provider(model) == "gguf"
 
 
 def _provider(model: str) -> str:
