@@ -11,7 +11,7 @@ import pytest
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
-from ostler.models.provider_table import Wire
+from ostler.models.provider_table import Provider, Wire
 from ostler.models.providers import make_model
 from ostler.runs.session import create_session
 from ostler.testkit.vendors import FakeVendor, call, turn
@@ -105,3 +105,25 @@ async def test_a_picture_that_a_model_drew_is_in_nobodys_way(wire: Wire) -> None
         answer = await answer_of(model, request_of(user("Draw."), drawn, user("And now?")))
         await model.aclose()
     assert answer.done.content == (Text("Thanks."),)
+
+
+@pytest.mark.parametrize("wire", NAMES)
+async def test_reasoning_of_another_provider_on_the_same_wire_stays_away(wire: Wire) -> None:
+    async with FakeVendor([*first_answers(), turn("Yes.")]) as vendor:
+        other = Provider(name="other", base_url=vendor.base_url(wire), wire=wire)
+        name = NAMES[wire].partition("/")[2]
+        first = make_model(f"other/{name}", api_key=KEY, environment={}, providers={"other": other})
+        second = make(vendor, wire)
+        harness = Harness(first, make_model={"second": second}.__getitem__)
+        harness.use([look])
+        session = await create_session(MemoryStore(), harness)
+        await session.prompt(as_content("What is this?"))
+        harness.set_model("second")
+        ended = await session.prompt(as_content("Really?"))
+        await first.aclose()
+        await second.aclose()
+    assert ended.status == "completed", ended  # type: ignore[union-attr]
+    signed = base64.b64encode(THOUGHT.encode()).decode() if wire == "gemini" else THOUGHT
+    asked = [json.dumps(received.json) for received in vendor.requests]
+    assert signed in asked[1] or wire == "chat"
+    assert signed not in asked[2]

@@ -190,12 +190,18 @@ class AnswerDecoder:
             return events[-1]
         self._complete()
         return ModelDone(
-            content=self._answer.content(),
+            content=self._with_provider(self._answer.content()),
             stop_reason=self._stop_reason or "other",
             usage=self.usage(),
             model="" if self._model == self._asked_model else self._model,
             request_id=self.request_id,
         )
+
+    def _with_provider(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
+        """The content with the provider's name on what is meant for it alone."""
+        if not any(getattr(block, "opaque", None) for block in content):
+            return content
+        return tuple([_signed(block, self._provider) for block in content])
 
     def usage(self) -> Usage:
         usage = self._reported()
@@ -215,3 +221,10 @@ class AnswerDecoder:
             request_id=self.request_id,
             stream_opened=True,
         )
+
+
+def _signed(block: Block, provider: str) -> Block:
+    opaque: Opaque | None = getattr(block, "opaque", None)
+    if opaque is None:
+        return block
+    return msgspec.structs.replace(block, opaque=msgspec.structs.replace(opaque, provider=provider))

@@ -60,7 +60,7 @@ class AnthropicModel(WireModel):
             parts += b',"system":', encode_system(request.system)
         if request.tools:
             parts += b',"tools":', self._encoded_tools(request.tools)
-        parts += b',"messages":[', b",".join(_marked(request)), b"]}"
+        parts += b',"messages":[', b",".join(self._marked_messages(request)), b"]}"
         return b"".join(parts)
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
@@ -86,6 +86,17 @@ class AnthropicModel(WireModel):
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         return encode_tools(tools)
 
+    def _marked_messages(self, request: ModelRequest) -> list[bytes]:
+        messages = list(self._encoded_messages(request, WIRE, encode_message))
+        left = _MARKED_MESSAGES
+        for index in range(len(messages) - 1, -1, -1):
+            if not left:
+                break
+            if messages[index] and request.transcript[index].role != "assistant":
+                messages[index] = with_marker(messages[index])
+                left -= 1
+        return [message for message in messages if message]
+
     def _shortfalls(self, request: ModelRequest) -> list[str]:
         return shortfalls(
             self.name,
@@ -95,19 +106,6 @@ class AnthropicModel(WireModel):
             choice=True,
             hidden=hidden,
         )
-
-
-def _marked(request: ModelRequest) -> list[bytes]:
-    transcript = request.transcript
-    messages = list(transcript.encoded(WIRE, encode_message))
-    left = _MARKED_MESSAGES
-    for index in range(len(messages) - 1, -1, -1):
-        if not left:
-            break
-        if messages[index] and transcript[index].role != "assistant":
-            messages[index] = with_marker(messages[index])
-            left -= 1
-    return [message for message in messages if message]
 
 
 def _tool_choice(request: ModelRequest) -> dict[str, str]:

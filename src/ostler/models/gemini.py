@@ -59,7 +59,7 @@ class GeminiModel(WireModel):
         if request.tools:
             head["tools"] = msgspec.Raw(self._encoded_tools(request.tools))
         head["contents"] = []
-        messages = request.transcript.encoded(self._encoding, self._encode_message)
+        messages = self._encoded_messages(request, self._encoding, self._encode_message)
         return b"".join((_encode(head)[:-2], b",".join(filter(None, messages)), b"]}"))
 
     def _decoder(self, request: ModelRequest) -> GeminiDecoder:

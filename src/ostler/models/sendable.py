@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler.vocabulary.ids import base32
-from ostler.vocabulary.messages import Block, File, Image
+from ostler.vocabulary.messages import Block, File, Image, Message
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every vendor that sees pictures takes."""
@@ -59,6 +59,22 @@ def hidden(block: Block, *, images: bool = True, pdf: bool = True) -> str:
     if not isinstance(block, File) or block.url or (pdf and block.media_type == "application/pdf"):
         return ""
     return "" if text_of_file(block) is not None else f"the file {block.name!r} of type {block.media_type}"
+
+
+def without_foreign_data(message: Message, provider: str) -> Message:
+    """The message without what another provider wrote for itself, which every later request would fail with."""
+    if not any(_is_foreign(block, provider) for block in message.content):
+        return message
+    content = [
+        msgspec.structs.replace(block, opaque=None) if _is_foreign(block, provider) else block
+        for block in message.content
+    ]
+    return msgspec.structs.replace(message, content=tuple(content))
+
+
+def _is_foreign(block: Block, provider: str) -> bool:
+    opaque = getattr(block, "opaque", None)
+    return opaque is not None and opaque.provider not in ("", provider)
 
 
 def placeholder(what: str) -> str:

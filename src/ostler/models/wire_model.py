@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
 from ostler.models.answer import AnswerDecoder
 from ostler.models.exchange import Endpoint
+from ostler.models.sendable import without_foreign_data
 from ostler.models.settings import ModelSettings
 from ostler.models.transport import Transport
+from ostler.vocabulary.messages import Message
 
 
 class WireModel:
@@ -71,6 +73,16 @@ class WireModel:
             return self.body(request)
 
         return self._endpoint.answer(build, decoder)
+
+    def _encoded_messages(
+        self, request: ModelRequest, key: str, encode: Callable[[Message], bytes]
+    ) -> list[bytes]:
+        """One encoding a message, without what other providers wrote for themselves."""
+
+        def encode_own(message: Message) -> bytes:
+            return encode(without_foreign_data(message, self._provider))
+
+        return request.transcript.encoded(f"{key}/{self._provider}", encode_own)
 
     def _output_limit(self, request: ModelRequest) -> int | None:
         """How long the answer may be, where somebody set it; never more than the model can write."""

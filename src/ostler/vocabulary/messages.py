@@ -20,11 +20,13 @@ StopReason = Literal[
 ]
 
 
-class Opaque(msgspec.Struct, frozen=True):
-    """A provider's own data, replayed losslessly to the wire it came from and to no other."""
+class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A provider's own data, replayed losslessly to the provider and the wire it came from, and to no other."""
 
     wire: str
     data: Any
+    provider: str = ""
+    """Empty in what was stored before there was one: then the wire decides."""
 
 
 class BlobRef(msgspec.Struct, frozen=True, omit_defaults=True):
