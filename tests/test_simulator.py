@@ -1,30 +1,110 @@
-"""The simulator: sessions through injected crashes, lost leases and full disks."""
+"""The simulator: sessions through crashes, lost leases, full disks, and people and hooks of every kind."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import get_args
+
 import pytest
 
-from ostler.testkit.simulator import FAULTS, simulate
+from ostler.kernel.hooks import Point
+from ostler.testkit.simulated_store import FAULTS
+from ostler.testkit.simulator import simulate
+from ostler.vocabulary import events
+from ostler.vocabulary.event_kinds import snake_case
+from ostler.vocabulary.events import Event, RunStatus
+from ostler.vocabulary.facts import UnknownEvent
+from ostler.vocabulary.messages import text_of
+from ostler.vocabulary.outcomes import FailureKind
 
-SEEDS_A_TEST = 290
-TESTS = 10
-FAULTS_A_TEST = 1_000
+TESTS = 20
+FAULTS_A_TEST = 500
 """Together 10,000 injected faults."""
 
 
 @pytest.mark.parametrize("block", range(TESTS))
 def test_whatever_goes_wrong_the_invariants_hold(block: int) -> None:
+    inject(FAULTS_A_TEST, seeds=range(block * 1_000, (block + 1) * 1_000))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(TESTS, 4 * TESTS))
+def test_the_invariants_hold_thirty_thousand_times_more(block: int) -> None:
+    inject(FAULTS_A_TEST, seeds=range(block * 1_000, (block + 1) * 1_000))
+
+
+def inject(faults: int, seeds: range) -> None:
+    """Simulates until so many faults were injected, and nothing may have come of them."""
     injected = 0
-    for seed in range(block * SEEDS_A_TEST, (block + 1) * SEEDS_A_TEST):
+    for seed in seeds:
         report = simulate(seed, most_faults=8)
         assert report.problems == (), f"seed {seed}, faults {report.faults}"
         injected += len(report.faults)
-    assert injected >= FAULTS_A_TEST
+        if injected >= faults:
+            return
+    pytest.fail(f"only {injected} faults were injected")
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
     assert [fact.body for fact in simulate(7).facts] == [fact.body for fact in simulate(7).facts]
 
 
-def test_every_kind_of_fault_is_injected() -> None:
-    assert {fault for seed in range(60) for fault in simulate(seed).faults} == set(FAULTS)
+def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they_may() -> None:
+    reports = [simulate(seed, most_faults=8) for seed in range(300)]
+    assert {fault for report in reports for fault in report.faults} == set(FAULTS)
+    assert {mark for report in reports for fact in report.facts for mark in marks_of(fact.event)} >= {
+        *(f"a question was {outcome}" for outcome in ("answered", "declined", "withdrawn")),
+        "a question was answered from elsewhere",
+        "a running tool asked",
+        *(f"a hook failed at {point}" for point in get_args(Point)),
+        "a guard failed",
+        "a step was refused",
+        "an answer was suppressed",
+        "an answer was replaced",
+        "a result was rewritten",
+        "another model came to the rescue",
+        *(f"a run ended {status}" for status in get_args(RunStatus)),
+        "a run was cancelled by request",
+        *(f"a run waited for a {reason}" for reason in ("question", "pending")),
+        *(f"a call ended {kind}" for kind in get_args(FailureKind)),
+        "output was kept",
+        "a steer was told",
+        *("leaf_moved", "labelled", "prompts_released", "request_refused", "settings_changed", "audited"),
+    }
+
+
+def marks_of(event: Event | UnknownEvent) -> Iterator[str]:
+    """What a fact shows of all that may happen."""
+    yield event.type if isinstance(event, UnknownEvent) else snake_case(type(event).__name__)
+    match event:
+        case events.QuestionAnswered(outcome=outcome, request=request):
+            yield f"a question was {outcome}"
+            if request:
+                yield "a question was answered from elsewhere"
+        case events.QuestionAsked(durable=False):
+            yield "a running tool asked"
+        case events.Warned(about="hook", details={"point": point}):
+            yield f"a hook failed at {point}"
+        case events.StepEnded(refused=refused) if refused:
+            yield "a step was refused"
+        case events.AssistantMessage(suppressed=suppressed, shown=shown) if suppressed or shown:
+            yield "an answer was suppressed" if suppressed else "an answer was replaced"
+        case events.ModelFailed(rescue=rescue) if rescue:
+            yield "another model came to the rescue"
+        case events.RunEnded(status=status, request=request):
+            yield f"a run ended {status}"
+            if request:
+                yield "a run was cancelled by request"
+        case events.RunWaiting(reason=reason):
+            yield f"a run waited for a {reason}"
+        case events.UserMessage(source="steer"):
+            yield "a steer was told"
+        case events.ToolResultFact(content=content, failed=failed, output=output):
+            text = text_of(content)
+            yield f"a call ended {failed}"
+            if output:
+                yield "output was kept"
+            if text == "rewritten":
+                yield "a result was rewritten"
+            if "the guard" in text:
+                yield "a guard failed"

@@ -16,6 +16,7 @@ from ostler.vocabulary.errors import (
     ContextOverflow,
     InvalidRequest,
     ModelError,
+    NoModel,
     Overloaded,
     RateLimited,
     StreamBroken,
@@ -100,6 +101,24 @@ async def test_when_the_chain_is_at_its_end_the_run_fails_with_the_last_reason()
     assert ran.status == "failed"
     (ended,) = ran.all(events.RunEnded)
     assert ended.failure.kind == "connection_failed"
+
+
+async def test_a_fallback_that_cannot_be_made_is_said_and_passed_over_and_none_is_made_in_vain() -> None:
+    made: list[str] = []
+    saved = ScriptedModel(["saved"], name="other/two")
+
+    def make(name: str) -> ScriptedModel:
+        made.append(name)
+        if name == "other/one":
+            raise NoModel("other needs a key")
+        return saved
+
+    ran = await run(["fine"], fallbacks=("other/one", "alias"), make_model=make)
+    assert ran.status == "completed" and made == []
+    ran = await run([down()], fallbacks=("other/one", "alias"), make_model=make)
+    assert ran.status == "completed" and made == ["other/one", "alias"]
+    assert [one.text for one in ran.all(events.Warned)] == ["other/one cannot go on: other needs a key"]
+    assert failures(ran) == [(0.0, "other/two")]
 
 
 async def test_what_is_too_long_for_one_model_is_not_pushed_to_the_next() -> None:

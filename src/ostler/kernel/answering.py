@@ -35,7 +35,7 @@ from ostler.kernel.model import (
 from ostler.kernel.retry import is_rescuable, retry_delay
 from ostler.kernel.run_state import StepState
 from ostler.kernel.state import SessionState
-from ostler.kernel.stopping import Stopped, stops_with
+from ostler.kernel.stopping import Silent, Stopped, stops_with
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
@@ -43,6 +43,9 @@ from ostler.vocabulary.facts import storing_problem
 from ostler.vocabulary.messages import Block, StopReason, Text, ToolCall
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
+_ENDS = (ModelDone, ModelFailure)
+_FACTS = (Warned, SourceCited)
+_SHOWN_TEXT = (TextDelta, ReasoningDelta)
 _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -54,6 +57,7 @@ class Answering:
         self._harness = harness
         self._cancel = cancel
         self._over = over
+        self._patience = stops_with(cancel, silence=harness.silence_limit)
 
     async def answer(
         self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
@@ -114,16 +118,13 @@ class Answering:
         self, model: Model, request: ModelRequest, draft: Draft, held: list[Event] | None
     ) -> ModelDone | ModelFailure | None:
         """The end of the stream; None when the run was cancelled. Deltas go out as they come."""
-        limit = self._harness.silence_limit
         try:
             async with (
-                stops_with(self._cancel),
-                asyncio.timeout(limit) as patience,
+                self._patience,
                 aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
             ):
-                loop = asyncio.get_running_loop()
                 async for batch in stream:
-                    patience.reschedule(loop.time() + limit)
+                    self._patience.heard()
                     end = self._show(batch, draft, held)
                     if end is not None:
                         return end
@@ -134,10 +135,11 @@ class Answering:
                 raise
             text = f"the wire of {model.name} cancelled itself"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+        except Silent:
+            limit = self._harness.silence_limit
+            text = f"{model.name} sent nothing for {limit:g} s; try again, or raise silence_limit"
+            return ModelFailure(Failure("stream_silent", text, stream_opened=True))
         except TimeoutError as error:
-            if patience.expired():
-                text = f"{model.name} sent nothing for {limit:g} s; try again, or raise silence_limit"
-                return ModelFailure(Failure("stream_silent", text, stream_opened=True))
             text = f"the wire of {model.name} gave up: {error or 'time was up'}"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
         except Exception as error:
@@ -154,17 +156,17 @@ class Answering:
             return None
         draft.take(batch)
         last = batch[-1]
-        end = last if isinstance(last, ModelDone | ModelFailure) else None
+        end = last if isinstance(last, _ENDS) else None
         if end is None and held is None and type(last) is TextDelta is type(batch[0]):
             self._journal.publish(batch)  # type: ignore[arg-type]  # the common case: nothing but text
             return None
         out: list[Event] = []
         for event in batch:
-            if isinstance(event, Warned | SourceCited):
+            if isinstance(event, _FACTS):
                 self._journal.record(event)
-            elif isinstance(event, ModelDone | ModelFailure):
+            elif isinstance(event, _ENDS):
                 continue
-            elif held is not None and isinstance(event, TextDelta | ReasoningDelta):
+            elif held is not None and isinstance(event, _SHOWN_TEXT):
                 held.append(event)
             else:
                 out.append(event)
@@ -272,7 +274,7 @@ class Answering:
         delay = retry_delay(failure, step.tries, self._journal.world.random)
         if self._is_budget_spent():
             delay = None
-        if delay is None and is_rescuable(failure) and (rescuer := self._harness.rescuer(model)):
+        if delay is None and is_rescuable(failure) and (rescuer := self._harness.rescuer(model, self._warn)):
             delay, model = 0.0, rescuer
         decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
         if isinstance(decision, Retry):
@@ -284,6 +286,9 @@ class Answering:
         rescue = "" if model is asked else model.name
         self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, rescue, partial))
         return model
+
+    def _warn(self, text: str) -> None:
+        self._journal.record(Warned(text))
 
     def _is_budget_spent(self) -> bool:
         run, most = self._journal.state.run, self._harness.limits.retries

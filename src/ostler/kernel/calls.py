@@ -237,7 +237,11 @@ class Calls:
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
         running = _outcome_of(tool, ready, context)
-        status, task = await run_bounded(running, token, timeout, context.stopwatch)
+        try:
+            status, task = await run_bounded(running, token, timeout, context.stopwatch)
+        except asyncio.CancelledError:
+            await spool.close(told=0)  # before the run's end gives the call a result that names its output
+            raise
         outcome: Outcome
         if status == "cancelled":
             outcome = _cancelled(token.reason, spool.tail)
@@ -331,9 +335,13 @@ class Calls:
             duration_ms=duration,
             ends_run=outcome.ends_run,
         )
+        run = self._journal.state.run
+        if run is None or not call.is_open:
+            return  # the run was ended while a hook looked at the result
+        if settles and run.waiting:
+            self._journal.record(events.RunResumed(settles))
         self._journal.record(result, settles=settles)
-        step = self._journal.state.run.step if self._journal.state.run else None
-        if commit and step and step.open_calls():
+        if commit and run.step and run.step.open_calls():
             await self._journal.commit()
 
     def _token(self, call: CallState) -> CancelToken:
@@ -348,7 +356,7 @@ class Calls:
             token.cancel(self._cancel.reason)
 
     async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
-        """The outcome of a call that was left to finish later."""
+        """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
         await self._settle(call, outcome, None, settles=request)
 
     async def settle_interrupted(self, call: CallState) -> None:

@@ -10,13 +10,14 @@ from typing import Any, cast, get_args
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
 from ostler.kernel.tool import Tool
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.events import Limits, QuestionAsked
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
 
 SILENCE_LIMIT = 120.0
+ONE_MODEL_ONLY = "this session works with one model only"
 
 
 @dataclass
@@ -36,8 +37,8 @@ class Harness:
     max_output_tokens: int | None = None
     answer_schema: dict[str, Any] | None = None
     """A JSON Schema that each answer shall fit, where the model's vendor can promise it."""
-    fallbacks: tuple[Model, ...] = ()
-    """Asked in this order, each when the one before it has failed for good."""
+    fallbacks: tuple[str | Model, ...] = ()
+    """Asked in this order, each when the one before has failed for good; one that is named is made then."""
     make_model: Callable[[str], Model] | None = None
     """Makes the model that somebody asks for by name while the session is open."""
     silence_limit: float = SILENCE_LIMIT
@@ -47,23 +48,39 @@ class Harness:
     """A question that nobody can answer now makes the run wait instead of being refused."""
     memory: dict[str, Any] = field(default_factory=dict)
     extensions: tuple[str, ...] = ()
+    _made: dict[str, Model] = field(default_factory=dict)
     _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
 
     def set_model(self, name: str, reasoning: str = "") -> None:
         """From the next step on another model is asked. Raises what its making raises."""
         if self.make_model is None:
-            raise UsageError("this session works with one model only")
+            raise UsageError(ONE_MODEL_ONLY)
         if reasoning and reasoning not in get_args(ReasoningLevel):
             levels = ", ".join(get_args(ReasoningLevel))
             raise UsageError(f"there is no reasoning level {reasoning!r}; the levels are: {levels}")
         self.model = self.make_model(name)
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
 
-    def rescuer(self, failed: Model) -> Model | None:
-        """The next model of the chain, if there is one."""
-        names = [one.name for one in self.fallbacks]
-        rest = names.index(failed.name) + 1 if failed.name in names else 0
-        return self.fallbacks[rest] if rest < len(names) else None
+    def rescuer(self, failed: Model, report: Callable[[str], None]) -> Model | None:
+        """The next model of the chain that can be made; `report` hears of those that cannot."""
+        chain = [self._made.get(one) if isinstance(one, str) else one for one in self.fallbacks]
+        asked = [place for place, one in enumerate(chain) if one is not None and one.name == failed.name]
+        for one in self.fallbacks[max(asked, default=-1) + 1 :]:
+            try:
+                model = self._named(one) if isinstance(one, str) else one
+            except OstlerError as error:
+                report(f"{one} cannot go on: {error.message}")
+                continue
+            if model.name != failed.name:
+                return model
+        return None
+
+    def _named(self, name: str) -> Model:
+        if name not in self._made:
+            if self.make_model is None:
+                raise UsageError(ONE_MODEL_ONLY)
+            self._made[name] = self.make_model(name)
+        return self._made[name]
 
     def use(self, tools: Iterable[Tool]) -> None:
         """Swaps the tools."""

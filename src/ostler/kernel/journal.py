@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 import msgspec
@@ -55,7 +55,10 @@ class Journal:
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._settled: dict[str, int] = {}
-        self._appending = asyncio.Lock()
+        self._under_way: list[asyncio.Future[None]] | None = None
+        """Those who wait for the append under way; None while there is none."""
+        self._behind: list[asyncio.Future[None]] = []
+        """Those who wait for the append after that one."""
 
     @property
     def session(self) -> str:
@@ -83,42 +86,54 @@ class Journal:
 
     async def commit(self) -> None:
         """Appends what was recorded, all of it or nothing, and shows it to the observers."""
-        if not self._staged and not self._appending.locked():
-            return
-        if not self._appending.locked() and self._append_on_the_spot():
-            return
+        waiting = self._under_way
+        if waiting is None:
+            if not self._staged or self._append():
+                return
+            waiting = self._under_way = []
+        elif self._staged:
+            waiting = self._behind
         # Whoever waits here may be cancelled; an append under way must not be, or nobody would know
         # whether it happened.
-        append = asyncio.ensure_future(self._append_in_turn())
-        append.add_done_callback(_retrieve)
-        await asyncio.shield(append)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(done)
+        await done
 
-    def _append_on_the_spot(self) -> bool:
-        with self._failing():
-            if not self.store.append_now(self.lease, self._staged, self._settled):
-                return False
-        facts, self._staged, self._settled = self._staged, [], {}
-        self.publish(facts)
-        return True
-
-    async def _append_in_turn(self) -> None:
-        async with self._appending:
-            facts, self._staged = self._staged, []
-            settled, self._settled = self._settled, {}
-            if not facts:
-                return
-            with self._failing():
-                await self.store.append(self.lease, facts, settled)
-            self.publish(facts)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """After a failed append the log no longer says what happens: nothing more is acted on."""
+    def _append(self) -> bool:
+        """Begins to append what was recorded; True if that is done already."""
+        facts, settled = self._staged, self._settled
         try:
-            yield
+            taken = self.store.append_now(self.lease, facts, settled)
         except StoreError as error:
             self.fail(error)
             raise
+        self._staged, self._settled = [], {}
+        if taken is True:
+            self.publish(facts)
+            return True
+        append = taken or asyncio.ensure_future(self.store.append(self.lease, facts, settled))
+        append.add_done_callback(partial(self._conclude, facts))
+        return False
+
+    def _conclude(self, facts: list[Fact], append: asyncio.Future[None]) -> None:
+        """Ends the append under way, and begins the one that is waited for behind it."""
+        waiting, self._under_way = self._under_way or [], None
+        error = asyncio.CancelledError() if append.cancelled() else append.exception()
+        if error is None:
+            self.publish(facts)
+        elif isinstance(error, StoreError):
+            self.fail(error)
+        _wake(waiting, error)
+        if not self._behind:
+            return
+        waiting, self._behind = self._behind, []
+        try:
+            if self._append():
+                _wake(waiting)
+            else:
+                self._under_way = waiting
+        except Exception as error:
+            _wake(waiting, error)
 
     def fail(self, error: StoreError) -> None:
         """The log cannot be written: followers are told, what runs is stopped; recovery writes the end."""
@@ -157,10 +172,16 @@ class Journal:
         self.is_moved = False
 
 
-def _retrieve(append: asyncio.Future[None]) -> None:
-    """The failure is in `Journal.failed` as well, for when nobody waits for it any more."""
-    if not append.cancelled():
-        append.exception()
+def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = None) -> None:
+    for done in waiting:
+        if done.done():
+            continue
+        if error is None:
+            done.set_result(None)
+        elif isinstance(error, asyncio.CancelledError):
+            done.cancel()
+        else:
+            done.set_exception(error)
 
 
 def hook_reporter(journal: Journal) -> Report:

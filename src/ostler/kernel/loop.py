@@ -211,7 +211,8 @@ class Loop:
         chosen = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
         if chosen is not plan.model:
             self._rescuers.pop(chosen.name, None)
-            self._rescuers[plan.model.name] = chosen
+            if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step
+                self._rescuers[plan.model.name] = chosen
             self._plan = msgspec.structs.replace(plan, model=chosen)
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -22,31 +23,66 @@ class Stopped(Exception):
     """The token fired."""
 
 
+class Silent(Exception):
+    """Nothing was heard for too long."""
+
+
 class stops_with:
-    """`async with stops_with(token):` ends the block with `Stopped` when the token fires."""
+    """`async with stops_with(token):` ends the block with `Stopped` when the token fires.
 
-    def __init__(self, token: CancelToken) -> None:
+    With `silence` it ends with `Silent` when that many seconds have passed since it began, or since `heard`.
+    May be used again.
+    """
+
+    def __init__(self, token: CancelToken, silence: float | None = None) -> None:
         self._token = token
+        self._silence = silence
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> stops_with:
         if self._token.cancelled:
             raise Stopped
-        task = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._task = task = asyncio.current_task()
         assert task is not None
-        self._task = task
         self._cancelling = task.cancelling()
-        self._fired = False
+        self._ending: type[Exception] | None = None
         self._firing: asyncio.Handle | None = None
         self._forget = self._token.on_cancel(self._fire_soon)
+        self.heard()
+        if self._silence is not None and self._timer is None:
+            self._listen_for(self._silence)
+        return self
+
+    def heard(self) -> None:
+        self._last_heard = self._loop.time()
+
+    def _listen_for(self, seconds: float) -> None:
+        # One timer serves many uses and reads of the network: a timer for each would take longer than all
+        # else that is done here. It must not keep us alive, with all that hangs on the token.
+        self._timer = self._loop.call_later(seconds, _listen, weakref.ref(self))
+
+    def listen(self) -> None:
+        """Time is up, unless something was heard meanwhile."""
+        self._timer = None
+        if self._task is None or self._silence is None:
+            return
+        left = self._last_heard + self._silence - self._loop.time()
+        if left < CLOCK_SLACK:
+            self._fire(Silent)
+        else:
+            self._listen_for(left)
 
     def _fire_soon(self) -> None:
         # Not at once: the token may be fired by the task itself, from a callback it makes inside the
         # block. A task that cancels itself and then leaves the block would carry the cancellation out.
-        self._firing = asyncio.get_running_loop().call_soon(self._fire)
+        self._firing = self._loop.call_soon(self._fire, Stopped)
 
-    def _fire(self) -> None:
-        self._fired = True
-        self._task.cancel()
+    def _fire(self, ending: type[Exception]) -> None:
+        if self._ending is None and self._task is not None:
+            self._ending = ending
+            self._task.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,9 +90,16 @@ class stops_with:
         self._forget()
         if self._firing:
             self._firing.cancel()
+        task, self._task = self._task, None
+        assert task is not None
         # As in asyncio.timeout: a cancellation that came from elsewhere as well is not ours to hide.
-        if self._fired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise Stopped from error
+        if self._ending and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._ending from error
+
+
+def _listen(watch: weakref.ref[stops_with]) -> None:
+    if (present := watch()) is not None:
+        present.listen()
 
 
 class Stopwatch:
@@ -92,32 +135,41 @@ async def run_bounded(
     """
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
-    fired = loop.create_future()
+    news = loop.create_future()
 
-    def fire() -> None:
-        if not fired.done():
-            fired.set_result(None)
+    def tell(*_: object) -> None:
+        if not news.done():
+            news.set_result(None)
 
-    forget = token.on_cancel(fire)
+    def tell_soon() -> None:
+        loop.call_soon(tell)
+
+    task.add_done_callback(tell)
+    forget = token.on_cancel(tell_soon)
     began = loop.time()
     left = timeout
     try:
         while True:
-            await asyncio.wait({task, fired}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            timer = None if left is None else loop.call_later(left, tell)
+            try:
+                await news
+            finally:
+                if timer:
+                    timer.cancel()
             if task.done():
                 return "done", task
-            if fired.done() or timeout is None:
+            if token.cancelled or timeout is None:
                 break
             left = timeout - (loop.time() - began) + (stopwatch.paused() if stopwatch else 0.0)
             if left < CLOCK_SLACK:
                 break
+            news = loop.create_future()
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)
-        return ("cancelled" if fired.done() else "timed_out"), task
+        return ("cancelled" if token.cancelled else "timed_out"), task
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)
         raise
     finally:
         forget()
-        fired.cancel()

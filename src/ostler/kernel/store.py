@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
@@ -82,8 +83,11 @@ class Log(Protocol):
 
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
-    ) -> bool:
-        """`append` on the spot, if nothing has to be waited for; else nothing happens, and it is False."""
+    ) -> bool | asyncio.Future[None]:
+        """`append` without a task of its own: True when it was done on the spot; False when nothing happened.
+
+        A future when it goes together with others: it is done when the append is, also if nobody waits.
+        """
         ...
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +100,9 @@ class SqliteStore:
 
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
-    ) -> bool:
-        done = self._writer.run_now(_appending(lease, facts, settled))
-        if done:
-            self._pulse.tick(lease.session)
-        return done
+    ) -> bool | asyncio.Future[None]:
+        tick = partial(self._pulse.tick, lease.session)
+        return self._writer.run_soon(_appending(lease, facts, settled), lease.session, tick)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
         rows = self._query(_READ, (session, after, -1 if limit is None else limit))

@@ -1,4 +1,4 @@
-"""Commits to the SQLite file: on the spot, or together with others in a thread."""
+"""Commits to the SQLite file: on the spot, or together with others, here or in a thread."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ostler.log.sqlite_connection import PATIENCE, Durability, connect, connect_again
 from ostler.log.sqlite_errors import in_our_words
 from ostler.vocabulary.errors import StoreBusy, StoreError
 
-COMMITS_BETWEEN_LOOKS = 200
+WRITES_BETWEEN_LOOKS = 200
 LARGE_WAL = 4 * 1024 * 1024
 LONG_WAL = 1024 * 1024
 PAUSE = 0.002
@@ -27,16 +27,17 @@ Work = Callable[[sqlite3.Connection], Result]
 
 
 class _Order(NamedTuple):
-    """Work that waits for the thread, and the future of whoever waits for the work."""
+    """Work that waits, what follows it, and the future of whoever waits for both."""
 
     work: Work[Any]
+    then: Callable[[], None] | None
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
 
 
 class Writer:
-    """A lone transaction is committed at once, on the spot; what arrives while another commit is under way
-    is committed together by a thread.
+    """A lone transaction is committed at once, on the spot. What several sessions bring in one turn of the
+    event loop is committed together at its end; what arrives while another commit is under way, by a thread.
 
     Nothing of it belongs to an event loop but the orders that wait, so it serves one loop after the other,
     also when the loop before was dropped in the middle.
@@ -45,6 +46,7 @@ class Writer:
     def __init__(self, path: Path, durability: Durability, patience: float = PATIENCE) -> None:
         self.commits = 0
         self.checkpoints = 0
+        self._writes_since_look = WRITES_BETWEEN_LOOKS
         self._path = path
         self._patience = patience
         self._inline = durability == "process"
@@ -55,6 +57,8 @@ class Writer:
         self._queue: list[_Order] = []
         self._queue_lock = threading.Lock()
         self._flushing = False
+        self._gathers_in: asyncio.AbstractEventLoop | None = None
+        self._latest = ""
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="ostler-log")
         self._checkpoint: Future[None] | None = None
         self._wal = Path(f"{path}-wal")
@@ -68,25 +72,36 @@ class Writer:
         Work that takes long is not done on the spot.
         """
         outcome: Any = _NOT_NOW if lengthy else self._on_the_spot(work)
-        if outcome is _NOT_NOW:
-            outcome = await self._enqueue(work)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        result: Result = outcome
-        return result
+        if outcome is not _NOT_NOW:
+            result: Result = outcome
+            return result
+        done = self._enqueue(work)
+        if lengthy:
+            self._hand_over()
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not done.done():
+                await asyncio.wait({done})
+            raise
 
-    def run_now(self, work: Work[None]) -> bool:
-        """Runs `work` on the spot, if nothing has to be waited for; else nothing happens, and it is False."""
-        outcome = self._on_the_spot(work)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome is not _NOT_NOW
+    def run_soon(
+        self, work: Work[None], whose: str, then: Callable[[], None]
+    ) -> Literal[True] | asyncio.Future[None]:
+        """Runs `work` and `then`: on the spot, or else as soon as possible; the future says when.
+
+        While several write in the same turn of the event loop, one commit at its end serves all of them.
+        """
+        if not self._is_gathering(whose) and self._on_the_spot(work) is not _NOT_NOW:
+            then()
+            return True
+        return self._enqueue(work, then)
 
     def _on_the_spot(self, work: Work[Any]) -> Any:
         """What came of it; `_NOT_NOW` while another commit is under way, here or in another process."""
         if self._closed:
             raise StoreError(f"{self._path} has been closed")
-        if not self._inline or self._flushing or not self._in_use.acquire(blocking=False):
+        if not self._inline or self._queue or self._flushing or not self._in_use.acquire(blocking=False):
             return _NOT_NOW
         try:
             return self._transact([work])[0]
@@ -115,6 +130,7 @@ class Writer:
     async def close(self) -> None:
         """What was begun is finished first."""
         self._closed = True
+        self._hand_over()
         if self._flushing or (self._checkpoint and not self._checkpoint.done()):
             await asyncio.to_thread(self._threads.shutdown)
         self.close_at_once()
@@ -124,22 +140,60 @@ class Writer:
         self._threads.shutdown()
         self._connection.close()
 
+    # --- together with others -----------------------------------------------------------------------
+
+    def _enqueue(self, work: Work[Any], then: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+        if self._closed:
+            raise StoreError(f"{self._path} has been closed")
+        loop = asyncio.get_running_loop()
+        order = _Order(work, then, loop, loop.create_future())
+        with self._queue_lock:
+            self._queue.append(order)
+        if self._gathers_in is not loop:
+            self._hand_over()
+        return order.done
+
+    def _is_gathering(self, whose: str) -> bool:
+        """Whether others have written in this turn of the event loop, or many did in the turn before."""
+        loop = asyncio.get_running_loop()
+        if self._gathers_in is loop:
+            return True
+        if self._inline and whose != self._latest:
+            self._latest, self._gathers_in = whose, loop
+            loop.call_soon(self._end_turn, loop)
+        return False
+
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commits what was gathered; as long as there is something, the next turn is gathered, too."""
+        ours = bool(self._queue) and all(order.loop is loop for order in self._queue)
+        if not ours or self._flushing or not self._in_use.acquire(blocking=False):
+            self._gathers_in = None
+            self._hand_over()
+            return
+        loop.call_soon(self._end_turn, loop)
+        with self._queue_lock:
+            batch, self._queue = self._queue, []
+        try:
+            outcomes = self._transact([order.work for order in batch])
+        except StoreBusy:
+            with self._queue_lock:
+                self._queue = batch + self._queue
+            self._hand_over()
+            return
+        except Exception as error:
+            outcomes = [error] * len(batch)
+        finally:
+            self._in_use.release()
+        _settle(zip(batch, outcomes, strict=True))
+
     # --- in the thread ------------------------------------------------------------------------------
 
-    async def _enqueue(self, work: Work[Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
+    def _hand_over(self) -> None:
+        """What waits is left to the thread."""
         with self._queue_lock:
-            self._queue.append(_Order(work, loop, done))
-            if not self._flushing:
+            if self._queue and not self._flushing:
                 self._flushing = True
                 self._threads.submit(self._flush)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            if not done.done():
-                await asyncio.wait({done})
-            raise
 
     def _flush(self) -> None:
         while batch := self._next_batch():
@@ -150,11 +204,7 @@ class Writer:
             except BaseException as error:
                 outcomes = [error] * len(batch)
             for loop in {order.loop for order in batch}:
-                settled = [
-                    (order.done, outcome)
-                    for order, outcome in zip(batch, outcomes, strict=True)
-                    if order.loop is loop
-                ]
+                settled = [pair for pair in zip(batch, outcomes, strict=True) if pair[0].loop is loop]
                 with suppress(RuntimeError):  # that loop was closed: nobody waits there any more
                     loop.call_soon_threadsafe(_settle, settled)
 
@@ -178,23 +228,35 @@ class Writer:
 
     def _transact(self, batch: list[Work[Any]]) -> list[Any]:
         """Each work's result or its own error; if the commit fails, none of it has happened."""
-        connection = self._connection
         with in_our_words(self._path):
-            connection.execute("begin immediate")
             try:
+                outcomes = self._committed(batch, self._work)
+            except Exception:
                 if len(batch) == 1:
-                    outcomes = [batch[0](connection)]
-                else:
-                    outcomes = [self._one_of_many(work) for work in batch]
-                connection.execute("commit")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("rollback")
-                raise
+                    raise
+                # One of them failed, as a rule: what each has done must be told apart.
+                outcomes = self._committed(batch, self._one_of_many)
         self.commits += 1
-        if self.commits % COMMITS_BETWEEN_LOOKS == 1:
+        self._writes_since_look += len(batch)
+        if self._writes_since_look > WRITES_BETWEEN_LOOKS:
+            self._writes_since_look = 0
             self._checkpoint_if_large()
         return outcomes
+
+    def _committed(self, batch: list[Work[Any]], run: Callable[[Work[Any]], Any]) -> list[Any]:
+        connection = self._connection
+        connection.execute("begin immediate")
+        try:
+            outcomes = [run(work) for work in batch]
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+        return outcomes
+
+    def _work(self, work: Work[Any]) -> Any:
+        return work(self._connection)
 
     def _one_of_many(self, work: Work[Any]) -> Any:
         connection = self._connection
@@ -241,7 +303,13 @@ class Writer:
         self.checkpoints += 1
 
 
-def _settle(settled: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for done, outcome in settled:
-        if not done.done():
-            done.set_result(outcome)
+def _settle(settled: Iterable[tuple[_Order, Any]]) -> None:
+    for order, outcome in settled:
+        if order.then:
+            order.then()
+        if order.done.done():
+            continue
+        if isinstance(outcome, BaseException):
+            order.done.set_exception(outcome)
+        else:
+            order.done.set_result(outcome)

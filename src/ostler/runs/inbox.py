@@ -6,8 +6,9 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
-from ostler.kernel.questions import Questions
+from ostler.kernel.questions import Questions, as_stored
 from ostler.kernel.run_state import RunState
+from ostler.runs import tree_requests
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import OstlerError, StoreError
 from ostler.vocabulary.requests import (
@@ -83,34 +84,34 @@ class InboxReader:
                 return
             case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
                 journal.record(events.Audited("call_cancelled", "asked for by a person"), settles=request.id)
-            case Answer(question=question) if question in journal.state.questions:
-                if self._questions and self._questions.deliver(_answered(request)):
+            case Answer(question=question) if self._questions and self._questions.expects(question):
+                if self._questions.deliver(_answered(request)):
                     return  # recorded by the call that asked
+                refused = events.RequestRefused(request.id, self._reason_against(request))
+                journal.record(refused, settles=request.id)
+            case Answer(question=question) if question in journal.state.questions:
                 if journal.state.questions[question].question.secret and not request.declined:
                     refused = events.RequestRefused(request.id, SECRET_NEEDS_ITS_CALL)
                     journal.record(refused, settles=request.id)
                     await journal.commit()
                     return
-                journal.record(_answered(request), settles=request.id)
+                answered = as_stored(journal.state.questions[question], _answered(request))
+                journal.record(answered, settles=request.id)
                 self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
-                self._resume(run, request)
                 assert run.step is not None
                 await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
             case SetModel():
                 self._set_model(request)
-            case Rename(title=title):
-                journal.record(events.SessionRenamed(title, request.id), settles=request.id)
-            case Label(entry=entry, label=label):
-                journal.record(events.Labelled(entry, label, request.id), settles=request.id)
+            case Rename() | Label() | Navigate():
+                await tree_requests.take_up(journal, request)
+                return
             case ReleasePrompts(drop=drop):
+                dropped = await self._waiting_prompts() if drop else []
                 journal.record(events.PromptsReleased(request.id), settles=request.id)
-                if drop:
-                    await self._drop_prompts()
-            case Navigate(entry=entry) if run is None and await self._is_entry(entry):
-                journal.record(events.LeafMoved(entry, request.id), settles=request.id)
-                await journal.commit()
-                await journal.reload()
+                for waiting in dropped:
+                    refused = events.RequestRefused(waiting.id, "the held prompts were dropped")
+                    journal.record(refused, settles=waiting.id)
             case _:
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
@@ -136,20 +137,13 @@ class InboxReader:
         found = run.step.calls.get(call) if run.step else None
         return found is not None and found.is_open and found.deferred
 
-    async def _drop_prompts(self) -> None:
-        for waiting in await self._journal.store.pending(self._journal.session):
-            if isinstance(waiting, Prompt | Continue):
-                refused = events.RequestRefused(waiting.id, "the held prompts were dropped")
-                self._journal.record(refused, settles=waiting.id)
-
-    async def _is_entry(self, entry: int) -> bool:
-        if entry == 0:
-            return True
-        facts = await self._journal.store.read(self._journal.session, entry - 1, 1)
-        return bool(facts) and facts[0].parent is not None
+    async def _waiting_prompts(self) -> list[AnyRequest]:
+        """Without the one whose run has just begun, once that is committed."""
+        await self._journal.commit()
+        pending = await self._journal.store.pending(self._journal.session)
+        return [waiting for waiting in pending if isinstance(waiting, Prompt | Continue)]
 
     def _reason_against(self, request: AnyRequest) -> str:
-        run = self._journal.state.run
         match request:
             case Answer(question=question):
                 return f"the question {question} is not open"
@@ -159,10 +153,6 @@ class InboxReader:
                 return f"the call {call} is not running"
             case Cancel() | Steer():
                 return "no run is open"
-            case Navigate() if run is not None:
-                return "the leaf cannot be moved while a run is open"
-            case Navigate(entry=entry):
-                return f"there is no entry {entry}"
         return f"{type(request).__name__} requests cannot be taken up by this version"
 
 

@@ -10,12 +10,18 @@ from ostler.kernel.journal import Journal
 from ostler.kernel.stopping import CLOCK_SLACK
 from ostler.kernel.store import Lease
 from ostler.log import leasing
+from ostler.runs.orphans import end_orphans
 from ostler.vocabulary.errors import LeaseLost, StoreBusy, StoreError
 
 
 async def hold(journal: Journal) -> None:
     """Makes sure of the lease before a run begins: an idle session is not renewed, and may have been
     taken by somebody who has given it back since. Then its log is read anew."""
+    if journal.failed:
+        raise journal.failed
+    if journal.is_moved:  # whoever moved the leaf was stopped before the log was read anew
+        await journal.commit()
+        await journal.reload()
     left_ms = journal.lease.expires_ms - journal.world.now_ms()
     if left_ms > leasing.LEASE_MS * 5 / 6:
         return
@@ -23,6 +29,7 @@ async def hold(journal: Journal) -> None:
         journal.lease = await journal.store.renew(journal.lease)
     except LeaseLost:
         journal.lease = await journal.store.acquire(journal.session, journal.lease.owner)
+        await end_orphans(journal)
         await journal.reload()
 
 

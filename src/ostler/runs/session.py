@@ -20,6 +20,7 @@ from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL, InboxReader
 from ostler.runs.lease import hold, kept_lease
+from ostler.runs.orphans import end_orphans, end_processes
 from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import StoreError, UsageError
@@ -184,16 +185,20 @@ class Session:
                 f"session {self.id} waits for {'; '.join(waits_for) or 'a call that finishes later'}: "
                 "answer that first, or cancel the run"
             )
-        async with self._driving() as loop:
+        async with self._driving() as (loop, inbox):
+            await inbox.read()
             await loop.close("interrupted", "the process that ran it ended")
 
     async def _drive(self) -> RunEnded | RunWaiting:
         """Drives the run to rest. Whatever happens here, it gets its end: only the log's failure leaves
         that to recovery."""
-        async with self._driving() as loop:
+        async with self._driving() as (loop, inbox):
             try:
-                return await loop.advance()
-            except StoreError:
+                await inbox.read()
+                async with _reading(inbox):
+                    return await loop.advance()
+            except StoreError as error:
+                self.journal.fail(error)
                 await end_left_running(self.harness.memory)
                 raise
             except asyncio.CancelledError:
@@ -204,8 +209,8 @@ class Session:
                 raise
 
     @asynccontextmanager
-    async def _driving(self) -> AsyncIterator[Loop]:
-        """A loop on the open run, with the lease renewed and the inbox read for as long as it runs."""
+    async def _driving(self) -> AsyncIterator[tuple[Loop, InboxReader]]:
+        """A loop on the open run and the inbox that it is steered by, with the lease renewed meanwhile."""
         cancel = self._cancel = CancelToken()
         if self._cancelled_before_start:
             cancel.cancel(self._cancelled_before_start)
@@ -215,15 +220,11 @@ class Session:
         loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
         inbox = InboxReader(self.journal, self.harness, loop, cancel, questions)
         loop.steering = inbox
-        await inbox.read()
-        reading = asyncio.ensure_future(inbox.keep_reading())
         try:
             async with kept_lease(self.journal):
-                yield loop
+                yield loop, inbox
         finally:
             self._cancel = None
-            reading.cancel()
-            await asyncio.wait({reading})
 
     async def close(self) -> None:
         """Ends what tools left running in the background, and gives the lease back."""
@@ -232,6 +233,17 @@ class Session:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
+
+
+@asynccontextmanager
+async def _reading(inbox: InboxReader) -> AsyncIterator[None]:
+    """Requests are taken up as they arrive."""
+    reading = asyncio.ensure_future(inbox.keep_reading())
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Any]) -> None:
@@ -283,24 +295,12 @@ async def open_session(
     world = world or World()
     lease = await store.acquire(session, owner or _new_owner(world))
     journal = await open_journal(store, lease, world)
-    await _end_orphans(journal)
+    await end_orphans(journal)
     return Session(journal, harness)
 
 
 async def delete_session(store: Store, session: str, world: World | None = None) -> None:
     """Deletes a session that nobody holds, with all that belongs to it, and ends what it left running."""
     if await store.holder(session) is None:
-        await _end_processes(store, session, world or World())
+        await end_processes(store, session, world or World())
     await store.delete(session, current_process())
-
-
-async def _end_orphans(journal: Journal) -> None:
-    """Ends what a former owner's tools left running, if it died before it could do so itself."""
-    if journal.lease.taken_from is not None:
-        await _end_processes(journal.store, journal.session, journal.world)
-
-
-async def _end_processes(store: Store, session: str, world: World) -> None:
-    for _, process in await store.owned_processes(session):
-        process.kill_group()
-    world.kill_processes_of(session)

@@ -44,12 +44,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.clock
 
-    def drain(self, tasks: set[asyncio.Task[Any]]) -> None:
-        """Runs on after a cut until these tasks are done, whatever had been asked of the loop before."""
+    def run_turn(self) -> None:
+        """One more turn after a cut, whatever had been asked of the loop before."""
         self.dies_at = None
-        while not all(task.done() for task in tasks):
-            self._stopping = True
-            self.run_forever()
+        self._stopping = True
+        self.run_forever()
 
     def _run_once(self) -> None:
         self.turns += 1

@@ -1,0 +1,47 @@
+"""Requests about a session's names and its tree: the journal is all that is needed to take them up."""
+
+from __future__ import annotations
+
+from ostler.kernel.journal import Journal
+from ostler.vocabulary import events
+from ostler.vocabulary.requests import Label, Navigate, Rename
+
+TreeRequest = Rename | Label | Navigate
+
+
+async def take_up(journal: Journal, request: TreeRequest) -> None:
+    """Turns the request into a fact, or into a refusal, and commits it."""
+    if reason := await _reason_against(journal, request):
+        journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+    else:
+        journal.record(_fact_of(request), settles=request.id)
+    await journal.commit()
+    if journal.is_moved:
+        await journal.reload()
+
+
+async def _reason_against(journal: Journal, request: TreeRequest) -> str:
+    if isinstance(request, Rename):
+        return ""
+    if isinstance(request, Navigate) and journal.state.run is not None:
+        return "the leaf cannot be moved while a run is open"
+    if isinstance(request, Navigate) and request.entry == 0:
+        return ""
+    return "" if await is_entry(journal, request.entry) else f"there is no entry {request.entry}"
+
+
+async def is_entry(journal: Journal, number: int) -> bool:
+    if number < 1:
+        return False
+    facts = await journal.store.read(journal.session, number - 1, 1)
+    return bool(facts) and facts[0].parent is not None
+
+
+def _fact_of(request: TreeRequest) -> events.Event:
+    match request:
+        case Rename(title=title):
+            return events.SessionRenamed(title, request.id)
+        case Label(entry=entry, label=label):
+            return events.Labelled(entry, label, request.id)
+        case Navigate(entry=entry):
+            return events.LeafMoved(entry, request.id)
