@@ -92,7 +92,7 @@ REFUSED = [
     (("-p", "--no-tools", "--tools", "read", "x"), "--no-tools and --tools exclude each other"),
     (("-p", "--model", "demo", "--cwd", "/no/such/place", "x"), "there is no directory /no/such/place"),
     (("-p", "--model", "demo", "--tools", "hammer", "x"), "there is no tool 'hammer'; the tools are: bash, "),
-    (("-p", "--model", "acme/smart", "x"), "no provider in 'acme/smart'"),
+    (("-p", "--model", "acme/smart", "x"), "there is no model 'acme/smart'"),
     (("-p", "--model", "ollama", "x"), "'ollama' names no model: write ollama/ID"),
     (("-p", "--model", "ollama/x", "--base-url", "nowhere", "x"), "the base URL is not an address"),
     (("demo", "--frob"), "unrecognized arguments: --frob"),

@@ -105,3 +105,29 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ost
     (session,) = ostler("sessions", "--json").lines
     shown = ostler("sessions", "show", session["id"], "--json")
     assert [line["status"] for line in shown.all("run_ended")] == ["interrupted", "completed"]
+
+
+def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("one"), turn("two"), turn("three"))
+    ostler.configure(
+        f"""
+        model = "acme/small"
+        [providers.acme]
+        base_url = "{vendor.chat_url}"
+        key_variable = ""
+        """
+    )
+    first = ostler("-p", "--json", "--model", "acme/large", "hello")
+    assert first.types[0] == "run_started"
+    ostler("-p", "--continue", "and?")
+    ostler("-p", "a new one")
+    assert [one.json["model"] for one in vendor.requests] == ["large", "large", "small"]
+
+
+def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
+    vendor, other = serve(turn("two")), serve(turn("one"))
+    ostler.configure(f'model = "ollama/mine"\nbase_url = "{vendor.chat_url}"')
+    ostler("-p", *use(other), "hello")
+    ran = ostler("-p", "--continue", "and?")
+    assert (ran.code, ran.out) == (0, "two\n")
+    assert vendor.requests[0].json["model"] == "mine"

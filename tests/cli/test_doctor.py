@@ -74,7 +74,7 @@ def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Confi
     assert ostler("doctor").code == 0
     assert not (ostler.work / "was-run").exists()
     unknown = ostler("doctor", OSTLER_MODEL="nobody/x")
-    assert unknown.code == 3 and "no provider in 'nobody/x'" in unknown.out
+    assert unknown.code == 3 and "there is no model 'nobody/x'" in unknown.out
 
 
 def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configure) -> None:

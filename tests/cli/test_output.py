@@ -202,7 +202,15 @@ def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None
     ran = ostler("-p", *use(vendor), "--schema", "horse.json", "which horse?")
     assert (ran.code, ran.out) == (0, '{"name": "Bess"}\n')
     assert vendor.requests[0].json["response_format"]["json_schema"]["schema"] == schema
+    for said, complaint in (("Bess", "the answer is not JSON"), ("{}", "it has no 'name'")):
+        unfit = ostler("-p", *use(serve(turn(said))), "--schema", "horse.json", "which horse?")
+        assert (unfit.code, unfit.out) == (1, f"{said}\n") and complaint in unfit.err
     (ostler.work / "horse.json").write_text("[1")
-    for file, complaint in (("horse.json", "is not a JSON Schema"), ("none.json", "cannot be read")):
+    (ostler.work / "odd.json").write_text('{"type": "objekt"}')
+    for file, complaint in (
+        ("horse.json", "is not a JSON Schema"),
+        ("odd.json", "there is no type 'objekt'"),
+        ("none.json", "cannot be read"),
+    ):
         broken = ostler("-p", *use(vendor), "--schema", file, "which horse?")
         assert broken.code == 2 and complaint in broken.err

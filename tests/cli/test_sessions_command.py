@@ -128,7 +128,7 @@ def test_messages_are_found_by_their_words(ostler: Ostler) -> None:
     assert {line.split()[0] for line in both.out.splitlines()} == {first, second}
     (hit,) = ostler("sessions", "search", "carpenter", "walrus", "--json").lines
     assert hit["session"] == second and "carpenter" in hit["snippet"]
-    assert ostler("sessions", "search", "carpenter").out == f"{second}  #3  a walrus and a carpenter\n"
+    assert ostler("sessions", "search", "carpenter").out == f"{second}  #4  a walrus and a carpenter\n"
     none = ostler("sessions", "search", '"oyster')
     assert (none.code, none.out, none.err) == (0, "", "ostler: no message holds all of these words\n")
 

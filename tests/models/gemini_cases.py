@@ -65,7 +65,7 @@ def decoded(reads: Iterable[bytes]) -> Answer:
         if decoder.finished:
             break
     else:
-        events.append(decoder.end())
+        events += decoder.end()
     last: Any = events[-1]
     return Answer(events, last)
 

@@ -31,6 +31,7 @@ class Canned:
 
     def __init__(self, reads: list[bytes], **headers: str) -> None:
         self.status = 200
+        self.is_complete = False
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream", **headers}
         self._reads = reads
 

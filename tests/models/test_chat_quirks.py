@@ -10,7 +10,7 @@ import pytest
 from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
 from ostler.models.chat import ChatModel
 from ostler.models.chat_stream import ChatDecoder
-from ostler.vocabulary.events import SourceCited, ToolInputDelta, ToolInputEnded, ToolInputStarted
+from ostler.vocabulary.events import SourceCited, TextDelta, ToolInputDelta, ToolInputEnded, ToolInputStarted
 from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
 
 
@@ -21,7 +21,7 @@ def read(
     decoder = ChatDecoder(request, "someone", "m", None)
     texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
     events = decoder.feed("".join(f"data: {text}\n\n" for text in texts).encode())
-    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()
+    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()[-1]
 
 
 def decode(
@@ -203,7 +203,7 @@ def test_the_size_of_the_reads_changes_nothing(size: int) -> None:
     events = [event for i in range(0, len(data), size) for event in decoder.feed(data[i : i + size])]
     whole, done = decode(*frames)
     assert events == whole
-    assert decoder.end() == done
+    assert decoder.end()[-1] == done
 
 
 def test_sources_in_the_chunks_are_told_once_with_their_titles() -> None:
@@ -262,3 +262,12 @@ def test_an_answer_that_ends_with_an_error_is_a_failure(frame: dict[str, Any], k
 )
 def test_words_of_other_servers_for_the_end_are_known(word: str, reason: str) -> None:
     assert decode(delta(word, content="A"))[1].stop_reason == reason
+
+
+def test_a_last_frame_without_its_blank_line_is_streamed_too() -> None:
+    decoder = ChatDecoder(ModelRequest("mc_1", "m", Transcript()), "acme", "x", None)
+    decoder.feed(b'data: {"choices":[{"delta":{"content":"head"}}]}\n\n')
+    decoder.feed(b'data: {"choices":[{"delta":{"content":" tail"},"finish_reason":"stop"}]}')
+    *deltas, done = decoder.end()
+    assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == [" tail"]
+    assert isinstance(done, ModelDone) and done.content == (Text("head tail"),)

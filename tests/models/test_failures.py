@@ -339,6 +339,7 @@ class CountingTransport:
     def __init__(self, status: int, body: bytes) -> None:
         self.status = status
         self.headers: dict[str, str] = {}
+        self.is_complete = False
         self.open = 0
         self._body = body
 

@@ -36,6 +36,7 @@ class Canned:
 
     def __init__(self, reads: list[bytes]) -> None:
         self.status = 200
+        self.is_complete = False
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream"}
         self._reads = reads
 

@@ -18,7 +18,7 @@ STOP = {"type": "message_stop"}
 def read(*frames: dict[str, Any]) -> tuple[list[ModelEvent], ModelEvent]:
     decoder = AnthropicDecoder(ModelRequest("mc_1", "m", Transcript()), "someone", "m", None)
     events = decoder.feed("".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode())
-    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()
+    return events, events[-1] if events and isinstance(events[-1], ModelFailure) else decoder.end()[-1]
 
 
 def decode(*frames: dict[str, Any]) -> tuple[list[ModelEvent], ModelDone]:

@@ -54,23 +54,23 @@ async def test_fifty_agents_make_no_storm_of_a_refusal() -> None:
     assert asked["all"] == AGENTS + 4
 
 
-async def test_who_would_wait_too_long_is_refused_at_once_and_told_how_long() -> None:
+def test_who_would_wait_too_long_is_refused_at_once_and_told_how_long() -> None:
     gate = RateGate()
     gate.refused(3600)
     with pytest.raises(RateLimited, match="for another 3600 s") as caught:
-        await gate.enter("acme")
+        gate.pause("acme")
     assert caught.value.retry_after is not None and caught.value.retry_after > LONGEST_WAIT
 
 
-async def test_a_probe_that_never_comes_back_does_not_keep_the_gate_shut(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("ostler.models.rate_gate._PROBE_SECONDS", 0.1)
+def test_a_probe_that_never_comes_back_does_not_keep_the_gate_shut(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     gate = RateGate()
     gate.refused(0.0)
-    await gate.enter("acme")
-    async with asyncio.timeout(10):
-        await gate.enter("acme")
+    assert gate.pause("acme") == 0.0, "one goes first"
+    assert gate.pause("acme") > 0.0
+    now = 20.0
+    assert gate.pause("acme") == 0.0
 
 
 def test_without_a_word_of_the_vendor_the_pause_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +99,16 @@ async def test_a_run_waits_at_the_gate_and_goes_on() -> None:
     async with FakeVendor([Refusal(429, "slow down", headers={"retry-after": "0"}), turn("ok")]) as vendor:
         model = make_model("openai/x", base_url=vendor.chat_url, api_key=KEY, environment={})
         session = await create_session(MemoryStore(), Harness(model))
+        ended = await session.prompt(as_content("go"))
+        await model.aclose()
+    assert ended.status == "completed"  # type: ignore[union-attr]
+
+
+async def test_waiting_at_the_gate_is_not_silence() -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        model = make_model("openai/x", base_url=vendor.chat_url, api_key=KEY, environment={})
+        gate_of(vendor.chat_url.partition("//")[2].partition("/")[0], KEY).refused(1.2)
+        session = await create_session(MemoryStore(), Harness(model, silence_limit=0.9))
         ended = await session.prompt(as_content("go"))
         await model.aclose()
     assert ended.status == "completed"  # type: ignore[union-attr]

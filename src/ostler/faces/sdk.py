@@ -134,9 +134,9 @@ class Agent:
         make = self._open_things.keeping(model_maker(settings))
         self._harness = Harness(
             model=make(settings.model) if isinstance(model, str) else model,
-            fallbacks=tuple(make(one) if isinstance(one, str) else one for one in fallback),
+            fallbacks=(fallback,) if isinstance(fallback, str) else tuple(fallback),
             make_model=make,
-            answer_schema=schema_of(answer) if isinstance(answer, type) else answer,
+            answer_schema=_answer_schema(answer),
             system=system_prompt(cwd, date.today()) if system is None else system,
             hooks=Hooks(tuple(hooks)),
             permission=permission_guard(permissions),
@@ -422,6 +422,14 @@ class _OpenThings:
     def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
         runner.run(self.close())
         runner.close()
+
+
+def _answer_schema(answer: Any) -> dict[str, Any] | None:
+    if answer is None or isinstance(answer, dict):
+        return answer
+    if isinstance(answer, type) and issubclass(answer, msgspec.Struct):
+        return schema_of(answer)
+    raise UsageError(f"answer must be a msgspec.Struct type or a JSON Schema, not {answer!r:.60}")
 
 
 def _check_options(cwd: Path, permissions: str, reasoning: str | None, max_steps: int | None) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
 from ostler.models.call_ids import CallIds
-from ostler.models.settings import Prices
+from ostler.models.settings import FREE, Prices
 from ostler.models.sse import Frame, SseSplitter
 from ostler.vocabulary.errors import ModelError, StreamBroken, failure_of
 from ostler.vocabulary.events import (
@@ -176,7 +176,7 @@ class AnswerDecoder:
         answer.events = []
         return events
 
-    def end(self) -> ModelEvent:
+    def end(self) -> list[ModelEvent]:
         events = self._answer.events = []
         try:
             self._take(self._splitter.flush())
@@ -187,15 +187,16 @@ class AnswerDecoder:
         if not (events and isinstance(events[-1], ModelFailure)) and self._cut():
             self._fail(self._broken("was cut before its end"))
         if events and isinstance(events[-1], ModelFailure):
-            return events[-1]
+            return events
         self._complete()
-        return ModelDone(
+        done = ModelDone(
             content=self._with_provider(self._answer.content()),
             stop_reason=self._stop_reason or "other",
             usage=self.usage(),
             model="" if self._model == self._asked_model else self._model,
             request_id=self.request_id,
         )
+        return [*self._answer.events, done]
 
     def _with_provider(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
         """The content with the provider's name on what is meant for it alone."""
@@ -206,7 +207,8 @@ class AnswerDecoder:
     def usage(self) -> Usage:
         usage = self._reported()
         if usage is None:
-            return UNKNOWN_USAGE
+            is_free = self._prices is FREE
+            return msgspec.structs.replace(UNKNOWN_USAGE, cost=0.0) if is_free else UNKNOWN_USAGE
         if usage.cost is not None or self._prices is None:
             return usage
         return msgspec.structs.replace(usage, cost=self._prices.cost(usage))

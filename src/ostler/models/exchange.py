@@ -33,8 +33,8 @@ class Decoder(Protocol):
 
     - `feed` gives the events that a read completes. A failure the vendor reports is the last of them.
     - `finished` is set once the wire has said all it will say.
-    - `end` is called once when nothing more comes, unless `feed` gave a failure. It gives the answer, or
-      the failure of an answer that was cut.
+    - `end` is called once when nothing more comes, unless `feed` gave a failure. Its last event is the
+      answer, or the failure of an answer that was cut.
     """
 
     finished: bool
@@ -42,7 +42,7 @@ class Decoder(Protocol):
 
     def feed(self, data: bytes) -> list[ModelEvent]: ...
 
-    def end(self) -> ModelEvent: ...
+    def end(self) -> list[ModelEvent]: ...
 
     def usage(self) -> Usage:
         """What the vendor has reported so far."""
@@ -92,7 +92,9 @@ class Endpoint:
         """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
         try:
             body = self._built(build)
-            await self._gate.enter(self._provider)
+            while pause := self._gate.pause(self._provider):
+                yield []  # whoever waits for us shall not take it for silence
+                await asyncio.sleep(pause)
             reply = await self._carrier().post(self._url, self._headers, body)
         except ModelError as error:
             yield [self._failure(error, decoder)]
@@ -121,9 +123,9 @@ class Endpoint:
                     events[-1] = self._scrubbed(events[-1])
                     yield events
                     return
-                if decoder.finished:
+                if decoder.finished and not reply.is_complete:
                     await _drain(chunks)
-            yield [*events, self._end(decoder)]
+            yield [*events, *self._end(decoder)]
         except ModelError as error:
             yield [self._failure(error, decoder)]
         except Exception as error:
@@ -142,9 +144,10 @@ class Endpoint:
             self._transport = default_transport(self._url)
         return self._transport
 
-    def _end(self, decoder: Decoder) -> ModelEvent:
-        event = decoder.end()
-        return self._scrubbed(event) if isinstance(event, ModelFailure) else event
+    def _end(self, decoder: Decoder) -> list[ModelEvent]:
+        events = decoder.end()
+        last = events[-1]
+        return [*events[:-1], self._scrubbed(last)] if isinstance(last, ModelFailure) else events
 
     def _failure(self, error: ModelError, decoder: Decoder) -> ModelFailure:
         # Nobody charges for a request that was refused; for one that was taken and then lost, who knows.

@@ -93,6 +93,12 @@ _OVERFLOW_PHRASES = (
     "too large for model with",
     "maximum prompt length",
     "input is too long",
+    "exceeded model token limit",
+    "exceeded max context length",
+    "exceeds the model's maximum context",
+    "context size has been exceeded",
+    "longer than the model's context",
+    "context length of only",
     "exceeds the maximum number of tokens",
 )
 
@@ -180,14 +186,24 @@ def error_of_status(
             status=status,
             request_id=request_id(headers),
         )
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return proxy_login(who, "HTTP_PROXY")
     kind = _class_of(status, said)
     asked = retry_after(headers)
+    wait = said.retry_after if asked is None else asked
     return kind(
-        f"{who} answered {status}: {message or _phrase(status)}; {_ADVICE[kind]}",
+        f"{who} answered {status}: {message or _phrase(status)}; {_advice(kind, wait)}",
         status=status,
         code=one_line(said.code or said.kind, secrets),
         request_id=request_id(headers),
-        retry_after=said.retry_after if asked is None else asked,
+        retry_after=wait,
+    )
+
+
+def proxy_login(who: str, variable: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"the proxy on the way to {who} wants a valid login: write {variable} as http://USER:PASSWORD@HOST:PORT",
+        status=HTTPStatus.PROXY_AUTHENTICATION_REQUIRED.value,
     )
 
 
@@ -197,13 +213,26 @@ def error_in_stream(who: str, value: Any, *, request_id: str = "") -> ModelError
     kind = _class_of(said.status, said)
     return kind(
         f"{who} failed while answering: {one_line(said.message) or said.kind or 'no reason given'}; "
-        f"{_ADVICE[kind]}",
+        f"{_advice(kind, said.retry_after)}",
         status=said.status,
         code=said.code or said.kind,
         request_id=request_id,
         retry_after=said.retry_after,
         stream_opened=True,
     )
+
+
+def _advice(kind: type[ModelError], wait: float | None) -> str:
+    if not wait or kind not in (RateLimited, Overloaded):
+        return _ADVICE[kind]
+    return f"wait {_span(wait)}, or name another model"
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds > 2 * length:
+            return f"{math.ceil(seconds / length)} {unit}"
+    return f"{math.ceil(seconds)} s"
 
 
 def _class_of(status: int | None, said: VendorError) -> type[ModelError]:

@@ -21,6 +21,7 @@ from ostler.models.gguf_server import Order, Served
 from ostler.models.settings import ModelSettings
 from ostler.vocabulary.errors import InvalidRequest, ModelError, NoModel, UsageError, failure_of
 from ostler.vocabulary.events import Warned
+from ostler.vocabulary.extras import how_to_install
 from ostler.vocabulary.usage import NOTHING_USED
 
 LOAD_SECONDS = 600.0
@@ -198,5 +199,5 @@ def _checked(path: Path) -> Path:
     if magic != b"GGUF":
         raise UsageError(f"{path} is not a GGUF file; a model file is named gguf/PATH")
     if find_spec("xllamacpp") is None:
-        raise NoModel("a model file needs the extra `local`: pip install 'ostler[local]'")
+        raise NoModel(f"a model file needs the extra `local`: {how_to_install('local')}")
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from random import Random
 from weakref import WeakValueDictionary
@@ -15,6 +14,7 @@ LONGEST_WAIT = 30.0
 _FIRST_PAUSE = 1.0
 _PROBE_SECONDS = 15.0
 _GLANCE_SECONDS = 0.05
+_LOOK_SECONDS = 0.5
 
 _random = Random()
 
@@ -31,24 +31,27 @@ class RateGate:
         self._refusals = 0
         self._probe: float | None = None
 
-    async def enter(self, who: str) -> None:
-        """Waits until a request may be sent. Raises `RateLimited` where that takes too long."""
-        while self._refusals:
-            now = time.monotonic()
-            left = self._opens_at - now
-            if left > LONGEST_WAIT:
-                raise RateLimited(
-                    f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",
-                    status=429,
-                    retry_after=left,
-                )
-            if left > 0:
-                await asyncio.sleep(left)
-            elif self._probe is None or now - self._probe > _PROBE_SECONDS:
-                self._probe = now
-                return
-            else:
-                await asyncio.sleep(_GLANCE_SECONDS)
+    def pause(self, who: str) -> float:
+        """Seconds to wait before asking again whether a request may be sent; 0 when it may be now.
+
+        Raises `RateLimited` where it would take too long.
+        """
+        if not self._refusals:
+            return 0.0
+        now = time.monotonic()
+        left = self._opens_at - now
+        if left > LONGEST_WAIT:
+            raise RateLimited(
+                f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",
+                status=429,
+                retry_after=left,
+            )
+        if left > 0:
+            return min(left, _LOOK_SECONDS)
+        if self._probe is None or now - self._probe > _PROBE_SECONDS:
+            self._probe = now
+            return 0.0
+        return _GLANCE_SECONDS
 
     def refused(self, retry_after: float | None) -> None:
         """The vendor's limit was reached. Where it does not say for how long, the pause doubles each time."""

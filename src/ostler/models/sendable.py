@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ostler.vocabulary.ids import base32
-from ostler.vocabulary.messages import Block, File, Image, Message
+from ostler.vocabulary.messages import Block, File, Image, Message, Text, ToolResult
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """What every vendor that sees pictures takes."""
@@ -61,8 +61,36 @@ def hidden(block: Block, *, images: bool = True, pdf: bool = True) -> str:
     return "" if text_of_file(block) is not None else f"the file {block.name!r} of type {block.media_type}"
 
 
+def unseen(block: Block, *, images: bool, files: bool) -> str:
+    """What a block is, where a model that takes `images` and `files` cannot see it; else nothing."""
+    if isinstance(block, Image) and not images:
+        return f"an image of type {block.media_type}"
+    if isinstance(block, File) and not files and text_of_file(block) is None:
+        return f"the file {block.name!r} of type {block.media_type}"
+    return ""
+
+
+def without_unseen(message: Message, *, images: bool, files: bool) -> Message:
+    """The message with a word in place of each block that the model cannot see; in its answers, with none."""
+    if images and files:
+        return message
+    content: list[Block] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            parts = tuple([_seen(part, images, files) for part in block.content])
+            content.append(msgspec.structs.replace(block, content=parts))
+        elif message.role != "assistant" or not unseen(block, images=images, files=files):
+            content.append(_seen(block, images, files))
+    return msgspec.structs.replace(message, content=tuple(content))
+
+
+def _seen(block: Block, images: bool, files: bool) -> Block:
+    what = unseen(block, images=images, files=files)
+    return Text(placeholder(what)) if what else block
+
+
 def without_foreign_data(message: Message, provider: str) -> Message:
-    """The message without what another provider wrote for itself, which every later request would fail with."""
+    """The message without what another provider wrote for itself, and every request would be refused for."""
     if not any(_is_foreign(block, provider) for block in message.content):
         return message
     content = [

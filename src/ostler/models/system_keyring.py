@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from ostler.vocabulary.errors import ConfigurationError
+from ostler.vocabulary.extras import how_to_install
 
 SERVICE = "ostler"
 """Under this name, with the provider as the user, a keyring has our keys."""
@@ -34,7 +35,7 @@ def key_in_keyring(provider: str) -> str:
 def put_into_keyring(provider: str, key: str) -> None:
     if not has_keyring():
         raise ConfigurationError(
-            "there is no keyring here: pip install 'ostler[keyring]', or leave out --keyring"
+            f"there is no keyring here: {how_to_install('keyring')}, or leave out --keyring"
         )
     from keyring import set_password
 

@@ -64,13 +64,11 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
         return "; ".join(words)
 
     def _price(self) -> str:
-        if self.known_cost is None:
-            return "unknown" if self.calls else "no charge"
-        known = dollars(self.known_cost) if self.known_cost else "no charge"
         if not self.unpriced_calls:
-            return known
-        at_least = "at least " if self.known_cost else ""
-        return f"{at_least}{known}, {_calls(self.unpriced_calls)} of unknown price"
+            return dollars(self.known_cost) if self.known_cost else "no charge"
+        if not self.known_cost:
+            return "unknown"
+        return f"at least {dollars(self.known_cost)}, {_calls(self.unpriced_calls)} of unknown price"
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True):

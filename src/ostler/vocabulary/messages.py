@@ -21,7 +21,7 @@ StopReason = Literal[
 
 
 class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A provider's own data, replayed losslessly to the provider and the wire it came from, and to no other."""
+    """A provider's own data, replayed losslessly to the provider and wire it came from, and to no other."""
 
     wire: str
     data: Any

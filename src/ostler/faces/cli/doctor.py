@@ -15,7 +15,14 @@ from ostler.models.demo import WAYS
 from ostler.runs.diagnosis import Diagnosis, Part, diagnose
 from ostler.runs.first_run import Finding
 from ostler.vocabulary.errors import NoModel
+from ostler.vocabulary.extras import how_to_install
 
+HEADINGS = {
+    "key": "keys",
+    "server": "servers on this machine",
+    "gguf": "model files",
+    "fallback": "fallbacks, when the model has failed",
+}
 _MODELS_SHOWN = 5
 
 
@@ -41,9 +48,11 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"ostler {diagnosis.version}, Python {diagnosis.python}, {diagnosis.platform}"
     yield ""
     yield from _table([_marked(one.sound, one.name, one.path, one.state) for one in diagnosis.places])
-    for kind, heading in (("key", "keys"), ("server", "servers on this machine"), ("gguf", "model files")):
-        yield from ("", f"{heading}:")
-        yield from _table([_row(one) for one in diagnosis.findings if one.kind == kind])
+    for kind, heading in HEADINGS.items():
+        rows = [_row(one) for one in diagnosis.findings if one.kind == kind]
+        if rows:
+            yield from ("", f"{heading}:")
+            yield from aligned(rows)
     yield from ("", "extras:")
     yield from _table([_marked(one.found, one.name, one.about, _to_install(one)) for one in diagnosis.extras])
     yield from ("", "programs:")
@@ -71,7 +80,7 @@ def _marked(good: bool, *cells: str) -> tuple[str, ...]:
 
 
 def _to_install(extra: Part) -> str:
-    return "" if extra.found else f"pip install 'ostler[{extra.name}]'"
+    return "" if extra.found else how_to_install(extra.name)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

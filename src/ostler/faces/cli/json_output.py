@@ -47,7 +47,8 @@ class JsonOutput:
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         if isinstance(batch[0], Fact):
-            self.write(b"".join([fact.line() + b"\n" for fact in batch if isinstance(fact, Fact)]))
+            of_run = [fact for fact in batch if isinstance(fact, Fact) and fact.run]
+            self.write(b"".join([fact.line() + b"\n" for fact in of_run]))
         else:
             self.write(encode_lines(batch))  # type: ignore[arg-type]
 

@@ -32,6 +32,9 @@ class _QuietParser(Parser):
         super().error("that is not understood (a key is never given as an argument)")
 
 
+UNUSABLE = "stored, but there is no such provider now"
+
+
 class Row(msgspec.Struct, frozen=True):
     """A place that has a key, as `list` shows it."""
 
@@ -85,9 +88,11 @@ def _parser() -> Parser:
 
 def _provider(name: str, settings: Settings) -> Provider:
     providers = configured_providers(settings.providers)
-    if name not in providers:
-        raise UsageError(f"that is no provider; providers are {', '.join(providers)}")
-    return providers[name]
+    if name in providers:
+        return providers[name]
+    if name in read_key_file(key_file()):  # of one that was taken out of the configuration since
+        return Provider(name=name)
+    raise UsageError(f"that is no provider; providers are {', '.join(providers)}")
 
 
 def _set(options: argparse.Namespace, settings: Settings) -> None:
@@ -139,6 +144,11 @@ def _rows(settings: Settings) -> Iterator[Row]:
         for number, key in enumerate(_places(provider, settings)):
             shown = fingerprint(key.value) if key.value else ""
             yield Row(provider.name, key.source, key.where, shown, used=number == 0)
+    known = configured_providers(settings.providers)
+    for name, value in read_key_file(key_file()).items():
+        if name not in known:
+            source: Source = "file" if value else "keyring"
+            yield Row(name, source, UNUSABLE, fingerprint(value) if value else "", used=False)
 
 
 def _list(settings: Settings, as_json: bool) -> None:
@@ -154,7 +164,7 @@ def _list(settings: Settings, as_json: bool) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    note = "" if row.used else "(not used: the one above goes before it)"
+    note = "" if row.used or row.where == UNUSABLE else "(not used: the one above goes before it)"
     return (row.provider, row.where, row.fingerprint or "–", note)
 
 

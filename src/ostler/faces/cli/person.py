@@ -18,7 +18,7 @@ def ask_person(question: str) -> bool:
         print(f"ostler: {question} [yes/no] ", end="", file=sys.stderr, flush=True)
         reply = sys.stdin.readline()
         if not reply:
-            raise UsageError("nobody answered; name a model with --model")
+            raise UsageError("nobody answered, so nothing was done")
         if reply.strip().lower() in ("y", "yes"):
             return True
         if reply.strip().lower() in ("n", "no"):

@@ -44,6 +44,8 @@ def run_prompt(options: argparse.Namespace) -> int:
     if not prompt and options.session is None and not options.continue_:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
     settings = settled(loaded.settings, ask=ask_person if has_terminal() else None, say=_say)
+    if settings.model == "demo" and loaded.settings.model != "demo":
+        options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
     harness = make_harness(settings, cwd)
     if options.schema is not None:
         harness.answer_schema = _schema(Path(options.schema))
@@ -51,12 +53,32 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 def _schema(file: Path) -> dict[str, Any]:
+    from ostler.kernel.json_schema import schema_problem
+
     try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        schema = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise UsageError(f"the schema {file} cannot be read: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise UsageError(f"{file} is not a JSON Schema: {error}") from None
+    if problem := schema_problem(schema):
+        raise UsageError(f"{file} is not a JSON Schema: {problem}")
+    return schema
+
+
+def _unfit(session: Session) -> str:
+    """Why the answer is not what `--schema` asked for; empty when it is, or when nothing was asked for."""
+    schema = session.harness.answer_schema
+    if schema is None:
+        return ""
+    from ostler.kernel.json_schema import mismatch
+
+    try:
+        answer = msgspec.json.decode(session.state.transcript[-1].text)
+    except msgspec.DecodeError as error:
+        return f"the answer is not JSON ({error})"
+    problem = mismatch(answer, schema)
+    return f"the answer does not fit the schema: {problem}" if problem else ""
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, Any]:
@@ -101,8 +123,7 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     # Nothing made so far is garbage: collecting is put off until here, and then leaves all of it alone.
     gc.freeze()
     gc.enable()
-    if options.model is None and session.state.settings.model:
-        harness.set_model(session.state.settings.model)
+    _keep_model(options, session)
     if prompt and _waiting(session) is None:
         await session.close_broken_run()
     if options.json:
@@ -116,7 +137,24 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     else:
         output.finish(quiet, session)
     await _leave(session)
-    return exit_code(quiet or RunWaiting("question"))
+    return _code(quiet, session)
+
+
+def _keep_model(options: argparse.Namespace, session: Session) -> None:
+    """A session keeps the model that it was given, unless it was with the address of another server."""
+    kept = session.state.settings.model
+    if options.model is None and kept:
+        session.harness.set_model(kept)
+    elif options.model and not options.base_url and kept != session.harness.model.name:
+        session.journal.record(events.SettingsChanged(model=session.harness.model.name, by="cli"))
+
+
+def _code(quiet: RunEnded | RunWaiting | None, session: Session) -> int:
+    code = exit_code(quiet or RunWaiting("question"))
+    if code == 0 and (problem := _unfit(session)):
+        _say(problem)
+        return 1
+    return code
 
 
 async def _leave(session: Session) -> None:
@@ -155,7 +193,7 @@ async def _run_to_lines(session: Session, settings: Settings, prompt: str) -> in
     await _leave(session)
     if quiet is None:
         _say_not_sent(session)
-    code = exit_code(quiet or RunWaiting("question"))
+    code = _code(quiet, session)
     if await output.finish():
         return code
     _say("the output was not read to its end, and is not waited for any longer")

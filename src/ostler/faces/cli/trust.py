@@ -10,6 +10,7 @@ from typing import Any
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory
+from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
 from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
@@ -51,6 +52,9 @@ def _consent(folder: Path) -> None:
     for name in sorted(project.risky):
         for line in _lines(name, name, project.values[name]):
             print(f"  {line}")
+    if has_terminal() and not ask_person("do you trust it?"):
+        print("nothing was changed")
+        return
     trust(project.path.parent, project.content)
     print(f"trusted; `ostler trust --remove {project.path.parent}` takes it back")
 

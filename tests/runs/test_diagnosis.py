@@ -1,0 +1,187 @@
+"""Whether what would answer really can: what `ostler doctor` says must be what a run would meet."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ostler.models.provider_table import PROVIDERS
+from ostler.runs.diagnosis import Diagnosis, diagnose
+from ostler.runs.first_run import Finding
+from ostler.testkit.vendors import FakeVendor
+
+Diagnose = Callable[..., Diagnosis]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("OSTLER_HOME", str(folder))
+    for provider in PROVIDERS.values():
+        for variable in (*provider.key_variables, provider.base_url_variable):
+            monkeypatch.delenv(variable or "OSTLER_MODEL", raising=False)
+    return folder
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """An address where nobody listens, for as long as the test runs."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+
+
+@pytest.fixture
+def locked() -> Iterator[str]:
+    """A server that wants a key."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+@pytest.fixture
+def serving() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
+
+
+@pytest.fixture
+def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
+    """With this configuration, these servers at their addresses, and nobody anywhere else."""
+
+    def see(text: str = "", variables: dict[str, str] | None = None, **servers: str) -> Diagnosis:
+        places = {one.name: closed for one in PROVIDERS.values() if one.is_local} | servers
+        tables = "".join(f"[providers.{name}]\nbase_url = '{url}'\n" for name, url in places.items())
+        (home / "config.toml").write_text(f"{text}\n{tables}")
+        for name, value in (variables or {}).items():
+            monkeypatch.setenv(name, value)
+        return asyncio.run(diagnose(tmp_path))
+
+    return see
+
+
+def fallbacks(found: Diagnosis) -> list[Finding]:
+    return [one for one in found.findings if one.kind == "fallback"]
+
+
+def host(url: str) -> str:
+    return url.split("/")[2]
+
+
+def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
+    found = diagnosed("model = 'ollama/x'")
+    assert not found.can_answer
+    assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
+
+
+@pytest.mark.parametrize(
+    ("listed", "because"),
+    [
+        (["x", "y"], "it is named"),
+        (["x:latest"], "it is named"),
+        (["y"], "it is named, though HOST lists no such model"),
+        (["bge-m3"], "it is named, though at HOST it runs, but has no model that can chat"),
+        (None, "it is named, though at HOST something else is there"),
+    ],
+)
+def test_what_a_server_lists_is_a_doubt_and_no_verdict(
+    diagnosed: Diagnose, serving: ExitStack, listed: list[str] | None, because: str
+) -> None:
+    vendor = serving.enter_context(FakeVendor([], models=listed))
+    answering = diagnosed("model = 'ollama/x'", ollama=vendor.chat_url).answering
+    assert answering.model == "ollama/x"
+    assert answering.because == because.replace("HOST", host(vendor.chat_url))
+
+
+def test_a_server_that_wants_a_key_counts_with_one(diagnosed: Diagnose, locked: str) -> None:
+    found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
+    assert not found.can_answer and "it wants a key" in found.answering.because
+    found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
+    assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
+
+
+def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
+    for text, variables in (
+        (f"model = 'openai/x'\nbase_url = '{closed}'", {}),
+        ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
+    ):
+        found = diagnosed(text, variables)
+        assert not found.can_answer and "nobody is there" in found.answering.because
+
+
+def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
+    vendor = serving.enter_context(FakeVendor([]))
+    found = diagnosed("model = 'anthropic/x'", {"ANTHROPIC_BASE_URL": vendor.anthropic_url})
+    assert found.answering.because == "it is named"
+
+
+def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
+    text = "[providers.azure]\ndefault_model = 'd'"
+    found = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
+    assert not found.can_answer and "azure needs an address" in found.answering.because
+    found = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
+    assert found.answering.model == "azure/d"
+    found = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
+    assert not found.can_answer and "azure needs a key" in found.answering.because
+
+
+@pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
+def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
+    found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
+    assert not found.can_answer
+    assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
+
+
+def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
+    ran = tmp_path / "was-run"
+    found = diagnosed(
+        f"model = 'xai/x'\nkey_command = 'touch {ran}'\nfallback = ['groq/x']\n"
+        f"[providers.groq]\nkey_command = 'touch {ran}'"
+    )
+    assert found.answering.model == "xai/x"
+    assert [(one.name, one.found) for one in fallbacks(found)] == [("groq/x", True)]
+    assert not ran.exists()
+
+
+def test_fallbacks_are_told_with_their_state(diagnosed: Diagnose, closed: str) -> None:
+    found = diagnosed("model = 'anthropic/x'\nfallback = ['groq/x', 'jan/x', 'anthropic/y']\napi_key = 'k'")
+    assert found.answering.model == "anthropic/x"
+    assert [(one.name, one.found) for one in fallbacks(found)] == [
+        ("groq/x", False),
+        ("jan/x", False),
+        ("anthropic/y", True),
+    ]
+    assert "GROQ_API_KEY" in fallbacks(found)[0].detail and host(closed) in fallbacks(found)[1].detail
+
+
+def test_where_nobody_is_a_fallback_that_is_ready_goes_on(diagnosed: Diagnose) -> None:
+    found = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
+    assert found.answering.model == "xai/y" and "as a fallback" in found.answering.because
+    found = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
+    assert not found.can_answer, "a run begins with its own model, or not at all"
+
+
+def test_aliases_in_a_circle_are_told(diagnosed: Diagnose) -> None:
+    found = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
+    assert not found.can_answer and "a = b = a" in found.answering.because
