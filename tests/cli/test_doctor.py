@@ -77,6 +77,20 @@ def test_a_named_model_counts_only_with_its_key(ostler: Ostler, configure: Confi
     assert unknown.code == 3 and "there is no model 'nobody/x'" in unknown.out
 
 
+def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, configure: Configure) -> None:
+    configure("model = 'jan/x'")
+    absent = ostler("doctor")
+    assert absent.code == 3 and "nothing can answer: jan/x cannot answer at 127.0.0.1:" in absent.out
+    assert "fallbacks" not in absent.out
+    keyless = ostler("doctor", OSTLER_MODEL="azure/x", AZURE_OPENAI_ENDPOINT="https://x.example")
+    assert keyless.code == 3 and "azure needs a key" in keyless.out
+    assert ostler("-p", "--model", "azure/x", "hi", AZURE_OPENAI_ENDPOINT="https://x.example").code == 3
+    configure("model = 'jan/x'\nfallback = ['groq/x', 'xai/x']", jan=serve(models=["x"]).chat_url)
+    ran = ostler("doctor", XAI_API_KEY=KEY)
+    assert ran.code == 0 and ran.out.endswith("jan/x answers: it is named\n")
+    assert re.search(r"\n  -  groq/x +groq needs a key: .*\n  \+  xai/x +ready\n", ran.out)
+
+
 def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configure) -> None:
     configure(f"api_key = '{KEY}'\nmodel = 'openai/x'")
     (told,) = ostler("doctor", "--json").lines

@@ -10,7 +10,7 @@ from email.utils import formatdate
 import pytest
 
 from ostler.kernel.model import ModelDone
-from ostler.models.failures import retry_after
+from ostler.models.failures import error_of_status, retry_after
 from ostler.models.settings import ModelSettings
 from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, call, say, turn
 from ostler.vocabulary.events import TextDelta
@@ -76,6 +76,24 @@ async def test_the_vendors_code_is_kept() -> None:
 async def test_retry_after_is_passed_on(wire: str) -> None:
     async with FakeVendor([Refusal(429, headers={"retry-after": "7"})]) as vendor:
         assert (await ask(vendor, wire)).failure.failure.retry_after == 7.0
+
+
+@pytest.mark.parametrize(
+    ("status", "wait", "advice"),
+    [
+        (429, "45", "wait 45 s, or name another model"),
+        (429, "0.2", "wait 1 s, or name another model"),
+        (503, "120", "wait 120 s, or name another model"),
+        (529, "121", "wait 3 min, or name another model"),
+        (429, "86400", "wait 24 h, or name another model"),
+        (429, "0", "wait a little, or check the plan and its quota"),
+        (429, "", "wait a little, or check the plan and its quota"),
+        (401, "45", "check the API key"),
+    ],
+)
+def test_how_long_to_wait_is_said(status: int, wait: str, advice: str) -> None:
+    error = error_of_status("acme", status, {"retry-after": wait}, b'{"error": "no"}', ())
+    assert error.message == f"acme answered {status}: no; {advice}"
 
 
 def test_retry_after_may_be_a_date_or_milliseconds_or_nonsense() -> None:

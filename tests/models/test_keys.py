@@ -213,7 +213,7 @@ def test_a_keyring_that_fails_has_no_key_and_takes_none(file: Path, monkeypatch:
 def test_without_the_extra_there_is_no_keyring(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_keyring, "has_keyring", lambda: False)
     assert find_key(OPENAI, KeySearch(file=file)) is None
-    with pytest.raises(ConfigurationError, match=r"pip install 'ostler\[keyring\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[keyring\]'"):
         system_keyring.put_into_keyring("openai", "k")
 
 

@@ -167,6 +167,7 @@ def test_a_key_of_the_environment_is_not_led_elsewhere_either(project: Path) -> 
 def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> None:
     for name, value, words in (
         ("MAX_STEPS", "zero", "a whole number from 1 on, not 'zero'"),
+        ("MAX_RETRIES", "-1", "a whole number from 0 on, not '-1'"),
         ("SILENCE_LIMIT", "-1", "a number above 0, not '-1'"),
         ("REASONING", "much", "one of high, low, medium, minimal, off, not 'much'"),
     ):

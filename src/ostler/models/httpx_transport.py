@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import Any
 
 import httpx2
 
 from ostler.models.certificates import trusting_context
-from ostler.models.transport import CONNECT_SECONDS, IDLE_LIMIT, IDLE_SECONDS
-from ostler.models.unreachable import broken_off, shown_host, timed_out, unanswered, unreachable, unsendable
-from ostler.vocabulary.errors import ConnectionFailed, ModelError
+from ostler.models.failures import proxy_login
+from ostler.models.transport import CONNECT_SECONDS, IDLE_LIMIT, IDLE_SECONDS, proxy_variables
+from ostler.models.unreachable import (
+    broken_off,
+    proxy_unreachable,
+    reason_of,
+    shown_host,
+    timed_out,
+    unanswered,
+    unreachable,
+    unsendable,
+)
+from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest, ModelError
 
 _TIMEOUT = httpx2.Timeout(None, connect=CONNECT_SECONDS)
 _EXTENSIONS = {"timeout": _TIMEOUT.as_dict()}
@@ -26,6 +38,10 @@ class HttpxReply:
         self._response = response
         self._host = host
 
+    @property
+    def is_complete(self) -> bool:
+        return False
+
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         response = self._response
         body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
@@ -38,6 +54,24 @@ class HttpxReply:
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+class _Way:
+    """Whom a request is about to reach, as httpx2's trace tells it."""
+
+    def __init__(self, url: httpx2.URL) -> None:
+        self.secure = url.scheme == "https"
+        self.proxy = ""
+        """Set as long as it is the proxy."""
+        self._end = url.raw_host.decode("ascii"), url.port or (443 if self.secure else 80)
+
+    async def follow(self, event: str, info: dict[str, Any]) -> None:
+        if event.endswith("connect_tcp.started"):
+            host, port = info["host"], info["port"]
+            shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self.proxy = "" if (host, port) == self._end else shown
+        elif event.endswith("start_tls.started") and not event.startswith("connection."):
+            self.proxy = ""  # it has opened the tunnel; a connection's own handshake may still be with it
 
 
 class HttpxTransport:
@@ -60,9 +94,10 @@ class HttpxTransport:
             self._loop = loop
         host = shown_host(url)
         try:
-            request = httpx2.Request(
-                "POST", self._parsed(url), headers=headers, content=body, extensions=_EXTENSIONS
-            )
+            parsed = self._parsed(url)
+            way = _Way(parsed)
+            extensions = {**_EXTENSIONS, "trace": way.follow}
+            request = httpx2.Request("POST", parsed, headers=headers, content=body, extensions=extensions)
             response = await self._client(url).send(request, stream=True, follow_redirects=False)
         except (
             httpx2.LocalProtocolError,
@@ -72,7 +107,7 @@ class HttpxTransport:
         ) as error:
             raise unsendable(host) from error
         except (httpx2.HTTPError, OSError) as error:
-            raise _failed(host, error) from error
+            raise _failed(host, way, error) from error
         return HttpxReply(response, host)
 
     async def aclose(self) -> None:
@@ -90,22 +125,51 @@ class HttpxTransport:
         encrypted = not url.lower().startswith("http://")
         client = self._clients.get(encrypted)
         if client is None:
-            # Reading the certificates takes tens of milliseconds, which a plain address has no use for.
-            client = self._clients[encrypted] = httpx2.AsyncClient(
-                verify=trusting_context() if encrypted else False,
-                timeout=_TIMEOUT,
-                limits=httpx2.Limits(
-                    max_connections=None, max_keepalive_connections=IDLE_LIMIT, keepalive_expiry=IDLE_SECONDS
-                ),
-            )
+            client = self._clients[encrypted] = _client(encrypted)
         return client
 
 
-def _failed(host: str, error: Exception) -> ModelError:
+def _client(encrypted: bool) -> httpx2.AsyncClient:
+    # Reading the certificates takes tens of milliseconds, which a plain address has no use for.
+    trusting = trusting_context() if encrypted else False
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=IDLE_LIMIT, keepalive_expiry=IDLE_SECONDS
+    )
+    try:
+        return httpx2.AsyncClient(verify=trusting, timeout=_TIMEOUT, limits=limits)
+    except ImportError as error:
+        named = _named([one for one in _all_proxies() if os.environ[one].lower().startswith("socks")])
+        raise InvalidRequest(
+            f"{named} names a SOCKS proxy, which needs one more package: `pip install socksio`, or unset it"
+        ) from error
+    except (ValueError, httpx2.InvalidURL) as error:
+        raise InvalidRequest(
+            f"{_named(_all_proxies())} names no proxy that can be used: write http://HOST:PORT, or unset it"
+        ) from error
+
+
+def _all_proxies() -> list[str]:
+    return proxy_variables("http", "https")
+
+
+def _named(variables: list[str]) -> str:
+    return " or ".join(variables) or "the system's proxy setting"
+
+
+def _failed(host: str, way: _Way, error: Exception) -> ModelError:
+    variable = _named(proxy_variables("https" if way.secure else "http")[:1])
     if isinstance(error, httpx2.ProxyError):
-        return ConnectionFailed(f"cannot reach {host}: the proxy refused ({error}); check HTTPS_PROXY")
+        if str(error).startswith("407"):
+            return proxy_login(host, variable)
+        return ConnectionFailed(f"cannot reach {host}: the proxy refused ({error}); check {variable}")
+    is_unconnected = not isinstance(error, httpx2.HTTPError) or isinstance(
+        error, httpx2.ConnectError | httpx2.ConnectTimeout
+    )
+    # Through a tunnel nothing is sent before the handshake with the host itself.
+    if way.proxy and (is_unconnected or way.secure):
+        late = isinstance(error, httpx2.TimeoutException)
+        reason = f"no connection within {CONNECT_SECONDS:.0f} s" if late else reason_of(error)
+        return proxy_unreachable(host, way.proxy, variable, reason)
     if isinstance(error, httpx2.ConnectTimeout):
         return timed_out(host)
-    if isinstance(error, httpx2.HTTPError) and not isinstance(error, httpx2.ConnectError):
-        return unanswered(host, error)
-    return unreachable(host, error)
+    return unreachable(host, error) if is_unconnected else unanswered(host, error)

@@ -32,6 +32,8 @@ class LocalServer(msgspec.Struct, frozen=True):
     """Those that can chat, in the order of the server's own list, the provider's default model first."""
     problem: str = ""
     """Why there are none."""
+    is_absent: bool = False
+    wants_key: bool = False
 
     @property
     def address(self) -> str:
@@ -67,6 +69,7 @@ def look_for_servers(providers: Iterable[Provider], seconds: float = SECONDS) ->
 
 def _asked(provider: Provider, deadline: float) -> LocalServer:
     models: tuple[str, ...] = ()
+    is_absent = wants_key = False
     try:
         status, body = _get(f"{provider.base_url.rstrip('/')}/models", deadline)
         if status == 200:
@@ -74,16 +77,18 @@ def _asked(provider: Provider, deadline: float) -> LocalServer:
             models = _for_chat([one.id for one in listed], provider.default_model)
             problem = "" if models else "it runs, but has no model that can chat"
         elif status in (401, 403):
+            wants_key = True
             problem = f"it wants a key: say `ostler key set {provider.name}`, and name its model"
         else:
             problem = "something else is there"
     except ConnectionRefusedError:
+        is_absent = True
         problem = "nobody is there"
     except TimeoutError:
         problem = "something is there, but does not answer"
     except (OSError, ValueError, HttpParserError):  # DecodeError is a ValueError
         problem = "something else is there"
-    return LocalServer(provider.name, provider.base_url, models, problem)
+    return LocalServer(provider.name, provider.base_url, models, problem, is_absent, wants_key)
 
 
 def _for_chat(listed: list[str], default: str) -> tuple[str, ...]:

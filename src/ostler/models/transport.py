@@ -24,6 +24,11 @@ class Reply(Protocol):
         """Names are in lower case."""
         ...
 
+    @property
+    def is_complete(self) -> bool:
+        """The whole body has come; False also where that is not known."""
+        ...
+
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body, piece by piece as it arrives. Raises `StreamBroken` where it breaks off."""
         ...
@@ -73,10 +78,16 @@ def _is_plain(url: str) -> bool:
     )
 
 
+def proxy_variables(*schemes: str) -> list[str]:
+    """Those that are set and name a proxy for such addresses, the one that counts first."""
+    meant = [*(f"{scheme}_proxy" for scheme in schemes), "all_proxy"]
+    named = [name for name, value in os.environ.items() if value and name.lower() in meant]
+    return sorted(named, key=lambda name: meant.index(name.lower()))
+
+
 def _has_proxy(scheme: str) -> bool:
     """Whether one is set at all. httpx2 knows the rules of NO_PROXY; they are not worth having twice."""
-    names = {f"{scheme}_proxy", "all_proxy"}
-    if any(value for name, value in os.environ.items() if name.lower() in names):
+    if proxy_variables(scheme):
         return True
     if sys.platform != "darwin":
         return False

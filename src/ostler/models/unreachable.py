@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from urllib.parse import urlsplit
@@ -33,7 +34,13 @@ def unreachable(host: str, error: Exception) -> ConnectionFailed:
         return ConnectionFailed(f"cannot find {host}: its name is unknown; check the address and the network")
     if isinstance(cause, ConnectionRefusedError):
         return ConnectionFailed(f"cannot reach {host}: connection refused; is the server running?")
-    return ConnectionFailed(f"cannot reach {host}: {_reason(error)}; check the network")
+    return ConnectionFailed(f"cannot reach {host}: {reason_of(error)}; check the network")
+
+
+def proxy_unreachable(host: str, proxy: str, variable: str, reason: str) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"cannot reach {host}: the proxy {proxy} cannot be used ({reason}); correct or unset {variable}"
+    )
 
 
 def timed_out(host: str) -> ConnectionFailed:
@@ -45,12 +52,12 @@ def timed_out(host: str) -> ConnectionFailed:
 def unanswered(host: str, error: Exception) -> StreamBroken:
     """The request may have been taken: a second one could be paid, or done, twice."""
     return StreamBroken(
-        f"{host} closed the connection without an answer ({_reason(error)}); try again", stream_opened=True
+        f"{host} closed the connection without an answer ({reason_of(error)}); try again", stream_opened=True
     )
 
 
 def broken_off(host: str, error: Exception) -> StreamBroken:
-    return StreamBroken(f"{host} broke off its answer ({_reason(error)}); try again", stream_opened=True)
+    return StreamBroken(f"{host} broke off its answer ({reason_of(error)}); try again", stream_opened=True)
 
 
 def _origin(error: BaseException) -> BaseException:
@@ -67,8 +74,10 @@ def _origin(error: BaseException) -> BaseException:
     return seen
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     cause = _origin(error)
     if isinstance(cause, OSError) and cause.strerror:
+        if cause.errno and not isinstance(cause, socket.gaierror | ssl.SSLError):
+            return os.strerror(cause.errno).lower()  # asyncio's words for it repeat the address
         return cause.strerror.lower()
     return str(error).rstrip(".") or type(error).__name__

@@ -25,7 +25,7 @@ def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -
     make = model_maker(settings)
     harness = Harness(
         model=make(settings.model),
-        fallbacks=tuple(map(make, settings.fallback)),
+        fallbacks=settings.fallback,
         make_model=make,
         system=system_prompt(cwd, date.today(), instead=settings.system, appended=settings.append_system),
         permission=permission_guard(settings.permissions),

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from ostler import __version__
-from ostler.runs.first_run import Answering, Finding, Surroundings, can_answer
+from ostler.models.keys import Key, KeySearch, places_of_key
+from ostler.models.local_servers import LocalServer, look_for_servers
+from ostler.models.provider_table import Provider
+from ostler.runs.first_run import Answering, Finding, Surroundings, can_answer, with_model
 from ostler.runs.home import configuration_file, key_file, state_folder, store_file
-from ostler.runs.settings import load_settings, read_project_file
+from ostler.runs.model_choice import is_meant_for, key_search, model_maker
+from ostler.runs.settings import Settings, load_settings, read_project_file
 from ostler.runs.stores import open_store
 from ostler.runs.trust import is_trusted
 from ostler.tools.programs import find_program
 from ostler.tools.search_ripgrep import ripgrep
-from ostler.vocabulary.errors import ConfigurationError, OstlerError
+from ostler.vocabulary.errors import ConfigurationError, NoModel, OstlerError
 
 EXTRAS = {
     "images": ("PIL", "large images are scaled down"),
@@ -78,7 +82,11 @@ async def diagnose(cwd: Path) -> Diagnosis:
         places = [_configuration(), *_project(cwd)]
         around = Surroundings(settings)
         findings = tuple(around.findings())
-        answering = _judged(around)
+        answering = can_answer(around)
+        settings = with_model(settings, answering)
+        fallbacks = tuple(_fallbacks(around, settings))
+        findings += fallbacks
+        answering = _judged(answering, around, settings, fallbacks)
     except OstlerError as error:
         answering = Answering("", "nothing", error.message)
     places += [_state(), await _store(), *_key_file()]
@@ -94,37 +102,71 @@ async def diagnose(cwd: Path) -> Diagnosis:
     )
 
 
-def _judged(around: Surroundings) -> Answering:
-    """What would answer; a model that is named counts only if its key and its address are known."""
-    answering = can_answer(around)
-    if answering.why == "named" and answering.model != "demo":
-        problem = _problem_of_named(around)
-        if problem:
-            return Answering("", "nothing", problem)
-    return answering
+class _NobodyThere(NoModel):
+    """The model can be made, but asking it will fail."""
 
 
-def _problem_of_named(around: Surroundings) -> str:
-    """Why the named model cannot be made. No command is run and no keyring asked for its key."""
-    from ostler.models.catalogue import Catalogue
-    from ostler.models.providers import make_model, split_name
-
-    settings = around.settings
-    catalogue = Catalogue(settings.models, settings.aliases)
-    name = catalogue.resolve(settings.model.strip())
+def _judged(
+    answering: Answering, around: Surroundings, settings: Settings, fallbacks: Iterable[Finding]
+) -> Answering:
+    """A model counts only if it can be made, and if somebody is there where it is asked."""
+    if not answering.model:
+        return answering
     try:
-        provider, _ = split_name(name, around.providers)
-        make_model(
-            name,
-            base_url=settings.base_url,
-            api_key="known" if provider.name in around.key_places else "",
-            environment=around.environment,
-            providers=around.providers,
-            catalogue=catalogue,
-        )
+        doubt = _doubt(around, settings, answering.model)
+    except _NobodyThere as error:
+        if rescuer := next((one.name for one in fallbacks if one.found), ""):
+            return Answering(rescuer, answering.why, f"as a fallback, for {error.message}")
+        return Answering("", "nothing", error.message)
     except OstlerError as error:
-        return error.message
-    return ""
+        return Answering("", "nothing", error.message)
+    because = f"{answering.because}, though {doubt}" if doubt else answering.because
+    return msgspec.structs.replace(answering, because=because)
+
+
+def _fallbacks(around: Surroundings, settings: Settings) -> Iterator[Finding]:
+    for name in settings.fallback:
+        try:
+            yield Finding("fallback", name, True, _doubt(around, settings, name) or "ready")
+        except OstlerError as error:
+            yield Finding("fallback", name, False, error.message)
+
+
+def _doubt(around: Surroundings, settings: Settings, name: str) -> str:
+    """Makes the model, and says what may keep it from answering. Raises what surely does."""
+    owner, _, model = model_maker(settings, around.environment, _key_unasked)(name).name.partition("/")
+    provider = around.providers.get(owner)
+    server = _server(around, settings, provider) if provider else None
+    if provider is None or server is None:
+        return ""
+    has_key = _key_unasked(provider, key_search(settings, provider, around.environment)) is not None
+    if server.is_absent or (server.wants_key and not has_key):
+        raise _NobodyThere(f"{name} cannot answer at {server.address}: {server.problem}")
+    if server.wants_key or server not in around.servers:
+        return ""
+    if server.problem:
+        return f"at {server.address} {server.problem}"
+    listed = {model, f"{model}:latest"} & set(server.models)
+    return "" if listed else f"{server.address} lists no such model"
+
+
+def _server(around: Surroundings, settings: Settings, provider: Provider) -> LocalServer | None:
+    """What was found where the provider's models are asked, if that is on this machine."""
+    named = settings.base_url if is_meant_for(settings, provider) else ""
+    address = named or around.environment.get(provider.base_url_variable, "")
+    if not address:
+        return next((one for one in around.servers if one.provider == provider.name), None)
+    return next(iter(look_for_servers([msgspec.structs.replace(provider, base_url=address)])), None)
+
+
+def _key_unasked(provider: Provider, search: KeySearch) -> Key | None:
+    """The key that would be found, or a stand-in where a command or the keyring would have to be asked."""
+    for place in places_of_key(provider, search):
+        if not place.value:
+            return msgspec.structs.replace(place, value="unasked")
+        if place.value.strip():
+            return place
+    return None
 
 
 def _configuration() -> Place:

@@ -21,6 +21,7 @@ from ostler.runs.home import gguf_folder, server_consent_file
 from ostler.runs.model_choice import for_any_model, key_search
 from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import ConfigurationError, NoModel
+from ostler.vocabulary.extras import how_to_install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # with a key in the environment nothing is looked for, and nothing imported for it
@@ -46,7 +47,7 @@ class Answering(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something that was looked for."""
 
-    kind: Literal["key", "server", "gguf"]
+    kind: Literal["key", "server", "gguf", "fallback"]
     name: str
     found: bool
     detail: str
@@ -139,7 +140,7 @@ class Surroundings:
         if not self.gguf.is_file():
             return Finding("gguf", "GGUF file", False, f"there is no file {self.gguf}")
         if not self.can_run_gguf:
-            to_do = "pip install 'ostler[local]'"
+            to_do = how_to_install("local")
             return Finding("gguf", "GGUF file", True, str(self.gguf), to_do=to_do)
         return Finding("gguf", "GGUF file", True, str(self.gguf), (f"gguf/{self.gguf}",))
 
@@ -191,7 +192,12 @@ def settled(
         raise NoModel(answering.notice)
     if answering.notice:
         (say or _log)(answering.notice)
-    if answering.why != "key":
+    return with_model(settings, answering)
+
+
+def with_model(settings: Settings, answering: Answering) -> Settings:
+    """The settings with which that model is asked."""
+    if answering.why not in ("named", "key"):
         settings = for_any_model(settings)
     return msgspec.structs.replace(settings, model=answering.model)
 

@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ostler.kernel.model import Model
-from ostler.models.keys import KeySearch, find_key
+from ostler.models.keys import Key, KeySearch, find_key
 from ostler.models.provider_table import Provider, ProviderSettings, configured_providers
 from ostler.runs.home import key_file
 from ostler.runs.settings import FOR_ONE_MODEL, Settings
 
 MakeModel = Callable[[str], Model]
+FindKey = Callable[[Provider, KeySearch], Key | None]
 
 
-def model_maker(settings: Settings, environment: Mapping[str, str] = os.environ) -> MakeModel:
+def model_maker(
+    settings: Settings, environment: Mapping[str, str] = os.environ, find: FindKey = find_key
+) -> MakeModel:
     """Makes models by name or alias, with the providers, keys and prices that the settings know.
 
     The settings' own `base_url`, `api_key`, `key_command` and `wire` are meant for the provider of their
@@ -36,7 +39,7 @@ def model_maker(settings: Settings, environment: Mapping[str, str] = os.environ)
         name = catalogue.resolve(name.strip())
         provider, _ = split_name(name, providers)
         is_own = is_meant_for(settings, provider)
-        key = find_key(provider, key_search(settings, provider, environment))
+        key = find(provider, key_search(settings, provider, environment))
         return make_model(
             name,
             base_url=settings.base_url if is_own else "",

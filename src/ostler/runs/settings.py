@@ -219,8 +219,8 @@ def _described(kind: Any) -> str:
             return _described(next(one for one in types if not isinstance(one, inspect.NoneType)))
         case inspect.LiteralType(values=choices):
             return f"one of {', '.join(map(str, choices))}"
-        case inspect.IntType():
-            return "a whole number from 1 on"
+        case inspect.IntType(ge=least):
+            return f"a whole number from {least} on"
         case inspect.FloatType():
             return "a number above 0"
         case inspect.VarTupleType():
