@@ -22,8 +22,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from ostler.models.catalogue import FILE, Header, LaterPrices, Level, Modality, ModelInfo
-from ostler.models.settings import FREE, Hours, Prices, Rates, Tier
+from ostler.models.catalogue import FILE, Header, LaterPrices, ModelInfo
+from ostler.models.reasoning_levels import LEVELS, Level
+from ostler.models.settings import FREE, Hours, Modality, Prices, Rates, Tier
 
 PRICES_PACKAGE = "genai-prices"
 MODELS_PACKAGE = "@earendil-works/pi-ai"
@@ -87,7 +88,6 @@ LINES = (
     ("kimi", "moonshot", r"kimi-k(\d+)(?:\.(\d+))?(?:-pro)?"),
     ("kimi-code", "moonshot", r"kimi-k(\d+)(?:\.(\d+))?-code"),
 )
-LEVELS: tuple[Level, ...] = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def main() -> int:

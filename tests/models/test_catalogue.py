@@ -218,6 +218,25 @@ def test_a_user_adds_models_and_aliases(bundle: Bundle) -> None:
     assert Catalogue(aliases={"b": "ollama/qwen"}).resolve("b") == "ollama/qwen"
 
 
+def test_an_alias_may_stand_for_another(bundle: Bundle) -> None:
+    bundle(newest="openai/gpt-6")
+    known = Catalogue(aliases={"a": "b", "b": " c ", "c": "ollama/x", "mine": "newest"})
+    assert [known.resolve(name) for name in ("a", "b", "mine", "d")] == [
+        "ollama/x",
+        "ollama/x",
+        "openai/gpt-6",
+        "d",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("aliases", "circle"), [({"a": "a"}, "a = a"), ({"a": "b", "b": "c", "c": "b"}, "b = c = b")]
+)
+def test_aliases_in_a_circle_are_refused(aliases: dict[str, str], circle: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"in a circle: {circle}; let one of them name a model"):
+        Catalogue(aliases=aliases).resolve("a")
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "complaint"),
     [

@@ -21,7 +21,7 @@ from ostler.models.direct_transport import DirectTransport
 from ostler.models.transport import default_transport
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest, StreamBroken
-from tests.models.transport_servers import OK, SHORT, Visit, answer, scripted
+from tests.models.transport_servers import OK, SHORT, Visit, answer, body_of, scripted
 
 PROXY_VARIABLES = [name for name in os.environ if name.lower().endswith("_proxy")]
 
@@ -72,6 +72,39 @@ async def test_a_request_that_may_have_been_taken_is_not_sent_twice(
         with pytest.raises(StreamBroken, match="without an answer"):
             await answer(transport, server.url)
         assert len(server.visits) == 1
+
+
+async def test_each_request_has_the_headers_and_the_path_it_was_given(transport: DirectTransport) -> None:
+    requests: list[bytes] = []
+
+    async def serve(visit: Visit) -> None:
+        while True:
+            requests.append(await visit.request())
+            await visit.send(SHORT)
+
+    headers = {"x-turn": "one", "Content-Length": "99"}
+    async with scripted(serve) as server:
+        for path, turn_, body in (
+            ("/a", "one", b"1"),
+            ("/a", "two", b"22"),
+            ("/b", "two", b"3"),
+            ("/b", "two", b"4"),
+        ):
+            headers["x-turn"] = turn_
+            await body_of(await transport.post(server.url + path, headers, body))
+        assert len(server.visits) == 1
+    heads = [request.split(b"\r\n") for request in requests]
+    assert [head[0] for head in heads] == [
+        b"POST %b HTTP/1.1" % path for path in (b"/a", b"/a", b"/b", b"/b")
+    ]
+    assert [head[-1] for head in heads] == [b"1", b"22", b"3", b"4"]
+    assert [line for head in heads for line in head if line.startswith(b"x-turn")] == [
+        b"x-turn: one",
+        *[b"x-turn: two"] * 3,
+    ]
+    for head in heads:
+        lengths = [line for line in head if line.lower().startswith(b"content-length")]
+        assert lengths == [b"content-length: %d" % len(head[-1])]
 
 
 async def test_what_follows_an_answer_is_not_the_next_one(transport: DirectTransport) -> None:

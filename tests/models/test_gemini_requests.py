@@ -276,7 +276,7 @@ def test_files_are_sent_as_what_they_are() -> None:
 THINKING: dict[str, list[Any]] = {
     "gemini-2.0-flash": [None] * 5,
     "gemma-3-27b-it": [None] * 5,
-    "gemini-2.5-pro": [128, 512, 2048, 8192, 24576],
+    "gemini-2.5-pro": [128, 128, 2048, 8192, 24576],
     "gemini-2.5-flash": [0, 512, 2048, 8192, 24576],
     "gemini-2.5-flash-lite": [0, 512, 2048, 8192, 24576],
     "gemini-2.5-flash-image": [None] * 5,

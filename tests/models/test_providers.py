@@ -95,6 +95,15 @@ async def test_the_key_of_the_environment_goes_to_the_address_that_was_named() -
         assert vendor.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_an_endpoint_of_the_vendors_own_needs_its_key_and_another_server_may_not() -> None:
+    endpoint = {"AZURE_OPENAI_ENDPOINT": "https://mine.example"}
+    with pytest.raises(NoModel, match="AZURE_OPENAI_API_KEY"):
+        make_model("azure/x", environment=endpoint)
+    assert make_model("azure/x", environment=endpoint | {"AZURE_OPENAI_API_KEY": KEY}).name == "azure/x"
+    assert make_model("azure/x", base_url="http://127.0.0.1:1", environment={}).name == "azure/x"
+    assert make_model("openai/x", environment={"OPENAI_BASE_URL": "http://127.0.0.1:1"}).name == "openai/x"
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_without_a_key_none_is_sent(wire: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
@@ -116,7 +125,7 @@ def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
     assert "stream_options" not in body("mistral/x") and "stream_options" in body("groq/x")
     assert body("ollama/x", reasoning="off")["reasoning_effort"] == "none"
     assert "reasoning_effort" not in body("groq/x", reasoning="off")
-    assert body("openai/x", reasoning="off", wire="chat")["reasoning_effort"] == "none"
+    assert body("openai/gpt-5.1", reasoning="off", wire="chat")["reasoning_effort"] == "none"
     assert body("openai/x", reasoning="high", wire="chat")["reasoning_effort"] == "high"
 
 

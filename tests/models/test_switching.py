@@ -22,7 +22,7 @@ from tests.models.wire_cases import KEY, answer_of, request_of
 
 NAMES: dict[Wire, str] = {
     "anthropic": "anthropic/claude-sonnet-5-5",
-    "chat": "deepseek/deepseek-v4-pro",
+    "chat": "deepseek/deepseek-flash",
     "responses": "openai/gpt-6.1-sol",
     "gemini": "google/gemini-4-argon",
 }

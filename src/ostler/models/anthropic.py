@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.anthropic_families import family_of, limits_for
+from ostler.models.anthropic_families import family_of, levels_of, limits_for
 from ostler.models.anthropic_messages import WIRE, encode_message, encode_system, encode_tools, with_marker
 from ostler.models.anthropic_stream import AnthropicDecoder
+from ostler.models.reasoning_levels import nearest
 from ostler.models.schemas import closed
-from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import shortfalls
+from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
 from ostler.models.wire_model import WireModel
 
@@ -51,10 +51,10 @@ class AnthropicModel(WireModel):
             settings=settings,
         )
         self._family = family_of(model)
-        if self._settings.reasons is False:
-            self._family = msgspec.structs.replace(self._family, thinking="none")
+        levels = levels_of(self._family)
+        self._levels = levels.had(self._settings.reasoning_levels, self._settings.reasons)
 
-    def body(self, request: ModelRequest) -> bytes:
+    def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
         if request.system.strip():
             parts += b',"system":', encode_system(request.system)
@@ -66,19 +66,23 @@ class AnthropicModel(WireModel):
     def _head(self, request: ModelRequest) -> dict[str, Any]:
         choice = _tool_choice(request)
         head: dict[str, Any] = {"model": self._model, "stream": True}
-        head |= limits_for(
-            self._family,
-            request.reasoning,
-            self._output_limit(request),
-            self._settings.output_limit,
-            forced_tool=choice.get("type") in ("any", "tool"),
-        )
+        head |= self._limits(request)
         if request.answer_schema is not None and self._family.schemas:
             answer = {"format": {"type": "json_schema", "schema": closed(request.answer_schema)}}
             head["output_config"] = head.get("output_config", {}) | answer
         if choice:
             head["tool_choice"] = choice
         return head
+
+    def _limits(self, request: ModelRequest) -> dict[str, Any]:
+        return limits_for(
+            self._family,
+            request.reasoning,
+            nearest(request.reasoning, self._levels),
+            self._output_limit(request),
+            self._settings.output_limit,
+            forced_tool=_is_forced(request),
+        )
 
     def _decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(request, self._provider, self._model, self._settings.prices)
@@ -97,15 +101,19 @@ class AnthropicModel(WireModel):
                 left -= 1
         return [message for message in messages if message]
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
-        return shortfalls(
-            self.name,
-            request,
-            level=self._family.thinking != "none",
+    def _taken(self, request: ModelRequest) -> Taken:
+        level, asked = nearest(request.reasoning, self._levels), self._output_limit(request)
+        output = self._limits(request)["max_tokens"]
+        return Taken(
+            level=level,
+            stopped=level not in (None, "off") and request.reasoning != "off" and _is_forced(request),
             schema=self._family.schemas,
-            choice=True,
-            hidden=hidden,
+            output_tokens=output if asked and output > asked else None,
         )
+
+
+def _is_forced(request: ModelRequest) -> bool:
+    return bool(request.tools) and request.tool_choice not in ("auto", "none")
 
 
 def _tool_choice(request: ModelRequest) -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from ostler.kernel.model import ReasoningLevel
+from ostler.models.reasoning_levels import Level, Levels
 
 Thinking = Literal["none", "budget", "adaptive"]
 """Not at all; within a number of tokens; or as much as the model sees fit for a level of effort."""
@@ -31,13 +32,19 @@ _FAMILIES: tuple[tuple[str, Family], ...] = (
 _OTHER = Family(32_000, "budget")
 """Models of other vendors behind the same wire know the older way to ask for thinking."""
 
-_BUDGETS: dict[ReasoningLevel, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
-_EFFORTS: dict[ReasoningLevel, str] = {
-    "off": "low",  # some models cannot be stopped from thinking, and refuse to be told to
-    "minimal": "low",
+_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
+_EFFORTS: dict[Level, str] = {
     "low": "low",
     "medium": "medium",
     "high": "high",
+    "xhigh": "xhigh",
+    "max": "max",
+}
+_LEVELS: dict[Thinking, Levels] = {
+    "none": Levels(),
+    "budget": Levels(_BUDGETS),
+    # Some models cannot be stopped from thinking, and refuse to be told to.
+    "adaptive": Levels({"off": "", **_EFFORTS}, assumed=_EFFORTS),
 }
 _ROOM_TO_ANSWER = 4096
 
@@ -49,30 +56,41 @@ def family_of(model: str) -> Family:
     return _OTHER
 
 
+def levels_of(family: Family) -> Levels:
+    """A number is a budget of tokens, a word an effort."""
+    return _LEVELS[family.thinking]
+
+
 def limits_for(
     family: Family,
-    reasoning: ReasoningLevel | None,
-    asked: int | None,
+    asked: ReasoningLevel | None,
+    level: Level | None,
+    output: int | None,
     most: int | None,
     *,
     forced_tool: bool,
-) -> dict[str, object]:
-    """The fields of a request that say how much the model may think and write, of at most so many tokens."""
-    output = asked or min(family.output_tokens, most or family.output_tokens)
-    if reasoning is None or family.thinking == "none":
-        return {"max_tokens": output}
+) -> dict[str, Any]:
+    """The fields of a request that say how much the model may think and write, of at most so many tokens.
+
+    `level` is what the model has for the level that was `asked`.
+    """
+    limit = output or min(family.output_tokens, most or family.output_tokens)
+    if level is None:
+        return {"max_tokens": limit}
     if family.thinking == "adaptive":
-        fields: dict[str, object] = {"max_tokens": output, "output_config": {"effort": _EFFORTS[reasoning]}}
-        if reasoning != "off" and not forced_tool:
+        if level == "off":
+            return {"max_tokens": limit, "thinking": {"type": "disabled"}}
+        fields: dict[str, Any] = {"max_tokens": limit, "output_config": {"effort": _EFFORTS[level]}}
+        if asked != "off" and not forced_tool:
             fields["thinking"] = {"type": "adaptive", "display": "summarized"}
         return fields
     # The vendor refuses thinking together with a tool that must be called.
-    if reasoning == "off" or forced_tool:
-        return {"max_tokens": output}
-    budget = _BUDGETS[reasoning]
+    if level == "off" or forced_tool:
+        return {"max_tokens": limit}
+    budget = _BUDGETS[level]
     if most is not None:
         budget = max(_BUDGETS["minimal"], min(budget, most - _ROOM_TO_ANSWER))
     return {
-        "max_tokens": max(output, budget + _ROOM_TO_ANSWER),
+        "max_tokens": max(limit, budget + _ROOM_TO_ANSWER),
         "thinking": {"type": "enabled", "budget_tokens": budget},
     }

@@ -10,19 +10,17 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from ostler.models.settings import Prices
+from ostler.models.reasoning_levels import Level
+from ostler.models.settings import Modality, Prices
 from ostler.vocabulary.errors import ConfigurationError
 
 FILE = Path(__file__).with_name("catalogue.jsonl")
 ASSUMED_CONTEXT_WINDOW = 128_000
 """Nineteen of twenty models in the catalogue have as much or more."""
-
-Modality = Literal["text", "image", "file", "audio", "video"]
-Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class LaterPrices(Prices, frozen=True, kw_only=True):
@@ -103,16 +101,33 @@ class Catalogue:
         return _header().aliases | self._aliases
 
     def resolve(self, name: str) -> str:
-        """The model that an alias stands for; any other name stands for itself."""
-        named = self._aliases.get(name, name)
-        return named if "/" in named else _header().aliases.get(named, named)
+        """The model that an alias stands for, be it by way of others; any other name stands for itself."""
+        passed: list[str] = []
+        while name in self._aliases:
+            passed.append(name)
+            name = self._aliases[name].strip()
+            if name in passed:
+                circle = " = ".join((*passed[passed.index(name) :], name))
+                raise ConfigurationError(f"aliases lead in a circle: {circle}; let one of them name a model")
+        return name if "/" in name else _header().aliases.get(name, name)
 
-    def lookup(self, name: str, today: str | None = None) -> ModelInfo:
-        """What is known of `PROVIDER/ID` or an alias, with the prices of that day. It always answers."""
+    def lookup(self, name: str, today: str | None = None, *, like: str = "") -> ModelInfo:
+        """What is known of `PROVIDER/ID` or an alias, with the prices of that day. It always answers.
+
+        Where the bundled models have no such name, it is known as the same id of the provider `like`.
+        """
         name = self.resolve(name.strip())
         found = _find(name)
+        if found is None and like:
+            same = self.lookup(f"{like}/{name.partition('/')[2]}", today)
+            return self._overridden(msgspec.structs.replace(same, name=name))
         info = _priced(found, today or _today()) if found else ModelInfo(name=name, known=False)
         return self._overridden(info)
+
+    def prices_of_user(self, name: str) -> Prices | None:
+        """What the user says that a model costs, which goes before all else."""
+        prices: Prices | None = self._overrides.get(name, {}).get("prices")
+        return prices
 
     def models(self, today: str | None = None) -> Iterator[ModelInfo]:
         """All of them, by name."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.chat_dialect import ChatDialect, Levels
+from ostler.models.chat_dialect import ChatDialect
 from ostler.models.chat_messages import MessageEncoder, encode_system, encode_tools
 from ostler.models.chat_stream import ChatDecoder
+from ostler.models.reasoning_levels import nearest
 from ostler.models.schemas import is_strict
 from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import shortfalls
+from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
 from ostler.models.wire_model import WireModel
+from ostler.vocabulary.messages import Block
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,17 +50,20 @@ class ChatModel(WireModel):
             settings=settings,
         )
         self._dialect = dialect = dialect or ChatDialect()
-        self._levels: Levels = {} if self._settings.reasons is False else dialect.levels(model)
+        knob = dialect.knob(model)
+        self._levels = knob.levels.had(self._settings.reasoning_levels, self._settings.reasons)
+        self._unasked = {} if self._settings.reasons is False else knob.unasked
         self._takes_schema = re.search(dialect.schemas, model) is not None
-        sees = re.search(dialect.seeing, model) is not None
-        self._encode_message = MessageEncoder(provider, dialect, images=sees)
-        self._hidden = partial(hidden, images=sees, pdf=dialect.pdf)
+        if not self._settings.input:
+            self._sees_images = re.search(dialect.seeing, model) is not None
+        self._reads_files = self._reads_files or dialect.pdf == "always"
+        self._encode_message = MessageEncoder(provider, dialect)
 
-    def body(self, request: ModelRequest) -> bytes:
+    def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
         if request.tools:
             parts += b',"tools":', self._encoded_tools(request.tools)
-        messages = request.transcript.encoded(self._encode_message.key, self._encode_message)
+        messages = self._encoded_messages(request, self._encode_message.key, self._encode_message)
         if request.system:
             messages = [encode_system(request.system), *messages]
         parts += b',"messages":[', b",".join(filter(None, messages)), b"]}"
@@ -73,8 +77,8 @@ class ChatModel(WireModel):
         if output:
             head[self._dialect.output_limit] = output
         choice = self._tool_choice(request)
-        stopped = self._dialect.forced_tools == "without_reasoning" and choice not in (None, "none")
-        head |= self._levels.get("off" if stopped else request.reasoning, {})
+        level = "off" if self._is_stopped(choice) else nearest(request.reasoning, self._levels)
+        head |= self._levels.get(level, {}) if level else self._unasked
         if choice is not None:
             head["tool_choice"] = choice
         schema = request.answer_schema
@@ -82,6 +86,10 @@ class ChatModel(WireModel):
             answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             head["response_format"] = {"type": "json_schema", "json_schema": answer}
         return head
+
+    def _is_stopped(self, choice: str | dict[str, Any] | None) -> bool:
+        """Whether the model may not reason because of the tool that it is made to call."""
+        return self._dialect.forced_tools == "without_reasoning" and choice not in (None, "none")
 
     def _tool_choice(self, request: ModelRequest) -> str | dict[str, Any] | None:
         choice, dialect = request.tool_choice, self._dialect
@@ -102,12 +110,19 @@ class ChatModel(WireModel):
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         return encode_tools(tools)
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
-        return shortfalls(
-            self.name,
-            request,
-            level=request.reasoning in self._levels,
+    def _refused(self, block: Block) -> str:
+        return hidden(block, pdf=self._dialect.pdf != "never")
+
+    def _taken(self, request: ModelRequest) -> Taken:
+        choice, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
+        made: Literal["as_asked", "any", "free"] = "as_asked"
+        if choice is None and request.tools and request.tool_choice != "auto":
+            made = "free"
+        elif choice == "required" and request.tool_choice != "required":
+            made = "any"
+        return Taken(
+            level=level if level and self._levels[level] else None,
+            stopped=self._is_stopped(choice) and bool(self._levels) and request.reasoning != "off",
             schema=self._takes_schema,
-            choice=self._tool_choice(request) is not None,
-            hidden=self._hidden,
+            choice=made,
         )

@@ -7,27 +7,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.kernel.model import ReasoningLevel
-
-Levels = dict[ReasoningLevel | None, dict[str, Any]]
-"""The fields of a request that stand for each level of reasoning, and for none being named."""
+from ostler.models.reasoning_levels import LEVELS, WORDS, Level, Levels
 
 NO_MODEL = "(?!)"
 """A pattern that is found in no name."""
 
 
-def efforts(
-    off: str = "", minimal: str = "low", low: str = "low", medium: str = "medium", high: str = "high"
-) -> Levels:
-    """Levels by the words of `reasoning_effort`; an empty one is not sent."""
-    words: dict[ReasoningLevel | None, str] = {"off": off, "minimal": minimal, "low": low}
-    words |= {"medium": medium, "high": high}
-    return {level: {"reasoning_effort": word} if word else {} for level, word in words.items()}
+def efforts(*levels: Level, **more: Any) -> dict[Level, Any]:
+    """The levels by the words of `reasoning_effort`, with more fields beside it."""
+    return {level: {"reasoning_effort": WORDS[level], **more} for level in levels}
 
 
 def switched(off: dict[str, Any], on: dict[str, Any]) -> Levels:
-    """Levels of a model that reasons or does not."""
-    return {"off": off, "minimal": on, "low": on, "medium": on, "high": on}
+    """Of a model that reasons or does not: all that is above `off` is the same to it."""
+    spelled: dict[Level, Any] = dict.fromkeys(LEVELS, on) | {"off": off}
+    return Levels(spelled, assumed={"off": off, "high": on})
 
 
 class Knob(msgspec.Struct, frozen=True):
@@ -35,6 +29,15 @@ class Knob(msgspec.Struct, frozen=True):
 
     models: str
     levels: Levels
+    unasked: dict[str, Any] = {}
+    """What is sent to them where no level is asked for."""
+
+
+USUAL = efforts("low", "medium", "high")
+LISTED = Levels(efforts(*LEVELS), assumed={})
+"""For models that take a level only where somebody lists what they have."""
+ANY = Levels(efforts(*LEVELS), assumed={"off": {}, **USUAL})
+"""For models of which nothing is known: not every server knows how to switch reasoning off."""
 
 
 class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +49,8 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Usage has to be asked for; a server that reports it anyway may refuse the question."""
     call_id: str = ""
     """A pattern for the whole of the ids it takes; empty for any."""
-    knobs: tuple[Knob, ...] = (Knob("", efforts()),)
-    """The first that fits a model is its own; a model that none fits takes no level."""
+    knobs: tuple[Knob, ...] = (Knob("", ANY),)
+    """The first that fits a model is its own; the last fits all."""
     replay: Literal["never", "with_calls", "always"] = "with_calls"
     """Which messages carry their reasoning back, in the field in which it came."""
     missing_reasoning: str = ""
@@ -57,10 +60,11 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     named_tools: bool = True
     """Whether it can be made to call a certain one; otherwise it is made to call any."""
     seeing: str = ""
-    """The models that are shown images."""
-    pdf: bool = True
+    """The models that are shown images, of those whose input nobody describes."""
+    pdf: Literal["never", "if_it_sees", "always"] = "if_it_sees"
+    """`always` where the server reads it to models that see nothing."""
     schemas: str = ""
     """The models whose answer can be held to a schema."""
 
-    def levels(self, model: str) -> Levels:
-        return next((knob.levels for knob in self.knobs if re.search(knob.models, model)), {})
+    def knob(self, model: str) -> Knob:
+        return next(knob for knob in self.knobs if re.search(knob.models, model))

@@ -51,12 +51,11 @@ class MessageEncoder:
     `key` names all that changes the outcome.
     """
 
-    def __init__(self, provider: str, dialect: ChatDialect, *, images: bool) -> None:
+    def __init__(self, provider: str, dialect: ChatDialect) -> None:
         self._provider = provider
         self._dialect = dialect
-        self._images = images
         self._call_id = re.compile(dialect.call_id) if dialect.call_id else None
-        spelling = (dialect.call_id, dialect.replay, dialect.missing_reasoning, images, dialect.pdf)
+        spelling = (dialect.call_id, dialect.replay, dialect.missing_reasoning, dialect.pdf)
         self.key = f"{WIRE}/{provider}/{spelling}"
 
     def __call__(self, message: Message) -> bytes:
@@ -80,7 +79,7 @@ class MessageEncoder:
     def _part(self, block: Block) -> dict[str, Any] | None:
         if isinstance(block, Text):
             return {"type": "text", "text": block.text} if block.text else None
-        if what := hidden(block, images=self._images, pdf=self._dialect.pdf):
+        if what := hidden(block, pdf=self._dialect.pdf != "never"):
             return {"type": "text", "text": placeholder(what)}
         if isinstance(block, File):
             return _file_part(block)

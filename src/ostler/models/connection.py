@@ -31,6 +31,8 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self.answered = False
         """A byte has come since the request was sent."""
+        self.is_complete = False
+        """All of the answer has come."""
         self._transport: Any = None
         # Without it the loop makes a buffer of 256 kB for each read, which takes longer than all the parsing.
         self._buffer = memoryview(bytearray(READ_SIZE))
@@ -40,7 +42,6 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0
         self._fruitless = 0
         self._has_head = False
-        self._is_complete = False
         self._keeps_alive = False
         self._ends_with_connection = False
         self._paused = False
@@ -50,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
     async def ask(self, request: bytes) -> None:
         """Sends the request, and returns when `status` and `headers` are known."""
         self.headers = {}
-        self.answered = self._has_head = self._is_complete = self._ends_with_connection = False
+        self.answered = self._has_head = self.is_complete = self._ends_with_connection = False
         self._fruitless = 0
         self._parser = HttpResponseParser(self)
         self._transport.write(request)
@@ -61,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         """What has come of the body since the last call; nothing at its end."""
         pieces = self._pieces
         while not pieces:
-            if self._is_complete:
+            if self.is_complete:
                 return b""
             await self._news()
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -75,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
     def rest(self) -> bool:
         """Ends the exchange; says whether the connection can carry another one."""
         usable = (
-            self._is_complete
+            self.is_complete
             and self._keeps_alive
             and not self._transport.is_closing()
             and not self._transport.get_write_buffer_size()
@@ -114,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
             self._parser.feed_data(self._buffer[:nbytes])
         except HttpParserError as error:
             self._keeps_alive = False
-            if not self._is_complete:
+            if not self.is_complete:
                 self._fail(ConnectionBroken(f"that is no HTTP: {error.__context__ or error}"))
         if self._pieces:
             self._fruitless = 0
@@ -122,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._held > HOLD_LIMIT and not self._paused:
                 self._paused = True
                 self._transport.pause_reading()
-        elif not self._is_complete:
+        elif not self.is_complete:
             self._fruitless += nbytes
             if self._fruitless > HEAD_LIMIT:
                 self._fail(ConnectionBroken(f"its headers are larger than {HEAD_LIMIT // 1024} kB"))
@@ -130,12 +131,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is None and self._ends_with_connection:
-            self._is_complete = True
+            self.is_complete = True
         self._failure = self._failure or exc or ConnectionBroken("the connection was closed")
         self._wake()
 
     def on_message_begin(self) -> None:
-        if self._is_complete:
+        if self.is_complete:
             raise ConnectionBroken("there is more than the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -159,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def on_message_complete(self) -> None:
-        self._is_complete = self._has_head
+        self.is_complete = self._has_head
 
     async def _news(self) -> None:
         if self._failure is not None:

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-from ostler.models.chat_dialect import NO_MODEL, ChatDialect, Knob, efforts, switched
+from ostler.models.chat_dialect import (
+    ANY,
+    LISTED,
+    NO_MODEL,
+    USUAL,
+    ChatDialect,
+    Knob,
+    efforts,
+    switched,
+)
+from ostler.models.reasoning_levels import LEVELS, WORDS, Levels
+from ostler.models.responses_families import FAMILIES
 
-_OPENAI_KNOBS = (
-    Knob(r"^(ft:)?(gpt-[34]|chatgpt)", {}),
-    Knob(r"^o\d", efforts(off="low")),
-    Knob(r"^gpt-5($|-)", efforts(off="minimal", minimal="minimal")),
-    Knob("", efforts(off="none")),
+_OFF_AND_USUAL = Levels(efforts(*LEVELS), assumed=efforts("off", "low", "medium", "high"))
+_OPENAI_KNOBS = tuple(
+    Knob(pattern, Levels(efforts(*levels), stoppable="off" in levels)) for pattern, levels in FAMILIES
 )
 _ENABLED, _DISABLED = {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}
+_SWITCH = switched({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
+_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+_PARSED = {"reasoning_format": "parsed"}
+"""Left alone, some models of Groq's write their reasoning into the text."""
 
 DIALECTS: dict[str, ChatDialect] = {
     "openai": ChatDialect(
-        output_limit="max_completion_tokens", call_id=r"[a-zA-Z0-9_-]{1,40}", knobs=_OPENAI_KNOBS
+        output_limit="max_completion_tokens",
+        call_id=r"[a-zA-Z0-9_-]{1,40}",
+        knobs=(*_OPENAI_KNOBS, Knob("", ANY)),
     ),
     "openrouter": ChatDialect(
         knobs=(
             Knob(
                 "",
-                {
-                    "off": {"reasoning": {"effort": "none"}},
-                    "minimal": {"reasoning": {"effort": "minimal"}},
-                    "low": {"reasoning": {"effort": "low"}},
-                    "medium": {"reasoning": {"effort": "medium"}},
-                    "high": {"reasoning": {"effort": "high"}},
-                },
+                Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()}),
             ),
         ),
+        pdf="always",
     ),
     "groq": ChatDialect(
         knobs=(
-            Knob("gpt-oss", efforts(off="low")),
+            Knob("gpt-oss", Levels(USUAL)),
+            Knob(
+                r"qwen3\.8",
+                Levels(efforts("off") | efforts("low", "medium", "high", **_PARSED)),
+                unasked=_PARSED,
+            ),
             Knob(
                 "qwen",
-                # Left alone, it writes its reasoning into the text.
-                {None: {"reasoning_format": "parsed"}}
-                | switched(
-                    {"reasoning_effort": "none"},
-                    {"reasoning_effort": "default", "reasoning_format": "parsed"},
-                ),
+                switched({"reasoning_effort": "none"}, {"reasoning_effort": "default", **_PARSED}),
+                unasked=_PARSED,
             ),
+            Knob("", LISTED),
         ),
         replay="never",
-        pdf=False,
+        pdf="never",
         # It has schemas, but not for an answer that is streamed.
         schemas=NO_MODEL,
     ),
@@ -53,79 +65,84 @@ DIALECTS: dict[str, ChatDialect] = {
         call_id=r"[a-zA-Z0-9]{9}",
         knobs=(
             Knob(
-                r"mistral-(small-(latest|2[6-9])|medium-(latest|3-5)|large-4)",
-                efforts(off="none", minimal="none", low="high", medium="high"),
+                r"mistral-(small-(latest|2[6-9])|medium-(latest|3[-.]5|2[6-9]))",
+                Levels(efforts("off", "high")),
             ),
+            Knob("mistral-large-4", Levels(USUAL)),
+            Knob("", LISTED),
         ),
         replay="never",
-        pdf=False,
+        pdf="never",
     ),
     "deepseek": ChatDialect(
         knobs=(
             Knob(
                 "",
-                {
-                    "off": _DISABLED,
-                    "minimal": _ENABLED | {"reasoning_effort": "low"},
-                    "low": _ENABLED | {"reasoning_effort": "low"},
-                    "medium": _ENABLED | {"reasoning_effort": "high"},
-                    "high": _ENABLED | {"reasoning_effort": "high"},
-                },
+                Levels(
+                    {
+                        "off": _DISABLED,
+                        "low": _ENABLED | {"reasoning_effort": "low"},
+                        "high": _ENABLED | {"reasoning_effort": "high"},
+                        "max": _ENABLED | {"reasoning_effort": "max"},
+                    }
+                ),
             ),
         ),
         replay="always",
         missing_reasoning=" ",
         forced_tools="without_reasoning",
         seeing="vision",
-        pdf=False,
+        pdf="never",
         schemas=NO_MODEL,
     ),
     "moonshot": ChatDialect(
-        knobs=(Knob(r"kimi-k2\.[56]", switched(_DISABLED, _ENABLED)),),
+        knobs=(
+            Knob(r"kimi-k2\.[56]", switched(_DISABLED, _ENABLED)),
+            # It always reasons, and as much as it likes.
+            Knob(r"kimi-k2\.7", Levels({"high": _ENABLED})),
+            Knob(r"kimi-k[3-9]", Levels(efforts("low", "high", "max"))),
+            Knob("", LISTED),
+        ),
         missing_reasoning=" ",
         forced_tools="without_reasoning",
-        pdf=False,
+        pdf="never",
         schemas=NO_MODEL,
     ),
     "xai": ChatDialect(
         output_limit="max_completion_tokens",
         knobs=(
-            Knob("grok-3-mini", efforts(off="low", medium="high")),
-            Knob(r"grok-(4\.[3-9]|latest)", efforts(off="none")),
+            Knob("grok-3-mini", Levels(efforts("low", "high"))),
+            Knob(r"grok-4\.3", Levels(efforts("off", "low", "medium", "high"))),
+            Knob(r"grok-(4\.[4-9]|latest)", Levels(USUAL)),
+            Knob("", LISTED),
         ),
         replay="never",
-        pdf=False,
+        pdf="never",
     ),
     "together": ChatDialect(
         knobs=(
-            Knob("gpt-oss", efforts(off="low")),
-            Knob(
-                r"(?i)deepseek-v|glm-|kimi-k2\.|qwen3\.|cogito",
-                switched({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}}),
-            ),
+            Knob("gpt-oss", Levels(USUAL)),
+            Knob(r"(?i)deepseek-v|glm-|kimi-k2\.|qwen3\.|cogito", _SWITCH),
+            Knob("", Levels(_SWITCH.spelled, assumed={})),
         ),
-        pdf=False,
+        pdf="never",
     ),
-    "fireworks": ChatDialect(knobs=(Knob("", efforts(off="none")),), pdf=False),
+    "fireworks": ChatDialect(knobs=(Knob("", _OFF_AND_USUAL),), pdf="never"),
     # It takes no choice of a tool at all, and does not say so.
-    "ollama": ChatDialect(knobs=(Knob("", efforts(off="none")),), forced_tools="never", pdf=False),
-    "lmstudio": ChatDialect(named_tools=False, pdf=False),
+    "ollama": ChatDialect(knobs=(Knob("", _OFF_AND_USUAL),), forced_tools="never", pdf="never"),
+    "lmstudio": ChatDialect(named_tools=False, pdf="never"),
     "llamacpp": ChatDialect(
-        knobs=(
-            Knob(
-                "",
-                switched(
-                    {"chat_template_kwargs": {"enable_thinking": False}},
-                    {"chat_template_kwargs": {"enable_thinking": True}},
-                ),
-            ),
-        ),
+        knobs=(Knob("", switched(_NO_THINKING, {"chat_template_kwargs": {"enable_thinking": True}})),),
         named_tools=False,
-        pdf=False,
+        pdf="never",
     ),
     "vllm": ChatDialect(
-        knobs=(Knob("", efforts() | {"off": {"chat_template_kwargs": {"enable_thinking": False}}}),),
-        pdf=False,
+        knobs=(
+            Knob(
+                "", Levels({**efforts(*LEVELS), "off": _NO_THINKING}, assumed={"off": _NO_THINKING, **USUAL})
+            ),
+        ),
+        pdf="never",
     ),
-    "jan": ChatDialect(pdf=False),
+    "jan": ChatDialect(pdf="never"),
 }

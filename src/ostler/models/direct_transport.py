@@ -42,6 +42,9 @@ class Target(NamedTuple):
     shown: str
 
 
+_NOWHERE = Target("", 0, False, "", "", "", "")
+
+
 class DirectReply:
     """See `Reply`."""
 
@@ -51,6 +54,10 @@ class DirectReply:
         self._connection: Connection | None = connection
         self._host = host
         self._release = release
+
+    @property
+    def is_complete(self) -> bool:
+        return self._connection is not None and self._connection.is_complete
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         try:
@@ -81,7 +88,7 @@ class DirectTransport:
         self._idle: dict[Place, deque[Connection]] = {}
         self._busy: set[Connection] = set()
         self._context: ssl.SSLContext | None = None
-        self._target: tuple[str, Target] | None = None
+        self._latest: tuple[str, Mapping[str, str], Target, bytes] = ("", {}, _NOWHERE, b"")
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def prepare(self, url: str) -> None:
@@ -93,8 +100,8 @@ class DirectTransport:
         if self._loop is not loop:
             # Connections of another loop cannot be used, nor closed, on this one.
             self._idle, self._busy, self._loop = {}, set(), loop
-        target = self._parsed(url)
-        request = _request(target, headers, body)
+        target, head = self._prepared(url, headers)
+        request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         reused = self._reusable(target)
         if reused is not None:
             begun = loop.time()
@@ -172,11 +179,12 @@ class DirectTransport:
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
 
-    def _parsed(self, url: str) -> Target:
-        """Parsed once: a step's requests all go to the same address."""
-        if self._target is None or self._target[0] != url:
-            self._target = url, _parse(url)
-        return self._target[1]
+    def _prepared(self, url: str, headers: Mapping[str, str]) -> tuple[Target, bytes]:
+        """Made once: a step's requests all go to the same address with the same headers."""
+        if self._latest[0] != url or self._latest[1] != headers:
+            target = _parse(url)
+            self._latest = url, dict(headers), target, _head(target, headers)
+        return self._latest[2:]
 
 
 def _parse(url: str) -> Target:
@@ -202,9 +210,10 @@ def _parse(url: str) -> Target:
     return Target(parts.hostname, port or usual, secure, path, host_header, authorization, shown)
 
 
-def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
+def _head(target: Target, headers: Mapping[str, str]) -> bytes:
+    """All of a request but its length and its body."""
     fields = {"host": target.host_header, **{name.lower(): value for name, value in headers.items()}}
-    fields["content-length"] = str(len(body))
+    fields.pop("content-length", None)
     if target.authorization:
         fields["authorization"] = target.authorization
     lines = [f"POST {target.path} HTTP/1.1"]
@@ -214,7 +223,7 @@ def _request(target: Target, headers: Mapping[str, str], body: bytes) -> bytes:
         lines.append(f"{name}: {value}")
     if "transfer-encoding" in fields:
         raise unsendable(target.shown)
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+    return "\r\n".join([*lines, ""]).encode("ascii")
 
 
 def _unpacker(encoding: str) -> Callable[[bytes], bytes] | None:

@@ -9,13 +9,15 @@ from urllib.parse import quote
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.gemini_families import Family, family_of, thinking_for
+from ostler.models.gemini_families import family_of, thinking_for
 from ostler.models.gemini_messages import WIRE, encode_tools, message_encoder, not_shown
 from ostler.models.gemini_stream import GeminiDecoder
+from ostler.models.reasoning_levels import nearest
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import shortfalls
+from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
 from ostler.models.wire_model import WireModel
+from ostler.vocabulary.messages import Block
 
 _encode = msgspec.json.Encoder().encode
 
@@ -43,12 +45,11 @@ class GeminiModel(WireModel):
             settings=settings,
         )
         self._family = family_of(model)
-        if self._settings.reasons is False:
-            self._family = Family(strict=self._family.strict)
+        self._levels = self._family.levels.had(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
         self._encode_message = message_encoder(self._family.strict)
 
-    def body(self, request: ModelRequest) -> bytes:
+    def _body(self, request: ModelRequest) -> bytes:
         head: dict[str, Any] = {}
         if generation := self._generation(request):
             head["generationConfig"] = generation
@@ -68,21 +69,18 @@ class GeminiModel(WireModel):
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         return encode_tools(tools)
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
-        return shortfalls(
-            self.name,
-            request,
-            level=self._family.thinks,
-            schema=self._takes_schema(request),
-            choice=True,
-            hidden=not_shown,
-        )
+    def _refused(self, block: Block) -> str:
+        return not_shown(block)
+
+    def _taken(self, request: ModelRequest) -> Taken:
+        level = nearest(request.reasoning, self._levels)
+        return Taken(level=level, schema=self._takes_schema(request))
 
     def _generation(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if output := self._output_limit(request):
             fields["maxOutputTokens"] = output
-        if thinking := thinking_for(self._family, request.reasoning):
+        if thinking := thinking_for(self._levels, request.reasoning):
             fields["thinkingConfig"] = thinking
         if request.answer_schema is not None and self._takes_schema(request):
             fields["responseMimeType"] = "application/json"

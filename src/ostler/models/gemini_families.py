@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 import msgspec
 
 from ostler.kernel.model import ReasoningLevel
-
-Level = Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"]
+from ostler.models.reasoning_levels import Level, Levels, Spelling, nearest
 
 
 class Family(msgspec.Struct, frozen=True):
-    """`budgets` or `levels` say what a level of reasoning is called; with neither there is no thinking."""
-
+    levels: Levels = Levels()
+    """A number is a budget of tokens, a word a level of thinking."""
     strict: bool = False
     """From the third generation on: calls have ids and signatures, results hold pictures, and an answer may
     have to fit a schema while there are tools."""
-    budgets: dict[ReasoningLevel, int] | None = None
-    levels: dict[ReasoningLevel, Level] | None = None
-
-    @property
-    def thinks(self) -> bool:
-        return self.budgets is not None or self.levels is not None
 
 
-_BUDGETS: dict[ReasoningLevel, int] = {"off": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
-_LEVELS: dict[ReasoningLevel, Level] = {
-    "off": "LOW",  # the models of these families cannot be stopped from thinking
-    "minimal": "LOW",
-    "low": "LOW",
-    "medium": "MEDIUM",
-    "high": "HIGH",
-}
+_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
+_BUDGETS_OF_PRO: dict[Level, int] = {"minimal": 128, "low": 2048, "medium": 8192, "high": 24576}
+_USUAL: dict[Level, str] = {"low": "LOW", "medium": "MEDIUM", "high": "HIGH"}
+_ALL: dict[Level, str] = {"minimal": "MINIMAL", **_USUAL}
+"""None of them is `off`: these models cannot be stopped from thinking."""
 
 _FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"gemini-(1|2\.0)|gemini-2\.5-.*(image|tts|audio|computer)", Family()),
-    (r"gemini-2\.5-pro", Family(budgets=_BUDGETS | {"off": 128})),
-    (r"gemini-2", Family(budgets=_BUDGETS)),
+    (r"gemini-2\.5-pro", Family(Levels(_BUDGETS_OF_PRO))),
+    (r"gemini-2", Family(Levels(_BUDGETS))),
     (r"gemini-.*image", Family(strict=True)),
-    (r"gemini-3-pro", Family(strict=True, levels=_LEVELS | {"medium": "HIGH"})),
-    (
-        r"gemini-3(\.[0-7])?-flash",
-        Family(strict=True, levels=_LEVELS | {"off": "MINIMAL", "minimal": "MINIMAL"}),
-    ),
-    (r"gemini-", Family(strict=True, levels=_LEVELS)),
+    (r"gemini-3-pro", Family(Levels({"low": "LOW", "high": "HIGH"}), strict=True)),
+    (r"gemini-3(\.[0-7])?-flash", Family(Levels(_ALL), strict=True)),
+    (r"gemini-", Family(Levels(_ALL, assumed=_USUAL), strict=True)),
 )
-_OTHER = Family()
+_OTHER = Family(Levels(_ALL, assumed={}))
 """Open models behind the same wire."""
 
 
@@ -58,15 +44,13 @@ def family_of(model: str) -> Family:
     return _OTHER
 
 
-def thinking_for(family: Family, reasoning: ReasoningLevel | None) -> dict[str, object]:
+def thinking_for(had: Spelling, asked: ReasoningLevel | None) -> dict[str, object]:
     """The `thinkingConfig` of a request; empty where nothing is to be said."""
-    if reasoning is None:
+    level = nearest(asked, had)
+    if level is None:
         return {}
-    config: dict[str, object] = {}
-    if family.budgets is not None:
-        config["thinkingBudget"] = family.budgets[reasoning]
-    elif family.levels is not None:
-        config["thinkingLevel"] = family.levels[reasoning]
-    if config and reasoning != "off":
+    said = had[level]
+    config: dict[str, object] = {"thinkingBudget" if isinstance(said, int) else "thinkingLevel": said}
+    if asked != "off":
         config["includeThoughts"] = True
     return config

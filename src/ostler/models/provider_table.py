@@ -24,13 +24,16 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     wire: Wire = "chat"
     base_url_variable: str = ""
     base_path: str = ""
-    """Follows what that variable says, where the vendor's SDK adds it as well."""
+    """Follows what that variable says, where the vendor's SDK adds it as well.
+
+    A vendor that has one serves each customer at an address of its own, where its own wire is spoken.
+    """
     key_header: str = "authorization"
     """`authorization` carries `Bearer KEY`; any other header the key alone."""
     charges: bool = True
     """Whether a call costs money; tokens are counted in any case."""
     like: str = ""
-    """The provider whose quirks it shares; by default its own."""
+    """The provider whose quirks and models it shares; by default its own."""
     headers: dict[str, str] = {}
 
     @property
@@ -54,7 +57,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     charges: bool | None = None
     """`false` for a free or a subscription endpoint."""
     like: str | None = None
-    """The provider whose quirks it shares."""
+    """The provider whose quirks and models it shares."""
     headers: dict[str, str] | None = None
     """Sent with every request."""
 
@@ -142,16 +145,18 @@ def _configured(name: str, settings: ProviderSettings) -> Provider:
         raise ConfigurationError(f"providers.{name}: like must be one of {', '.join(PROVIDERS)}")
     changes = {
         "base_url": settings.base_url,
-        "key_variables": None if settings.key_variable is None else (settings.key_variable,),
+        "key_variables": None
+        if settings.key_variable is None
+        else tuple(filter(None, [settings.key_variable])),
         "default_model": settings.default_model,
         "wire": settings.wire,
         "charges": settings.charges,
-        "like": settings.like,
+        "like": settings.like and (PROVIDERS[settings.like].like or settings.like),
         "headers": settings.headers,
     }
     given = {field: value for field, value in changes.items() if value is not None}
     if settings.base_url and known is not None:
-        given |= {"base_url_variable": "", "base_path": ""}
-        if known.wire == "responses" and settings.wire is None:
+        given["base_url_variable"] = ""
+        if known.wire == "responses" and settings.wire is None and not known.base_path:
             given["wire"] = "chat"  # which every server that imitates the vendor's speaks
     return msgspec.structs.replace(known or Provider(name=name), **given)

@@ -13,7 +13,7 @@ import msgspec
 from ostler.kernel.model import Model
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.models.provider_table import PROVIDERS, Provider, Wire
-from ostler.models.settings import FREE, ModelSettings
+from ostler.models.settings import FREE, ModelSettings, Prices
 from ostler.models.transport import Transport
 from ostler.vocabulary.errors import NoModel, UsageError
 
@@ -44,21 +44,24 @@ def make_model(
     """
     catalogue = catalogue or Catalogue()
     provider, model = split_name(catalogue.resolve(name.strip()), providers)
-    info = catalogue.lookup(f"{provider.name}/{model}")
+    info = catalogue.lookup(f"{provider.name}/{model}", like=provider.like)
+    informed = _informed(settings or ModelSettings(), provider, info, catalogue.prices_of_user(info.name))
     if provider.name == "gguf":
-        return _from_file(model, base_url, _informed(settings or ModelSettings(), provider, info), info)
-    named_address = base_url or _address_in(environment, provider)
+        return _from_file(model, base_url, informed, info)
+    own_address = _address_in(environment, provider)
+    named_address = base_url or own_address
     address = named_address or provider.base_url
     _check_address(provider, address)
     key = (api_key or key_in(environment, provider)).strip()
-    if not key and provider.key_variables and not named_address:
+    # Another server may do without a key; where a path belongs to the variable, it names the vendor's own.
+    is_elsewhere = bool(base_url or (own_address and not provider.base_path))
+    if not key and provider.key_variables and not is_elsewhere:
         raise NoModel(needs_key(provider))
     if not (key.isascii() and key.isprintable()):
         raise UsageError(f"the key for {provider.name} holds characters that no key has: copy it again")
     if wire is None and provider.wire == "responses" and named_address and not provider.base_path:
         wire = "chat"  # which every server that imitates the vendor's speaks
     wire = wire or provider.wire
-    informed = _informed(settings or ModelSettings(), provider, info)
     if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
         informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
     module, kind = _WIRES[wire]
@@ -79,15 +82,32 @@ def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, 
     provider_name, _, model = name.partition("/")
     provider = providers.get(provider_name)
     if provider is None:
-        known = ", ".join(providers)
-        raise UsageError(
-            f"no provider in {name!r}: a model is named PROVIDER/ID, or by an alias that `ostler models` "
-            f"lists; providers are {known}"
-        )
+        raise UsageError(_unknown(name, providers))
     model = model or provider.default_model
     if not model:
         raise UsageError(f"{name!r} names no model: write {provider.name}/ID")
     return provider, model
+
+
+def _unknown(name: str, providers: Mapping[str, Provider]) -> str:
+    from difflib import get_close_matches
+
+    catalogue = Catalogue()
+    written = {one.lower(): one for one in (*catalogue.aliases, *(f"{one}/" for one in providers))}
+    for info in catalogue.models():
+        written[info.name.lower()] = info.name
+        written.setdefault(info.name.partition("/")[2].lower(), info.name)
+    close = get_close_matches(name.lower(), written, n=1, cutoff=0.75)
+    start, slash, model = name.partition("/")
+    if slash and not close:
+        near = get_close_matches(start.lower(), providers, n=1)
+        close = [f"{near[0]}/{model}"] if near else []
+    if close:
+        return f"there is no model {name!r}: did you mean {written.get(close[0], close[0])}?"
+    return (
+        f"there is no model {name!r}: a model is named PROVIDER/ID, or by an alias that `ostler models` "
+        f"lists; providers are {', '.join(providers)}"
+    )
 
 
 def key_in(environment: Mapping[str, str], provider: Provider) -> str:
@@ -116,15 +136,20 @@ def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
     return address
 
 
-def _informed(settings: ModelSettings, provider: Provider, info: ModelInfo) -> ModelSettings:
+def _informed(
+    settings: ModelSettings, provider: Provider, info: ModelInfo, prices_of_user: Prices | None
+) -> ModelSettings:
     """The settings with what is known of the model, where they do not say it themselves."""
-    prices = settings.prices or (info.prices if provider.charges else FREE)
+    prices = settings.prices or prices_of_user or (info.prices if provider.charges else FREE)
     return msgspec.structs.replace(
         settings,
         prices=prices,
         headers={**provider.headers, **settings.headers},
         output_limit=settings.output_limit or info.output_limit,
+        input=settings.input or info.input,
         reasons=info.reasoning if settings.reasons is None else settings.reasons,
+        reasoning_levels=settings.reasoning_levels or info.reasoning_levels,
+        tools=info.tools if settings.tools is None else settings.tools,
     )
 
 

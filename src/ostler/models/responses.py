@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.responses_families import efforts_of, reasoning_fields
+from ostler.models.reasoning_levels import nearest
+from ostler.models.responses_families import levels_of, reasoning_fields
 from ostler.models.responses_messages import WIRE, encode_tools, message_encoder, not_shown
 from ostler.models.responses_stream import ResponsesDecoder
 from ostler.models.schemas import is_strict
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import shortfalls
+from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
 from ostler.models.wire_model import WireModel
+from ostler.vocabulary.messages import Block
 
 _LEAST_OUTPUT = 16
 """The vendor refuses a smaller limit."""
@@ -47,15 +49,15 @@ class ResponsesModel(WireModel):
             transport=transport,
             settings=settings,
         )
-        self._efforts = efforts_of(model)
+        self._levels = levels_of(model, self._settings)
         self._encoding = f"{WIRE}/{provider}/{model}"
         self._encode_message = message_encoder(provider, model)
 
-    def body(self, request: ModelRequest) -> bytes:
+    def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
         if request.tools:
             parts += b',"tools":', self._encoded_tools(request.tools)
-        items = request.transcript.encoded(self._encoding, self._encode_message)
+        items = self._encoded_messages(request, self._encoding, self._encode_message)
         parts += b',"input":[', b",".join(filter(None, items)), b"]}"
         return b"".join(parts)
 
@@ -65,19 +67,19 @@ class ResponsesModel(WireModel):
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         return encode_tools(tools)
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
-        return shortfalls(
-            self.name,
-            request,
-            level=self._efforts != (),
+    def _refused(self, block: Block) -> str:
+        return not_shown(block)
+
+    def _taken(self, request: ModelRequest) -> Taken:
+        level = nearest(request.reasoning, self._levels)
+        return Taken(
+            level=level if level and self._levels[level] else None,
             schema=request.answer_schema is None or is_strict(request.answer_schema),
-            choice=True,
-            hidden=not_shown,
         )
 
     def _head(self, request: ModelRequest) -> dict[str, Any]:
         head: dict[str, Any] = {"model": self._model, "stream": True, "store": False}
-        head |= reasoning_fields(self._efforts, request.reasoning)
+        head |= reasoning_fields(self._levels, self._settings.reasons, request.reasoning)
         output = self._output_limit(request)
         if output:
             head["max_output_tokens"] = max(output, _LEAST_OUTPUT)

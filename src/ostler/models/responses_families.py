@@ -1,4 +1,4 @@
-"""How OpenAI's models are told to reason: the efforts that each family knows."""
+"""How OpenAI's models are told to reason: the levels that each family has."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ import re
 from typing import Any
 
 from ostler.kernel.model import ReasoningLevel
+from ostler.models.reasoning_levels import WORDS, Level, Levels, Spelling, nearest
+from ostler.models.settings import ModelSettings
 
-_EFFORTS = ("none", "minimal", "low", "medium", "high")
-_USUAL = ("low", "medium", "high")
-
-_FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+_USUAL: tuple[Level, ...] = ("low", "medium", "high")
+_FAMILIES: tuple[tuple[str, tuple[Level, ...]], ...] = (
     (r"gpt-[34]|chatgpt|gpt-5-chat|gpt-audio", ()),
     (r"gpt-5\.\d+-chat", ("medium",)),
     (r"gpt-5-pro", ("high",)),
     (r"gpt-5\.\d+-pro", ("medium", "high")),
     (r"gpt-5\S*-(codex|cyber)", _USUAL),
-    (r"gpt-5\.\d|gpt-6-(sol|luna)|gpt-6\.1-terra", ("none", *_USUAL)),
+    (r"gpt-5\.\d|gpt-6-(sol|luna)|gpt-6\.1-terra", ("off", *_USUAL)),
     (r"gpt-5", ("minimal", *_USUAL)),
     (r"gpt-|o\d(-|$)", _USUAL),
 )
+FAMILIES = tuple([(rf"(^|[/:])({pattern})", levels) for pattern, levels in _FAMILIES])
+"""By a pattern that is found in their names, also in those of fine-tuned models."""
+
+_UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL}})
+"""An empty word is not sent."""
 
 
-def efforts_of(model: str) -> tuple[str, ...] | None:
-    """From the least; empty for a model that does not reason, `None` for one nobody has described."""
-    for pattern, efforts in _FAMILIES:
-        if re.search(rf"(^|/)({pattern})", model):
-            return efforts
-    return None
+def levels_of(model: str, settings: ModelSettings) -> Spelling:
+    """The word for each level that the model has; nothing for one that does not reason."""
+    family = next((levels for pattern, levels in FAMILIES if re.search(pattern, model)), None)
+    if family is None or (not family and settings.reasons):
+        return _UNKNOWN.had(settings.reasoning_levels, settings.reasons)
+    levels = Levels({level: WORDS[level] for level in family}, stoppable="off" in family)
+    return levels.had(settings.reasoning_levels, settings.reasons)
 
 
-def reasoning_fields(efforts: tuple[str, ...] | None, level: ReasoningLevel | None) -> dict[str, Any]:
+def reasoning_fields(had: Spelling, reasons: bool | None, asked: ReasoningLevel | None) -> dict[str, Any]:
     """The fields of a request that say how much to reason, and that the reasoning is wanted for replay.
 
     Models that do not reason refuse both. Of an unknown one it is taken that it reasons when somebody
-    asks it to.
+    says so, or asks it to.
     """
-    if efforts is None:
-        efforts = _USUAL if level not in (None, "off") else ()
-    if not efforts:
+    level = nearest(asked, had)
+    word = had[level] if level else ""
+    is_known = bool(reasons) or had.get("off") != ""
+    if not had or not (word or is_known):
         return {}
     fields: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
-    if level is not None:
-        effort = _nearest(efforts, level)
-        fields["reasoning"] = {"effort": effort} | ({} if effort == "none" else {"summary": "auto"})
+    if word:
+        fields["reasoning"] = {"effort": word} | ({} if word == "none" else {"summary": "auto"})
     return fields
-
-
-def _nearest(efforts: tuple[str, ...], level: ReasoningLevel) -> str:
-    """The least effort that is not below the level, or the most that the model knows."""
-    wanted = _EFFORTS.index("none" if level == "off" else level)
-    return next((effort for effort in efforts if _EFFORTS.index(effort) >= wanted), efforts[-1])

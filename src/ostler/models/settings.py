@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import msgspec
 
+from ostler.models.reasoning_levels import Level
 from ostler.vocabulary.usage import Usage
+
+Modality = Literal["text", "image", "file", "audio", "video"]
 
 
 class Rates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -84,7 +88,13 @@ class ModelSettings(msgspec.Struct, frozen=True):
     """Without them the cost of a call is unknown, unless the vendor reports it."""
     output_limit: int | None = None
     """The most that the model can write in one answer, where it is known."""
+    input: tuple[Modality, ...] = ()
+    """What the model can be shown; empty where it is not known."""
     reasons: bool | None = None
     """Whether the model can reason, where it is known."""
+    reasoning_levels: tuple[Level, ...] = ()
+    """Those that it has; empty where they are not known."""
+    tools: bool | None = None
+    """Whether it takes tools, where it is known."""
     assumptions: str = ""
     """What had to be assumed of a model that nobody has described; told at the beginning of a session."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 
+import msgspec
+
 from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
 from ostler.models.answer import AnswerDecoder
 from ostler.models.exchange import Endpoint
-from ostler.models.sendable import without_foreign_data
+from ostler.models.sendable import hidden, unseen, without_foreign_data, without_unseen
 from ostler.models.settings import ModelSettings
+from ostler.models.shortfalls import Taken, shortfalls
 from ostler.models.transport import Transport
-from ostler.vocabulary.messages import Message
+from ostler.vocabulary.messages import Block, Message
 
 
 class WireModel:
-    """See `Model` for what it promises. A wire adds `body`, `_decoder`, `_encode_tools` and `_shortfalls`."""
+    """See `Model` for what it promises. A wire adds `_body`, `_decoder`, `_encode_tools` and `_taken`."""
 
     def __init__(
         self,
@@ -31,6 +34,9 @@ class WireModel:
         self._model = model
         self._provider = provider
         self._settings = settings or ModelSettings()
+        self._sees_images = not self._settings.input or "image" in self._settings.input
+        # No source says which models read files, but one that takes only text reads none.
+        self._reads_files = set(self._settings.input) != {"text"}
         self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
         self._endpoint = Endpoint(
             provider,
@@ -43,6 +49,9 @@ class WireModel:
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
+        return self._body(self._with_usable_tools(request))
+
+    def _body(self, request: ModelRequest) -> bytes:
         raise NotImplementedError
 
     def _decoder(self, request: ModelRequest) -> AnswerDecoder:
@@ -51,9 +60,12 @@ class WireModel:
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         raise NotImplementedError
 
-    def _shortfalls(self, request: ModelRequest) -> list[str]:
-        """What is asked that this model cannot do, a sentence each."""
+    def _taken(self, request: ModelRequest) -> Taken:
         raise NotImplementedError
+
+    def _refused(self, block: Block) -> str:
+        """What the block is, where the vendor refuses it from everybody; else nothing."""
+        return hidden(block)
 
     def prepare(self) -> None:
         """Loads what the first request needs; may be called from any thread, to save time at the start."""
@@ -74,15 +86,31 @@ class WireModel:
 
         return self._endpoint.answer(build, decoder)
 
+    def _shortfalls(self, request: ModelRequest) -> list[str]:
+        """What is asked that this model cannot do, a sentence each."""
+        taken = self._taken(self._with_usable_tools(request))
+        return shortfalls(self.name, request, taken, self._settings, self._hidden)
+
+    def _with_usable_tools(self, request: ModelRequest) -> ModelRequest:
+        if self._settings.tools is not False or not request.tools:
+            return request
+        return msgspec.structs.replace(request, tools=(), tool_choice="auto")
+
+    def _hidden(self, block: Block) -> str:
+        seen = unseen(block, images=self._sees_images, files=self._reads_files)
+        return seen or self._refused(block)
+
     def _encoded_messages(
         self, request: ModelRequest, key: str, encode: Callable[[Message], bytes]
     ) -> list[bytes]:
-        """One encoding a message, without what other providers wrote for themselves."""
+        """One encoding a message, without what is another provider's own or the model cannot see."""
 
         def encode_own(message: Message) -> bytes:
+            message = without_unseen(message, images=self._sees_images, files=self._reads_files)
             return encode(without_foreign_data(message, self._provider))
 
-        return request.transcript.encoded(f"{key}/{self._provider}", encode_own)
+        sight = f"{self._sees_images:d}{self._reads_files:d}"
+        return request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)
 
     def _output_limit(self, request: ModelRequest) -> int | None:
         """How long the answer may be, where somebody set it; never more than the model can write."""
