@@ -146,7 +146,7 @@ class _Copies:
 
     def add(self, event: events.Event) -> None:
         seq = len(self.facts) + 1
-        self.facts.append(Fact(seq, self.id, "", self._now_ms, encode_event(event), event=event))
+        self.facts.append(Fact(seq, self.id, "", self._now_ms, encode_event(event)))
 
     def copy(self, fact: Fact) -> None:
         body = self._renumbered(fact)

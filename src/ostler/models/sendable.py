@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -27,6 +28,7 @@ def sendable_id(call: str, pattern: re.Pattern[str] | None) -> str:
     return base32(int.from_bytes(blake2b(call.encode(), digest_size=8).digest(), "big"), 9)
 
 
+@lru_cache(256)
 def sendable_name(name: str) -> str:
     """A model may call a tool by a name that no vendor takes back."""
     return _NOT_IN_A_NAME.sub("_", name)[:64] or "unnamed"
@@ -91,7 +93,7 @@ def _seen(block: Block, images: bool, files: bool) -> Block:
 
 def without_foreign_data(message: Message, provider: str) -> Message:
     """The message without what another provider wrote for itself, and every request would be refused for."""
-    if not any(_is_foreign(block, provider) for block in message.content):
+    if message.role != "assistant" or not [1 for one in message.content if _is_foreign(one, provider)]:
         return message
     content = [
         msgspec.structs.replace(block, opaque=None) if _is_foreign(block, provider) else block

@@ -7,6 +7,7 @@ survives reading, forking, exporting and importing byte for byte. The event is d
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -25,43 +26,33 @@ class UnknownEvent(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Fact:
+class Fact(msgspec.Struct, eq=False, gc=False):
     """A numbered, stored event. `parent` is the entry before it on its path (0: none) and None for records.
 
     `origin` names the session and number that a copy was made of.
     """
 
-    __slots__ = ("_event", "body", "origin", "parent", "run", "seq", "session", "time_ms", "type")
+    seq: int
+    session: str
+    run: str
+    time_ms: int
+    body: bytes
+    type: str = ""
+    """The event's tag; taken from the body where it is not given."""
+    parent: int | None = None
+    origin: str = ""
+    _event: Event | UnknownEvent | None = None
 
-    def __init__(
-        self,
-        seq: int,
-        session: str,
-        run: str,
-        time_ms: int,
-        body: bytes,
-        *,
-        type: str = "",
-        parent: int | None = None,
-        origin: str = "",
-        event: Event | None = None,
-    ) -> None:
-        self.seq = seq
-        self.session = session
-        self.run = run
-        self.time_ms = time_ms
-        self.body = body
-        self.type = type or type_of(body)
-        self.parent = parent
-        self.origin = origin
-        self._event: Event | UnknownEvent | None = event
+    def __post_init__(self) -> None:
+        if not self.type:
+            self.type = type_of(self.body)
 
     @classmethod
     def of(
         cls, event: Event, *, seq: int, session: str, run: str, time_ms: int, parent: int | None = None
     ) -> Fact:
         body = _encoder.encode(event)
-        return cls(seq, session, run, time_ms, body, type=event.type, parent=parent, event=event)
+        return cls(seq, session, run, time_ms, body, event.type, parent, "", event)
 
     @property
     def event(self) -> Event | UnknownEvent:
@@ -141,16 +132,21 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
     return event
 
 
-def storing_problem(event: Event) -> str:
-    """Why an event could not be stored and read back; empty when it can.
+def storing_problem(value: msgspec.Struct) -> str:
+    """Why an event, or what becomes a part of one, could not be stored and read back; empty when it can.
 
-    For events that hold what other people's code returned: its types are promises, not facts.
+    For what other people's code returned: its types are promises, not facts.
     """
     try:
-        decode_event(_encoder.encode(event))
+        _decoder_of(type(value)).decode(_encoder.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+@cache
+def _decoder_of(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
 
 
 def encode_lines(events: list[Event]) -> bytes:
