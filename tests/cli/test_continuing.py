@@ -86,8 +86,10 @@ def test_a_session_that_another_process_runs_is_refused(ostler: Ostler, serve: S
         assert (ran.code, ran.out) == (1, "")
         assert f"is held by process {running.pid} on " in ran.err and ran.err.count("\n") == 1
     renamed = ostler("sessions", "rename", session["id"], "while", "it", "works")
-    assert renamed.code == 0 and "takes its new title up by itself" in renamed.err
-    wait_until(lambda: ostler("sessions", "--json").lines[0].get("title") == "while it works")
+    assert (renamed.code, renamed.err) == (0, "")
+    assert ostler("sessions", "--json").lines[0]["title"] == "while it works"
+    moved = ostler("sessions", "navigate", session["id"], "0")
+    assert (moved.code, moved.err) == (2, "ostler: the leaf cannot be moved while a run is open\n")
     running.send_signal(signal.SIGTERM)
     assert finish(running).code == 143
     after = ostler("-p", "--model", "demo", "--session", session["id"], "me too")

@@ -11,7 +11,7 @@ from tests.cli.command import Ostler, Ran, use
 from tests.cli.conftest import Serve
 
 WRITE = call("write", {"path": "made.txt", "content": "by ostler\n"})
-BASH = call("bash", {"command": "echo run > ran.txt"})
+BASH = call("bash", {"command": "echo run | tee ran.txt"})
 
 
 def both(request: dict[str, Any]) -> Answer:
@@ -96,7 +96,7 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_is_told_the_w
     assert question["question"]["choices"] == ["yes", "no"]
     again = ostler("-p", *use(vendor), "--continue", "and then?")
     assert again.code == 6
-    assert "waits for an answer: Allow bash: echo run > ran.txt" in again.err
+    assert "waits for an answer: Allow bash: echo run | tee ran.txt" in again.err
     assert f"the prompt was not sent to session {question['session']}; permit it with --yes" in again.err
     assert f"`ostler sessions fork {question['session']}`" in again.err
     lines = ostler("-p", "--json", *use(vendor), "--continue", "and then?")

@@ -90,6 +90,7 @@ async def test_the_write_ahead_log_is_moved_into_the_file_when_it_is_large(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "LARGE_WAL", 100_000)
+    monkeypatch.setattr(sqlite_writer, "LARGEST_WAL", 200_000)
     monkeypatch.setattr(sqlite_writer, "WRITES_BETWEEN_LOOKS", 10)
     lease = await store.create(first(), HERE)
     for seq in range(2, 400):

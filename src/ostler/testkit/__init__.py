@@ -6,12 +6,14 @@
 | test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
 | make a recorded session a test | `assert_replays`, `replayed` |
 | call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
-| check that a log is whole | `violations` |
+| check that a log is whole | `violations`, `broken`, `INVARIANTS` |
 | check it after every test | `watched_sessions` |
 | check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
 """
 
+from ostler.log.invariants import INVARIANTS as INVARIANTS
+from ostler.log.invariants import broken as broken
 from ostler.log.invariants import violations as violations
 from ostler.models.scripted import Call as Call
 from ostler.models.scripted import ScriptedModel as ScriptedModel
@@ -21,10 +23,12 @@ from ostler.testkit.replaying import replayed as replayed
 from ostler.testkit.watch import watched_sessions as watched_sessions
 
 __all__ = [
+    "INVARIANTS",
     "Call",
     "ScriptedModel",
     "Turn",
     "assert_replays",
+    "broken",
     "replayed",
     "violations",
     "watched_sessions",

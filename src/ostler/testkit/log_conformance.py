@@ -30,6 +30,7 @@ from ostler.vocabulary.errors import Failure, LeaseLost, NotFound, StoreError
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import as_content, user
 from ostler.vocabulary.outcomes import NeedUser, Pending, Question
+from ostler.vocabulary.usage import Usage
 
 
 class LogConformance(StoreCases):
@@ -239,6 +240,15 @@ class LogConformance(StoreCases):
             opening = [(fact.run, fact.type) for fact in await store.read_opening("ses_1")]
             assert ("run_1", "step_started") not in opening
             assert opening[-2:] == [("run_2", "run_started"), ("run_2", "step_started")]
+
+    async def test_opening_knows_what_was_used_between_runs(self) -> None:
+        async with self.opened() as store:
+            writing = await self.begun(store)
+            await writing.append(events.RunStarted("0", "/", "m"), events.RunEnded("completed"), run="run_1")
+            used = Usage(input_tokens=7, cost=0.5)
+            await writing.append(events.UsageReported("msg_1", "m", used, used, purpose="summary"))
+            await writing.append(events.RunStarted("0", "/", "m"), run="run_2")
+            assert fold(await store.read_opening("ses_1")).usage == used
 
     # --- follow -------------------------------------------------------------------------------------
 
