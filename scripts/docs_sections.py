@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs_invariants import invariant_table, linnkit_invariant_table, store_invariant_table
 from docs_tables import row, spelled
 from ostler.faces import cli
 from ostler.faces.cli.arguments import print_parser
@@ -28,7 +29,7 @@ from ostler.log.memory import MemoryStore
 from ostler.models.provider_table import PROVIDERS
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs import settings
-from ostler.runs.assembly import permission_guard
+from ostler.runs.permissions import permission_guard
 from ostler.runs.session import create_session
 from ostler.runs.trust import LIMITS, SENSITIVE
 from ostler.tools.builtin import builtin_tool, builtin_tools
@@ -265,6 +266,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "permissions": lambda: "\n".join(permission_table()),
     "tools": lambda: "\n".join(tool_table()),
     "providers": lambda: "\n".join(provider_table()),
+    "invariants": lambda: "\n".join(invariant_table()),
+    "store-invariants": lambda: "\n".join(store_invariant_table()),
+    "linnkit-invariants": lambda: "\n".join(linnkit_invariant_table()),
     "json-sample": lambda: _fenced(sample().lines, "json"),
     "sessions-show-sample": lambda: _fenced(sample().shown),
 }

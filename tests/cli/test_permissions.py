@@ -93,7 +93,7 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_is_told_the_w
     assert ran.types[-2:] == ["question_asked", "run_waiting"]
     question, waiting = ran.lines[-2:]
     assert waiting["questions"] == [question["id"]]
-    assert question["question"]["choices"] == ["yes", "no"]
+    assert question["question"]["choices"] == ["yes", "session", "project", "user", "no"]
     again = ostler("-p", *use(vendor), "--continue", "and then?")
     assert again.code == 6
     assert "waits for an answer: Allow bash: echo run | tee ran.txt" in again.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -33,16 +33,15 @@ class Canned:
         self.status = 200
         self.is_complete = False
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream", **headers}
-        self._reads = reads
+        self._reads = filter(None, reads)
 
     def prepare(self, url: str) -> None: ...
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         return self
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for read in self._reads:
-            yield read
+    async def read(self) -> bytes:
+        return next(self._reads, b"")
 
     async def aclose(self) -> None: ...
 

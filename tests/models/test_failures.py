@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from email.utils import formatdate
 
@@ -367,9 +366,9 @@ class CountingTransport:
         self.open += 1
         return self
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        for start in range(0, len(self._body), 10):
-            yield self._body[start : start + 10]
+    async def read(self) -> bytes:
+        piece, self._body = self._body[:10], self._body[10:]
+        return piece
 
     async def aclose(self) -> None:
         self.open -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -38,7 +38,7 @@ class Canned:
         self.status = 200
         self.is_complete = False
         self.headers: Mapping[str, str] = {"content-type": "text/event-stream"}
-        self._reads = reads
+        self._reads = filter(None, reads)
 
     def prepare(self, url: str) -> None:
         pass
@@ -46,9 +46,8 @@ class Canned:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         return self
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for read in self._reads:
-            yield read
+    async def read(self) -> bytes:
+        return next(self._reads, b"")
 
     async def aclose(self) -> None:
         pass

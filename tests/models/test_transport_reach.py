@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from ostler.models.transport import Transport
 from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest
-from tests.models.transport_servers import HEADERS, MEBIBYTE, OK, SHORT, Authority, Visit, answer, scripted
+from tests.models.transport_servers import (
+    HEADERS,
+    MEBIBYTE,
+    OK,
+    SHORT,
+    Authority,
+    Visit,
+    answer,
+    pieces_of,
+    scripted,
+)
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -86,9 +95,9 @@ async def test_a_large_body_passes_through_tls_both_ways(
     async with scripted(serve, tls=authority.server) as server:
         reply = await transport.post(server.url, HEADERS, b"y" * mebibytes * MEBIBYTE)
         size = 0
-        async with asyncio.timeout(50), aclosing(reply.chunks()) as chunks:
-            async for chunk in chunks:
-                size += len(chunk)
+        async with asyncio.timeout(50):
+            async for piece in pieces_of(reply):
+                size += len(piece)
                 await asyncio.sleep(0)
         await reply.aclose()
         assert size == mebibytes * MEBIBYTE

@@ -8,7 +8,6 @@ import socket
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.models.transport_servers import (
     Visit,
     answer,
     body_of,
+    pieces_of,
     real_server,
     scripted,
 )
@@ -75,9 +75,7 @@ async def test_a_redirect_is_handed_back(transport: Transport, server: str) -> N
 
 async def test_who_leaves_early_does_not_disturb_the_next(transport: Transport, server: str) -> None:
     reply = await transport.post(f"{server}/size/{8 * MEBIBYTE}", HEADERS, b"{}")
-    async with aclosing(reply.chunks()) as chunks:
-        async for _ in chunks:
-            break
+    await reply.read()
     await reply.aclose()
     assert await answer(transport, f"{server}/echo", b"next") == b"next"
 
@@ -161,8 +159,8 @@ async def test_a_body_that_is_cut_says_so_after_what_came(
         reply = await transport.post(server.url, HEADERS, b"{}")
         seen = b""
         with pytest.raises(StreamBroken, match="broke off its answer") as caught:
-            async for chunk in reply.chunks():
-                seen += chunk
+            async for piece in pieces_of(reply):
+                seen += piece
                 arrived.set()
         await reply.aclose()
         assert seen.startswith(b"hello") and caught.value.stream_opened
@@ -316,12 +314,12 @@ async def test_a_slow_reader_makes_the_server_wait(transport: Transport) -> None
 
     async with scripted(serve) as server:
         reply = await transport.post(server.url, HEADERS, b"{}")
-        async with asyncio.timeout(50), aclosing(reply.chunks()) as chunks:
-            size = len(await anext(chunks))
+        async with asyncio.timeout(50):
+            size = len(await reply.read())
             await stalled.wait()
             assert not finished.is_set()
-            async for chunk in chunks:
-                size += len(chunk)
+            async for piece in pieces_of(reply):
+                size += len(piece)
         await reply.aclose()
         assert size == 64 * MEBIBYTE
 
@@ -344,7 +342,7 @@ async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str
             limits.append(limit)
             reply = await transport.post(url, HEADERS, b"{}")
             try:
-                async for _ in reply.chunks():
+                async for _ in pieces_of(reply):
                     started.set()
             finally:
                 await reply.aclose()
@@ -373,12 +371,11 @@ async def test_closing_a_reply_twice_is_harmless_and_ends_its_body(transport: Tr
 
     async with scripted(serve) as server, asyncio.timeout(20):
         reply = await transport.post(server.url, HEADERS, b"{}")
-        chunks = reply.chunks()
-        assert await anext(chunks) == b"abc"
+        assert await reply.read() == b"abc"
         await reply.aclose()
         await reply.aclose()
         with pytest.raises(StreamBroken):
-            await anext(chunks)
+            await reply.read()
 
 
 async def test_closing_the_transport_ends_its_connections_and_it_can_be_used_again(

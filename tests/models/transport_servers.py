@@ -20,7 +20,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from getpass import getuser
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -112,10 +112,15 @@ async def scripted(
         raise failures[0]
 
 
+async def pieces_of(reply: Reply) -> AsyncIterator[bytes]:
+    while piece := await reply.read():
+        yield piece
+
+
 async def body_of(reply: Reply) -> bytes:
     try:
-        async with asyncio.timeout(50), aclosing(reply.chunks()) as chunks:
-            return b"".join([chunk async for chunk in chunks])
+        async with asyncio.timeout(50):
+            return b"".join([piece async for piece in pieces_of(reply)])
     finally:
         await reply.aclose()
 

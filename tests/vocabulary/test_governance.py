@@ -39,6 +39,7 @@ EXPECTED = {
     "step_ended": SHOWN,
     "question_asked": SHOWN,
     "question_answered": SHOWN,
+    "permission_remembered": SHOWN,
     "run_waiting": SHOWN,
     "run_resumed": SHOWN,
     "run_ended": SHOWN,
@@ -128,6 +129,7 @@ def test_a_session_opens_with_its_entries_and_the_records_that_outlive_a_run() -
         "prompts_held",
         "prompts_released",
         "extension_state",
+        "permission_remembered",
         "run_ended",
         "message_revised",
     }

@@ -20,9 +20,9 @@ from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool, schema_of
-from ostler.runs.assembly import permission_guard
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import MakeModel, model_maker
+from ostler.runs.permissions import permission_guard, remember_answer
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.tools.permissions import PROFILES, Profile
@@ -139,7 +139,8 @@ class Agent:
             answer_schema=_answer_schema(answer),
             system=system_prompt(cwd, date.today()) if system is None else system,
             hooks=Hooks(tuple(hooks)),
-            permission=permission_guard(permissions),
+            permission=permission_guard(permissions, cwd),
+            remember=remember_answer,
             permissions=permissions,
             limits=Limits(steps=max_steps),
             reasoning=reasoning,

@@ -81,7 +81,7 @@ class Answering:
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
         end = await self._stream(model, request, draft, held)
         if isinstance(end, ModelDone):
-            end = _sound(end, request)
+            end = _sound(end)
         if isinstance(end, ModelDone):
             await self._record_message(request, end, held)
             return model
@@ -233,13 +233,13 @@ class Answering:
 
     def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
         """Some vendors count their calls anew in every answer, or not at all; here each has its own id."""
-        taken = set(self._journal.state.call_ids)
+        taken, given = self._journal.state.call_ids, set[str]()
         unique: list[Block] = []
         for block in content:
             if isinstance(block, ToolCall):
-                if not block.id or block.id in taken:
+                if not block.id or block.id in taken or block.id in given:
                     block = msgspec.structs.replace(block, id=self._journal.world.new_id("call"))
-                taken.add(block.id)
+                given.add(block.id)
             unique.append(block)
         return tuple(unique)
 
@@ -298,13 +298,9 @@ class Answering:
         record_usage(self._journal, request.id, request.model, usage)
 
 
-def _sound(done: ModelDone, request: ModelRequest) -> ModelDone | ModelFailure:
+def _sound(done: ModelDone) -> ModelDone | ModelFailure:
     """The answer, if it can be stored and read back: a wire is other people's code, too."""
-    message = events.AssistantMessage(
-        request.id, done.content, done.stop_reason, done.model, request_id=done.request_id
-    )
-    usage = events.UsageReported(request.id, request.model, done.usage, done.usage)
-    problem = storing_problem(message) or storing_problem(usage)
+    problem = storing_problem(done)
     if not problem:
         return done
     text = f"the wire gave an answer that cannot be stored: {problem}"

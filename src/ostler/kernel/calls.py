@@ -131,10 +131,14 @@ class Calls:
             )
         if call.answered and call.question:
             return self._after_answer(call, tool, call.question, call.answered)
-        _, problem = _validated(tool, called.arguments)
+        validated, problem = _validated(tool, called.arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
+        if self._harness.permission is None and "before_tool" not in self._harness.hooks:
+            return Ready(tool, called.arguments, validated)
         planned = PlannedCall(called.call, called.name, tool.spec.kind, called.arguments, step.number)
+        if remembered := self._journal.state.permissions:
+            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
         planned, obstacle = await self._harness.hooks.before_tool(
             planned, self._over, last_guard=self._harness.permission
         )
@@ -166,9 +170,12 @@ class Calls:
     ) -> Ready | Settled:
         """What an answered question makes of its call."""
         if asked.asked_by in ("permission", "hook"):
-            if not grants(answered):
+            if not grants(asked, answered):
                 reason = answered.answer if isinstance(answered.answer, str) else ""
                 return failed(reason or "The person declined this call.", kind="call_refused")
+            if asked.asked_by == "permission" and self._harness.remember is not None:
+                for event in self._harness.remember(asked, answered, self._journal.session):
+                    self._journal.record(event)
             arguments = asked.state["arguments"]
             validated, problem = _validated(tool, arguments)
             if problem:
@@ -422,12 +429,7 @@ def _storable(outcome: Settled) -> Settled:
         for block in outcome.content
     )
     outcome = msgspec.structs.replace(outcome, content=content)
-    kind = outcome.kind if isinstance(outcome, Failed) else None
-    problem = storing_problem(
-        events.ToolResultFact(
-            "", "", content, kind, outcome.details, outcome.summary, ends_run=outcome.ends_run
-        )
-    )
+    problem = storing_problem(outcome)
     return _unstorable(problem) if problem else outcome
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -11,10 +11,13 @@ from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
 from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import OstlerError, UsageError
-from ostler.vocabulary.events import Limits, QuestionAsked
+from ostler.vocabulary.events import Event, Limits, QuestionAnswered, QuestionAsked
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
+
+Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
+"""Keeps what a granted permission in that session says to keep; the facts that tell of it. May be called twice."""
 
 SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
@@ -32,6 +35,7 @@ class Harness:
     """The last guard before a tool runs."""
     permissions: str = "full"
     """The name of the profile, for the record."""
+    remember: Remember | None = None
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None

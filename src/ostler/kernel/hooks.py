@@ -57,6 +57,8 @@ class PlannedCall(msgspec.Struct, frozen=True):
     kind: ToolKind
     arguments: dict[str, Any]
     step: int
+    remembered: tuple[tuple[str, str], ...] = ()
+    """The rules of permission that were remembered in the session, each with its effect."""
 
 
 class Rewrite(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class Journal:
         fact = Fact.of(
             event,
             seq=state.last_seq + 1,
-            session=self.session,
+            session=self.lease.session,
             run=(state.run.id if state.run else "") if run is None else run,
             time_ms=self.world.now_ms(),
             parent=state.leaf if isinstance(event, Entry) else None,

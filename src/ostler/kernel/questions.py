@@ -75,7 +75,8 @@ def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswere
     return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
 
 
-def grants(answer: QuestionAnswered) -> bool:
-    """Whether the answer to a permission question is a yes."""
+def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
+    """Whether the answer to a permission question is a yes, for once or for a scope that was offered."""
     said = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
-    return answer.outcome == "answered" and said in (True, "yes", "y", "allow")
+    offered = [scope for scope in asked.question.choices if scope in ("session", "project", "user")]
+    return answer.outcome == "answered" and said in (True, "yes", "y", "allow", *offered)

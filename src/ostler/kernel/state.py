@@ -35,6 +35,8 @@ class SessionState:
         self.settings = events.SettingsChanged()
         self.questions: dict[str, events.QuestionAsked] = {}
         self.labels: dict[int, str] = {}
+        self.permissions: dict[str, str] = {}
+        """Rules that were remembered in this session, and what each does."""
         self.held = False
         self.call_ids: set[str] = set()
         self.undecipherable: str = ""
@@ -87,6 +89,7 @@ class SessionState:
             "held": self.held,
             "settings": self.settings,
             "labels": dict(self.labels),
+            "permissions": dict(self.permissions),
             "last_status": self.last_status,
         }
 
@@ -303,6 +306,14 @@ def _question_answered(state: SessionState, event: events.QuestionAnswered, fact
         call.answered = event
 
 
+def _permission_remembered(state: SessionState, event: events.PermissionRemembered, fact: Fact) -> None:
+    if event.scope != "session" or event.where != fact.session:
+        return
+    state.permissions.pop(event.rule, None)
+    if event.effect != "revoked":
+        state.permissions[event.rule] = event.effect
+
+
 def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
     if event.usage is not None and not fact.origin:  # a copy's cost was counted where it was made
         state.usage = event.usage
@@ -331,5 +342,6 @@ _HANDLERS: dict[type[Event], Any] = {
     events.StepEnded: _step_ended,
     events.QuestionAsked: _question_asked,
     events.QuestionAnswered: _question_answered,
+    events.PermissionRemembered: _permission_remembered,
     events.HistoryReplaced: _history_replaced,
 }

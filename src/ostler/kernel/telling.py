@@ -12,6 +12,8 @@ from ostler.vocabulary.messages import Message, Text, ToolResult
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
 
+OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
+
 
 class Telling:
     """Takes entries in one by one. Results are told together, once all calls of their message have one."""
@@ -23,8 +25,9 @@ class Telling:
         self._names: dict[str, str] = {}
 
     def tell(self, event: events.Event | UnknownEvent) -> None:
-        if fate(event).told and type(event) in _TELLERS:
-            _TELLERS[type(event)](self, event)
+        teller = _TELLERS.get(type(event))
+        if teller is not None and fate(event).told:
+            teller(self, event)
 
     def _user(self, event: events.UserMessage) -> None:
         self.close_results()
@@ -47,6 +50,10 @@ class Telling:
     def _new_history(self, event: events.HistoryReplaced) -> None:
         self._results = {}
         self.transcript = Transcript(event.messages)
+
+    def _collapsed(self, event: events.BranchCollapsed) -> None:
+        self.close_results()
+        self.transcript.append(Message("user", (Text(f"{OTHER_BRANCH}\n\n{event.summary}"),)))
 
     def _extension(self, event: events.ExtensionEntry) -> None:
         self.transcript.append(Message("user", event.told))
@@ -71,6 +78,7 @@ _TELLERS: dict[type[Any], Any] = {
     events.AssistantMessage: Telling._answer,
     events.ToolResultFact: Telling._result,
     events.HistoryReplaced: Telling._new_history,
+    events.BranchCollapsed: Telling._collapsed,
     events.ExtensionEntry: Telling._extension,
 }
 """How the transcript grows by what the model is told."""

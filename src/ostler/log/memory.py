@@ -15,9 +15,9 @@ from ostler.log.pulse import Pulse, inbox_of
 from ostler.log.summaries import new_summary, summarised
 from ostler.log.words import excerpt, words_of
 from ostler.vocabulary.errors import NotFound, StoreError
-from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, ToolResultFact, UserMessage
+from ostler.vocabulary.events import AssistantMessage, ToolResultFact, UserMessage
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.governance import opens_with
+from ostler.vocabulary.governance import is_opening
 from ostler.vocabulary.messages import BlobRef, text_of
 from ostler.vocabulary.requests import OVERTAKING, AnyRequest
 
@@ -75,7 +75,7 @@ class MemoryStore:
     async def read_opening(self, session: str) -> list[Fact]:
         facts = self._session(session).facts
         tail = max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=1)
-        return [fact for fact in facts if fact.seq >= tail or opens_with(EVENT_TYPES.get(fact.type))]
+        return [fact for fact in facts if fact.seq >= tail or is_opening(fact.type, fact.run)]
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:

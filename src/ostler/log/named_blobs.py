@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from ostler.kernel.store import BlobPart, Store
 from ostler.vocabulary.events import ToolResultFact
 from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import BlobRef
 
 PIECE = 192 * 1024
 """So that a line of an export with a piece in base64 has about 256 KiB."""
@@ -14,11 +15,13 @@ PIECE = 192 * 1024
 
 def blobs_named_by(facts: Iterable[Fact]) -> dict[str, None]:
     """Their names, in the order of the facts, each once."""
-    return {
-        fact.event.output.id: None
-        for fact in facts
-        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact) and fact.event.output
-    }
+    return {output.id: None for output in outputs_named_by(facts)}
+
+
+def outputs_named_by(facts: Iterable[Fact]) -> Iterator[BlobRef]:
+    for fact in facts:
+        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact) and fact.event.output:
+            yield fact.event.output
 
 
 async def read_in_parts(store: Store, session: str, blob: str) -> AsyncIterator[BlobPart]:

@@ -358,12 +358,13 @@ def _appending(
     def work(db: sqlite3.Connection) -> None:
         key, last_seq = _held_row(db, lease)
         require_order(lease.session, facts, last_seq + 1)
+        latest = max([fact.time_ms for fact in facts])
         db.execute(
             "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
-            (facts[-1].seq, max(fact.time_ms for fact in facts), key),
+            (facts[-1].seq, latest, key),
         )
         insert_facts(db, key, facts)
-        if any(fact.type in CHANGING for fact in facts):
+        if not CHANGING.isdisjoint([fact.type for fact in facts]):
             update_summary(db, key, facts)
         for request, seq in settled.items():
             db.execute(

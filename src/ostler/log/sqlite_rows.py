@@ -13,7 +13,7 @@ from ostler.log.summaries import new_summary, summarised
 from ostler.vocabulary.errors import StoreError
 from ostler.vocabulary.events import EVENT_TYPES
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.governance import opens_with
+from ostler.vocabulary.governance import is_opening, opens_with
 
 SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
 """In the order of the fields of `SessionSummary`."""
@@ -23,23 +23,32 @@ _OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPE
 
 def insert_session(db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
     """A whole session; returns its key."""
+    key = insert_row(db, facts, lease)
+    insert_facts(db, key, facts)
+    return key
+
+
+def insert_row(
+    db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None, key: int | None = None
+) -> int:
+    """The row of a session with these facts; returns its key."""
     summary = summarised(new_summary(facts[0]), facts[1:])
     if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
         raise StoreError(f"session {summary.id} exists already")
-    key = db.execute(
-        f"insert into sessions ({SUMMARY_COLUMNS}, tail_seq, generation, owner, expires, indexed_seq)"
-        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+    row = db.execute(
+        f"insert into sessions (key, {SUMMARY_COLUMNS}, tail_seq, generation, owner, expires, indexed_seq)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
         (
+            key,
             *msgspec.structs.astuple(summary),
-            _tail(facts, default=1),
+            tail_of(facts, default=1),
             lease.generation if lease else 0,
             msgspec.json.encode(lease.owner) if lease else None,
             lease.expires_ms if lease else 0,
         ),
     ).lastrowid
-    assert key is not None
-    insert_facts(db, key, facts)
-    return key
+    assert row is not None
+    return row
 
 
 def insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
@@ -50,7 +59,7 @@ def insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> Non
                 key,
                 fact.seq,
                 fact.type,
-                _OPENING.get(fact.type, True),
+                _OPENING.get(fact.type, True) or (not fact.run and is_opening(fact.type, "")),
                 fact.parent,
                 fact.run,
                 fact.time_ms,
@@ -64,7 +73,7 @@ def insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> Non
 
 def fact_of(session: str, row: tuple[Any, ...]) -> Fact:
     seq, tag, parent, run, time_ms, origin, body = row
-    return Fact(seq, session, run, time_ms, body, type=tag, parent=parent, origin=origin)
+    return Fact(seq, session, run, time_ms, body, tag, parent, origin)
 
 
 def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
@@ -72,11 +81,11 @@ def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> N
     summary = summarised(SessionSummary(*row), facts)
     db.execute(
         "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
-        (summary.title, summary.preview, summary.status, _tail(facts, default=0), key),
+        (summary.title, summary.preview, summary.status, tail_of(facts, default=0), key),
     )
 
 
-def _tail(facts: Sequence[Fact], default: int) -> int:
+def tail_of(facts: Sequence[Fact], default: int) -> int:
     """From where on opening needs every fact: the beginning of the open run, or the end of the last."""
     return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
 

@@ -119,7 +119,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mi
     version = _pragma(connection, "user_version")
     try:
         if version < version_of(migrations):  # nobody was faster
-            _copy(path, path.with_name(f"{path.name}.version-{version}"))
+            copy_store(path, path.with_name(f"{path.name}.version-{version}"))
             for migration in migrations[version - 1 :]:
                 migration(connection)
             connection.execute(f"pragma user_version = {version_of(migrations)}")
@@ -130,8 +130,8 @@ def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mi
         raise
 
 
-def _copy(path: Path, to: Path) -> None:
-    """A whole copy, or none. The caller holds the write lock, so nothing changes meanwhile."""
+def copy_store(path: Path, to: Path) -> None:
+    """A whole copy as of this moment, or none."""
     part = to.with_name(f"{to.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)

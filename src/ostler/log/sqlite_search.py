@@ -13,6 +13,9 @@ from ostler.vocabulary.events import AssistantMessage, UserMessage
 from ostler.vocabulary.facts import decode_event
 from ostler.vocabulary.messages import text_of
 
+SEARCHED = ("user_message", "assistant_message")
+"""The types of facts that are found."""
+
 PIECE = 500
 """Messages indexed in one transaction: others want to write, too."""
 
@@ -28,12 +31,12 @@ def update_index(db: sqlite3.Connection) -> None:
     for key, session, indexed, last in stale.fetchall():
         rows = db.execute(
             "select seq, body from facts where session = ? and seq > ?"
-            " and type in ('user_message', 'assistant_message') order by seq limit ?",
+            f" and type in {SEARCHED} order by seq limit ?",
             (key, indexed, room),
         ).fetchall()
         for seq, body in rows:
-            if text := _text(body):
-                words = " ".join(words_of(text))
+            words = words_in(body)
+            if words is not None:
                 db.execute("insert into messages values (?, ?, ?)", (words, session, seq))
         up_to = rows[-1][0] if len(rows) == room else last
         db.execute("update sessions set indexed_seq = ? where key = ?", (up_to, key))
@@ -56,6 +59,12 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
         (" ".join(f'"{word}"*' for word in words), limit),
     )
     return [Hit(id, seq, excerpt(_text(body), words), time_ms) for id, seq, body, time_ms in rows.fetchall()]
+
+
+def words_in(body: bytes) -> str | None:
+    """What the index holds of a message; None for one without text."""
+    text = _text(body)
+    return " ".join(words_of(text)) if text else None
 
 
 def _text(body: bytes) -> str:

@@ -18,6 +18,7 @@ from ostler.vocabulary.errors import StoreBusy, StoreError
 
 WRITES_BETWEEN_LOOKS = 200
 LARGE_WAL = 4 * 1024 * 1024
+LARGEST_WAL = 4 * LARGE_WAL
 LONG_WAL = 1024 * 1024
 PAUSE = 0.002
 _NOT_NOW = object()
@@ -31,6 +32,7 @@ class _Order(NamedTuple):
 
     work: Work[Any]
     then: Callable[[], None] | None
+    lengthy: bool
     loop: asyncio.AbstractEventLoop
     done: asyncio.Future[Any]
 
@@ -52,7 +54,7 @@ class Writer:
         self._inline = durability == "process"
         self._connection = connect(path, durability, patience=patience)
         self._connection.execute("pragma busy_timeout = 0")  # it would stop the event loop; the thread waits
-        self._connection.execute(f"pragma journal_size_limit = {4 * LARGE_WAL}")
+        self._connection.execute(f"pragma journal_size_limit = {LARGEST_WAL}")
         self._in_use = threading.Lock()
         self._queue: list[_Order] = []
         self._queue_lock = threading.Lock()
@@ -62,6 +64,7 @@ class Writer:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="ostler-log")
         self._checkpoint: Future[None] | None = None
         self._wal = Path(f"{path}-wal")
+        self._wal_size = 0
         self._others = 0
         self._closed = False
 
@@ -75,9 +78,7 @@ class Writer:
         if outcome is not _NOT_NOW:
             result: Result = outcome
             return result
-        done = self._enqueue(work)
-        if lengthy:
-            self._hand_over()
+        done = self._enqueue(work, lengthy=lengthy)
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -142,14 +143,16 @@ class Writer:
 
     # --- together with others -----------------------------------------------------------------------
 
-    def _enqueue(self, work: Work[Any], then: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+    def _enqueue(
+        self, work: Work[Any], then: Callable[[], None] | None = None, *, lengthy: bool = False
+    ) -> asyncio.Future[Any]:
         if self._closed:
             raise StoreError(f"{self._path} has been closed")
         loop = asyncio.get_running_loop()
-        order = _Order(work, then, loop, loop.create_future())
+        order = _Order(work, then, lengthy, loop, loop.create_future())
         with self._queue_lock:
             self._queue.append(order)
-        if self._gathers_in is not loop:
+        if lengthy or self._gathers_in is not loop:
             self._hand_over()
         return order.done
 
@@ -163,10 +166,15 @@ class Writer:
             loop.call_soon(self._end_turn, loop)
         return False
 
+    def _resume(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._gathers_in is not loop:
+            self._gathers_in = loop
+            self._end_turn(loop)
+
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Commits what was gathered; as long as there is something, the next turn is gathered, too."""
-        ours = bool(self._queue) and all(order.loop is loop for order in self._queue)
-        if not ours or self._flushing or not self._in_use.acquire(blocking=False):
+        ours = all(order.loop is loop and not order.lengthy for order in self._queue)
+        if not self._queue or not ours or self._flushing or not self._in_use.acquire(blocking=False):
             self._gathers_in = None
             self._hand_over()
             return
@@ -207,6 +215,22 @@ class Writer:
                 settled = [pair for pair in zip(batch, outcomes, strict=True) if pair[0].loop is loop]
                 with suppress(RuntimeError):  # that loop was closed: nobody waits there any more
                     loop.call_soon_threadsafe(_settle, settled)
+            if self._give_back():
+                return
+
+    def _give_back(self) -> bool:
+        """Leaves what has come meanwhile to the event loop: beside its work a commit takes much longer."""
+        with self._queue_lock:
+            short = self._inline and not any(order.lengthy for order in self._queue)
+            if not self._queue or not short or self._closed:
+                return False
+            loop = self._queue[0].loop
+            try:
+                loop.call_soon_threadsafe(self._resume, loop)
+            except RuntimeError:  # it was closed
+                return False
+            self._flushing = False
+        return True
 
     def _next_batch(self) -> list[_Order]:
         with self._queue_lock:
@@ -276,14 +300,17 @@ class Writer:
         self._others = self._connection.execute("pragma data_version").fetchone()[0]
 
     def _checkpoint_if_large(self) -> None:
-        """Moves the write-ahead log into the database beside the work, not in the middle of a commit."""
+        """Moves the write-ahead log into the database beside the work, not in the middle of a commit.
+
+        Its file keeps its size when it begins anew: only once it grows has as much been written again.
+        """
         if self._closed or (self._checkpoint is not None and not self._checkpoint.done()):
             return
         try:
             size = self._wal.stat().st_size
         except OSError:
             return  # there is none yet
-        if size >= LARGE_WAL:
+        if size > max(LARGE_WAL, min(self._wal_size, LARGEST_WAL)):
             self._checkpoint = self._threads.submit(self._checkpoint_now)
 
     def _checkpoint_now(self) -> None:
@@ -300,6 +327,7 @@ class Writer:
             connection.close()
         with self._in_use:
             self._connection.execute("pragma wal_checkpoint(passive)")
+            self._wal_size = self._wal.stat().st_size
         self.checkpoints += 1
 
 

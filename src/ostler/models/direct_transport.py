@@ -8,7 +8,7 @@ import ssl
 import zlib
 from binascii import b2a_base64
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -54,24 +54,22 @@ class DirectReply:
         self._connection: Connection | None = connection
         self._host = host
         self._release = release
+        self._unpack: Callable[[bytes], bytes] | None = None
 
     @property
     def is_complete(self) -> bool:
         return self._connection is not None and self._connection.is_complete
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def read(self) -> bytes:
         try:
-            unpack = _unpacker(self.headers.get("content-encoding", ""))
-            while True:
-                if self._connection is None:
-                    raise ConnectionBroken("it was closed on this side")
-                data = await self._connection.read()
-                if not data:
-                    return
-                if unpack is None:
-                    yield data
-                else:
-                    yield unpack(data)
+            if self._unpack is None:
+                self._unpack = _unpacker(self.headers.get("content-encoding", ""))
+            if self._connection is None:
+                raise ConnectionBroken("it was closed on this side")
+            while data := await self._connection.read():
+                if piece := self._unpack(data):
+                    return piece
+            return b""
         except (ConnectionBroken, OSError, zlib.error) as error:
             raise broken_off(self._host, error) from error
 
@@ -226,11 +224,11 @@ def _head(target: Target, headers: Mapping[str, str]) -> bytes:
     return "\r\n".join([*lines, ""]).encode("ascii")
 
 
-def _unpacker(encoding: str) -> Callable[[bytes], bytes] | None:
+def _unpacker(encoding: str) -> Callable[[bytes], bytes]:
     """We ask for plain bytes; some gateways compress all the same."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
-        return None
+        return bytes
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise ConnectionBroken(f"it is packed as {encoding}, which was not asked for")
     return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress

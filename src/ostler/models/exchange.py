@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
@@ -111,20 +110,19 @@ class Endpoint:
                 return
             self._gate.admitted()
             decoder.request_id = request_id(reply.headers)
-            async with aclosing(reply.chunks()) as chunks:
-                events: list[ModelEvent] = []
-                async for chunk in chunks:
-                    events = decoder.feed(chunk)
-                    if decoder.finished:
-                        break
-                    yield events
-                    events = []
-                if events and isinstance(events[-1], ModelFailure):
-                    events[-1] = self._scrubbed(events[-1])
-                    yield events
-                    return
-                if decoder.finished and not reply.is_complete:
-                    await _drain(chunks)
+            events: list[ModelEvent] = []
+            while piece := await reply.read():
+                events = decoder.feed(piece)
+                if decoder.finished:
+                    break
+                yield events
+                events = []
+            if events and isinstance(events[-1], ModelFailure):
+                events[-1] = self._scrubbed(events[-1])
+                yield events
+                return
+            if decoder.finished and not reply.is_complete:
+                await _drain(reply)
             yield [*events, *self._end(decoder)]
         except ModelError as error:
             yield [self._failure(error, decoder)]
@@ -164,11 +162,8 @@ class Endpoint:
         # Read far enough that no key is cut in two at the limit, where it would not be recognised.
         limit = BODY_LIMIT + max(map(len, self._secrets), default=0)
         body = b""
-        async with aclosing(reply.chunks()) as chunks:
-            async for chunk in chunks:
-                body += chunk
-                if len(body) >= limit:
-                    break
+        while len(body) < limit and (piece := await reply.read()):
+            body += piece
         if 200 <= reply.status < 300:
             return _not_a_stream(self._provider, reply, body)
         return error_of_status(self._provider, reply.status, reply.headers, body[:limit], self._secrets)
@@ -195,10 +190,10 @@ def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
     )
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
+async def _drain(reply: Reply) -> None:
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in chunks:
+            while await reply.read():
                 pass
     except (TimeoutError, ModelError):
         return  # the answer is complete; only the connection is lost

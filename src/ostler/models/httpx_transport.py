@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any
 
 import httpx2
@@ -37,22 +36,27 @@ class HttpxReply:
         self.headers = response.headers
         self._response = response
         self._host = host
+        self._body = response.aiter_bytes() if "content-encoding" in self.headers else response.aiter_raw()
+        self._is_closed = False
 
     @property
     def is_complete(self) -> bool:
         return False
 
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        response = self._response
-        body = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+    async def read(self) -> bytes:
         try:
-            async with aclosing(body):
-                async for chunk in body:
-                    yield chunk
+            async for piece in self._body:
+                if piece:
+                    return piece
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise broken_off(self._host, error) from error
+        if self._is_closed:
+            raise broken_off(self._host, OSError("it was closed on this side"))
+        return b""
 
     async def aclose(self) -> None:
+        self._is_closed = True
+        await self._body.aclose()
         await self._response.aclose()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 CONNECT_SECONDS = 15.0
@@ -29,8 +29,9 @@ class Reply(Protocol):
         """The whole body has come; False also where that is not known."""
         ...
 
-    def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The body, piece by piece as it arrives. Raises `StreamBroken` where it breaks off."""
+    async def read(self) -> bytes:
+        """The next piece of the body as it arrives; nothing at its end. Raises `StreamBroken` where it breaks
+        off, or was closed."""
         ...
 
     async def aclose(self) -> None: ...

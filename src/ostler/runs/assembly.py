@@ -8,15 +8,13 @@ from pathlib import Path
 
 from ostler.context.instructions import system_prompt
 from ostler.kernel.harness import Asker, Harness
-from ostler.kernel.hooks import Ask, Hook, PlannedCall, Refuse
 from ostler.kernel.tool import Tool
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import model_maker
+from ostler.runs.permissions import configured_rules, remember_answer, user_guard
 from ostler.runs.settings import Settings
-from ostler.tools.permissions import Profile, judge, preview, reason
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits
-from ostler.vocabulary.outcomes import Question
 
 
 def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -> Harness:
@@ -28,7 +26,8 @@ def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -
         fallbacks=settings.fallback,
         make_model=make,
         system=system_prompt(cwd, date.today(), instead=settings.system, appended=settings.append_system),
-        permission=permission_guard(settings.permissions),
+        permission=user_guard(settings.permissions, cwd, configured_rules(settings)),
+        remember=remember_answer,
         permissions=settings.permissions,
         limits=Limits(steps=settings.max_steps, retries=settings.max_retries),
         reasoning=settings.reasoning,
@@ -55,26 +54,3 @@ def choose_tools(names: Iterable[str] | None) -> list[Tool]:
             f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(BUILTIN_TOOLS))}"
         )
     return builtin_tools(names)
-
-
-def permission_guard(profile: Profile) -> Hook | None:
-    """The last guard before a tool runs. `full` needs none."""
-    if profile == "full":
-        return None
-
-    def guard(planned: PlannedCall) -> Refuse | Ask | None:
-        verdict = judge(profile, planned.kind)
-        if verdict == "allow":
-            return None
-        if verdict == "refuse":
-            return Refuse(reason(profile, planned.kind))
-        question = Question(
-            text=f"Allow {planned.name}: {preview(planned.name, planned.arguments)}",
-            kind="permission",
-            choices=("yes", "no"),
-            details={"tool": planned.name, "arguments": planned.arguments},
-            reason=reason(profile, planned.kind),
-        )
-        return Ask(question, by="permission")
-
-    return Hook("before_tool", guard, guard=True, name="permission")

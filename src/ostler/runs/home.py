@@ -36,6 +36,11 @@ def key_file() -> Path:
     return state_folder() / "keys.json"
 
 
+def permissions_file() -> Path:
+    """What was said shall always be allowed, asked about or denied."""
+    return state_folder() / "permissions.json"
+
+
 def server_consent_file() -> Path:
     """Which servers that were merely found may be used."""
     return state_folder() / "servers.json"

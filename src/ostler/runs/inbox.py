@@ -15,6 +15,7 @@ from ostler.vocabulary.requests import (
     Answer,
     AnyRequest,
     Cancel,
+    CollapseBranch,
     Continue,
     FinishCall,
     Label,
@@ -22,6 +23,7 @@ from ostler.vocabulary.requests import (
     Prompt,
     ReleasePrompts,
     Rename,
+    RevokePermission,
     SetModel,
     Steer,
 )
@@ -106,6 +108,16 @@ class InboxReader:
             case Rename() | Label() | Navigate():
                 await tree_requests.take_up(journal, request)
                 return
+            case CollapseBranch():
+                from ostler.runs.collapsing import collapse
+
+                await collapse(journal, self._harness, request)
+                return
+            case RevokePermission(rule=rule) if rule in journal.state.permissions:
+                revoked = events.PermissionRemembered(
+                    rule, "revoked", "session", journal.session, request.by, request.id
+                )
+                journal.record(revoked, settles=request.id)
             case ReleasePrompts(drop=drop):
                 dropped = await self._waiting_prompts() if drop else []
                 journal.record(events.PromptsReleased(request.id), settles=request.id)
@@ -147,6 +159,8 @@ class InboxReader:
         match request:
             case Answer(question=question):
                 return f"the question {question} is not open"
+            case RevokePermission(rule=rule):
+                return f"the rule {rule} is not remembered in this session"
             case FinishCall(call=call):
                 return f"the call {call} is not pending"
             case Cancel(call=call) if call:

@@ -16,14 +16,16 @@ import msgspec
 from ostler.models.provider_table import ProviderSettings, Wire
 from ostler.runs.home import configuration_file
 from ostler.runs.trust import SENSITIVE, is_trusted, untrusted_part
+from ostler.tools.permission_rules import Effect, anchored, parse_rule
 from ostler.tools.permissions import Profile
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.vocabulary.errors import ConfigurationError, UsageError
 
 PROJECT_FILE = "ostler.toml"
 FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
 """Settings that belong to the provider of the model that is set beside them."""
-TABLES = frozenset({"providers", "models", "aliases"})
-"""Settings that are tables of their own; no variable can hold them."""
+RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
+TABLES = frozenset({"providers", "models", "aliases", *RULES})
+"""Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -65,6 +67,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How much the model thinks before it answers; absent leaves it to the model."""
     permissions: Profile = "read-only"
     """What may run without asking."""
+    allow: tuple[str, ...] = ()
+    """Rules for what runs without asking, such as `bash(git status)`; those of all files count together."""
+    ask: tuple[str, ...] = ()
+    """Rules for what a person is asked about; they win over `allow`."""
+    deny: tuple[str, ...] = ()
+    """Rules for what never runs; they win over all others."""
     on_question: Literal["refuse", "wait"] = "refuse"
     """When a person is needed and nobody can be asked: refuse the call, or let the run wait."""
     silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
@@ -94,7 +102,7 @@ def load_settings(
 ) -> Loaded:
     """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
     notices: list[str] = []
-    values = _read_file(configuration_file())[0]
+    values = read_user_file()
     project = read_project_file(cwd, environment)
     if project is not None:
         ignored: frozenset[str] = frozenset()
@@ -104,7 +112,8 @@ def load_settings(
                 f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
                 f"and say `ostler trust {project.path.parent}`"
             )
-        values = _merged(values, {name: one for name, one in project.values.items() if name not in ignored})
+        wanted = {name: one for name, one in project.values.items() if name not in ignored}
+        values = _merged(values, _with_rules_of(project.path.parent, wanted))
     values = _merged(values, _from_environment(environment))
     values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
     return Loaded(_checked(values, "the settings"), tuple(notices))
@@ -122,7 +131,18 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         for name, one in over.items()
         if isinstance(one, dict) and isinstance(values.get(name), dict)
     }
-    return values | over | joined
+    rules = {name: [*values.get(name, ()), *over[name]] for name in RULES if name in over}
+    return values | over | joined | rules
+
+
+def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """A project's rules are about paths in its own folder, wherever below it work is done."""
+    rules = {
+        name: [anchored(parse_rule(text, name), folder).text for text in values[name]]
+        for name in RULES
+        if name in values
+    }
+    return values | rules
 
 
 def _provider(model: str) -> str:
@@ -132,11 +152,16 @@ def _provider(model: str) -> str:
     return (name if "/" in name else Catalogue().resolve(name)).partition("/")[0]
 
 
+def read_user_file() -> dict[str, Any]:
+    """What the user's own configuration sets."""
+    return _read_file(configuration_file())[0]
+
+
 def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) -> ProjectFile | None:
     path = find_project_file(cwd)
     if path is None:
         return None
-    own = _read_file(configuration_file())[0]
+    own = read_user_file()
     # A limit in a variable wins over the project's in any case; a key has to be kept from its model.
     own |= {
         name: value for name, value in _from_environment(environment).items() if name in SENSITIVE and value
@@ -171,8 +196,17 @@ def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    _checked(values, str(path))
+    _check_rules(_checked(values, str(path)), path)
     return values, content
+
+
+def _check_rules(settings: Settings, path: Path) -> None:
+    for name in RULES:
+        for text in getattr(settings, name):
+            try:
+                parse_rule(text, name)
+            except UsageError as error:
+                raise ConfigurationError(f"{path}: {name}: {error.message}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import msgspec
 from ostler.runs.home import trust_file
 from ostler.vocabulary.errors import ConfigurationError
 
-SENSITIVE = frozenset({"base_url", "api_key", "key_command", "providers", "aliases", "gguf"})
-"""Where requests and keys go, what runs a command, and what is loaded into the process."""
+SENSITIVE = frozenset({"allow", "base_url", "api_key", "key_command", "providers", "aliases", "gguf"})
+"""Where requests and keys go, what runs a command or without asking, and what is loaded into the process."""
 
 LIMITS = ("max_output_tokens", "max_retries", "max_steps")
 """What a project may set lower than its user, but not higher."""

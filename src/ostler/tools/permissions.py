@@ -54,7 +54,7 @@ def _how_to_allow(kind: ToolKind) -> str:
 
 def preview(name: str, arguments: dict[str, Any] | str) -> str:
     """The telling part of a call, in one line of at most 120 characters that can all be printed."""
-    return _one_line(_telling_part(name, arguments))
+    return one_line(_telling_part(name, arguments))
 
 
 def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
@@ -73,7 +73,8 @@ def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
     return msgspec.json.encode(arguments).decode() if arguments else name
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text in one line of at most 120 characters that can all be printed."""
     # Escape codes and marks that reorder text could make a command look like another one.
     line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
     return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"

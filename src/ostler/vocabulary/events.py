@@ -291,6 +291,21 @@ class QuestionAnswered(Record, frozen=True):
     request: str = ""
 
 
+class PermissionRemembered(Record, frozen=True):
+    """A person's answer that holds for longer than one call: a rule, and the scope that was shown for it.
+
+    One for the session holds in the session that `where` names and in no copy of it.
+    """
+
+    rule: str
+    effect: Literal["allow", "ask", "deny", "revoked"]
+    scope: Literal["session", "project", "user"]
+    where: str = ""
+    """The session, or the project's folder."""
+    by: str = ""
+    request: str = ""
+
+
 WaitReason = Literal["question", "pending", "paused"]
 
 

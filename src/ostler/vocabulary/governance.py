@@ -88,6 +88,11 @@ def opens_with(event_type: type[events.Event] | None) -> bool:
     return event_type in _OPENING_RECORDS
 
 
+def is_opening(tag: str, run: str) -> bool:
+    """Whether a fact is needed to open its session. Usage between runs is: no `run_ended` tells of it."""
+    return opens_with(events.EVENT_TYPES.get(tag)) or (tag == "usage" and not run)
+
+
 _OPENING_RECORDS = frozenset(
     {
         events.SessionStarted,
@@ -98,6 +103,7 @@ _OPENING_RECORDS = frozenset(
         events.PromptsHeld,
         events.PromptsReleased,
         events.ExtensionState,
+        events.PermissionRemembered,
         events.RunEnded,
         events.MessageRevised,
     }

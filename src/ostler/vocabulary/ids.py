@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no i, l, o, u to misread
 
+_DIGITS = (_ALPHABET * 8).encode()
+"""The digit that five bits of each byte stand for."""
+
 NewId = Callable[[str], str]
 """Makes an id from a prefix; the simulator passes a seeded one."""
 
@@ -23,4 +26,4 @@ def base32(number: int, length: int) -> str:
 def new_id(prefix: str) -> str:
     """`new_id("run")` gives `run_` and 26 characters; later ids sort after earlier ones."""
     milliseconds = time.time_ns() // 1_000_000
-    return f"{prefix}_{base32(milliseconds, 10)}{base32(int.from_bytes(os.urandom(10), 'big'), 16)}"
+    return f"{prefix}_{base32(milliseconds, 10)}{os.urandom(16).translate(_DIGITS).decode()}"

@@ -93,6 +93,12 @@ class ReleasePrompts(Request, frozen=True):
     drop: bool = False
 
 
+class RevokePermission(Request, frozen=True):
+    """Forget a rule that was remembered in this session."""
+
+    rule: str
+
+
 class FinishCall(Request, frozen=True):
     """The outcome of a pending call."""
 
@@ -130,6 +136,7 @@ AnyRequest = (
     | Label
     | CollapseBranch
     | ReleasePrompts
+    | RevokePermission
     | FinishCall
     | RunCommand
     | Keys

@@ -15,8 +15,9 @@ COMMANDS = {
     "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
     "key": ("ostler.faces.cli.key", "keep, list, remove and try the keys of providers"),
     "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),
+    "permissions": ("ostler.faces.cli.permissions", "list, give, take back and try what may run"),
     "replay": ("ostler.faces.cli.replay", "run a recorded session again, and find the first difference"),
-    "sessions": ("ostler.faces.cli.sessions", "list, show, search, export, import, fork and delete sessions"),
+    "sessions": ("ostler.faces.cli.sessions", "list, show, search, branch, copy, check and delete sessions"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
 

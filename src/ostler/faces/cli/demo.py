@@ -15,6 +15,7 @@ from ostler.faces.cli.show import LivePrinter
 from ostler.kernel.tool import in_thread
 from ostler.models.demo import JOB, LABEL, DemoModel
 from ostler.runs.assembly import make_harness
+from ostler.runs.permissions import permission_guard
 from ostler.runs.session import create_session
 from ostler.runs.settings import Settings
 from ostler.runs.stores import open_store
@@ -40,6 +41,7 @@ async def _demo() -> int:
     printer = LivePrinter(shows_answers=not has_terminal)  # a person sees what they typed
     settings = Settings(model="demo", permissions="edit")
     harness = make_harness(settings, folder, asker=_ask_person if has_terminal else _Answerer(printer).answer)
+    harness.permission = permission_guard(settings.permissions, folder, scopes=())  # whatever is remembered
     harness.model = DemoModel(TYPING_PAUSE if has_terminal else 0.0)
     printer.line(LABEL, "bold")
     printer.line(f"folder: {folder}", "dim")

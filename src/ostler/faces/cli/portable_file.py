@@ -15,23 +15,31 @@ from ostler.kernel.store import SessionSummary
 from ostler.vocabulary.errors import UsageError
 
 EXTENSION = ".jsonl"
+EXTENSIONS = {"jsonl": EXTENSION, "markdown": ".md", "html": ".html"}
+"""What files of each format are called."""
+
 _SLUG_LENGTH = 40
 _ID_LENGTH = 14
 
 
-def export_target(wanted: Path, summary: SessionSummary) -> Path:
+def format_of(name: str) -> str:
+    """The format that a file's name asks for."""
+    return next((one for one, extension in EXTENSIONS.items() if name.endswith(extension)), "jsonl")
+
+
+def export_target(wanted: Path, summary: SessionSummary, extension: str) -> Path:
     """The file as it was named, with the extension; in a directory, a name that tells the session."""
     if wanted.is_dir():
-        return wanted / _name(summary)
-    if wanted.name.endswith(EXTENSION) or (wanted.exists() and not wanted.is_file()):
+        return wanted / (_name(summary) + extension)
+    if wanted.name.endswith(extension) or (wanted.exists() and not wanted.is_file()):
         return wanted
-    return wanted.with_name(wanted.name + EXTENSION)
+    return wanted.with_name(wanted.name + extension)
 
 
 def _name(summary: SessionSummary) -> str:
     day = datetime.fromtimestamp(summary.created_ms / 1000, UTC).strftime("%Y-%m-%d")
     slug = re.sub(r"[^a-z0-9]+", "-", (summary.title or summary.preview).lower())[:_SLUG_LENGTH].strip("-")
-    return "-".join(part for part in (day, summary.id[:_ID_LENGTH], slug) if part) + EXTENSION
+    return "-".join(part for part in (day, summary.id[:_ID_LENGTH], slug) if part)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.portable_file import EXTENSION, reading
 from ostler.kernel.harness import Harness
 from ostler.models.recorded import RecordedModel
-from ostler.runs.assembly import choose_tools, permission_guard
+from ostler.runs.assembly import choose_tools
 from ostler.runs.home import store_file
+from ostler.runs.permissions import configured_rules, user_guard
 from ostler.runs.replay import Replayed, Stage, replay
 from ostler.runs.replay_recording import RecordedRun, Recording, recording_in, recording_of
 from ostler.runs.settings import Settings, load_settings
@@ -81,7 +82,7 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
     live = options.tools == "live"
     harness = Harness(
         RecordedModel(recording.facts),
-        permission=permission_guard(settings.permissions) if live else None,
+        permission=user_guard(settings.permissions, cwd, configured_rules(settings)) if live else None,
         reasoning=settings.reasoning,
         max_output_tokens=settings.max_output_tokens,
         cwd=cwd,

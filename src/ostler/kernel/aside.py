@@ -1,0 +1,81 @@
+"""A model call beside the steps of a run, such as one that writes a summary."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal
+from ostler.kernel.model import Model, ModelDone, ModelFailure, ModelRequest, Transcript
+from ostler.kernel.retry import retry_delay
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.events import ModelCalled, ModelFailed, Purpose, UsageReported
+from ostler.vocabulary.messages import text_of
+from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+
+INTERRUPTED = Failure("interrupted", "the process ended during the call")
+
+
+async def ask_aside(
+    journal: Journal, harness: Harness, purpose: Purpose, system: str, transcript: Transcript
+) -> str | Failure:
+    """The model's answer in words, or why there is none.
+
+    After an answer its `usage` is recorded, to be committed together with what comes of it.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        call = journal.world.new_id("msg")
+        model = harness.model
+        request = ModelRequest(call, model.name, transcript, system, session=journal.session)
+        called = ModelCalled(call, model.name, request.digest(), tries, purpose, len(transcript))
+        journal.record(called)
+        await journal.commit()
+        try:
+            end = await _end_of(model, request, harness.silence_limit)
+        except asyncio.CancelledError:
+            record_failure(journal, called, ModelFailure(INTERRUPTED))
+            await journal.commit()
+            raise
+        if isinstance(end, ModelDone):
+            _record_usage(journal, called, end.usage)
+            return text_of(end.content).encode(errors="replace").decode()
+        delay = retry_delay(end.failure, tries, journal.world.random)
+        record_failure(journal, called, end, delay)
+        await journal.commit()
+        if delay is None:
+            return end.failure
+        await asyncio.sleep(delay)
+
+
+async def _end_of(model: Model, request: ModelRequest, limit: float) -> ModelDone | ModelFailure:
+    text = f"the answer of {model.name} ended before its end"
+    try:
+        async with (
+            asyncio.timeout(limit) as patience,
+            aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
+        ):
+            async for batch in stream:
+                patience.reschedule(asyncio.get_running_loop().time() + limit)
+                if batch and isinstance(batch[-1], ModelDone | ModelFailure):
+                    return batch[-1]
+    except TimeoutError:
+        text = f"{model.name} sent nothing for {limit:g} s"
+    except Exception as error:
+        text = f"the wire of {model.name} failed: {type(error).__name__}: {error}"
+    return ModelFailure(Failure("stream_broken", text, stream_opened=True))
+
+
+def record_failure(
+    journal: Journal, called: ModelCalled, end: ModelFailure, retry_in: float | None = None
+) -> None:
+    """The usage and the failure of a call that brought no answer."""
+    _record_usage(journal, called, end.usage)
+    journal.record(ModelFailed(called.id, end.failure, called.attempt, retry_in))
+
+
+def _record_usage(journal: Journal, called: ModelCalled, usage: Usage = UNKNOWN_USAGE) -> None:
+    total = journal.state.usage + usage
+    journal.record(UsageReported(called.id, called.model, usage, total, called.purpose))

@@ -1,0 +1,79 @@
+"""Asking something of a session that another process may hold."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal, World, open_journal
+from ostler.kernel.processes import current_process
+from ostler.kernel.store import Store
+from ostler.runs import tree_requests
+from ostler.runs.orphans import end_orphans
+from ostler.runs.tree_requests import TreeRequest
+from ostler.vocabulary.errors import SessionHeld, UsageError
+from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.requests import CollapseBranch
+
+PATIENCE = 2.0
+"""Seconds that the holder of a session has to take a request up while we wait."""
+
+
+async def ask(
+    store: Store,
+    session: str,
+    request: TreeRequest | CollapseBranch,
+    world: World,
+    harness: Harness | None = None,
+) -> bool:
+    """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
+
+    Collapsing a branch needs a harness, whose model writes the summary.
+    False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
+    """
+    last = await store.last_seq(session)
+    await store.submit(session, request)
+    try:
+        lease = await store.acquire(session, current_process())
+    except SessionHeld:
+        return await _is_taken_up(store, session, request.id, last)
+    try:
+        journal = await open_journal(store, lease, world)
+        await end_orphans(journal)
+        if await store.settled(session, request.id) is None:  # a holder that has just left was not faster
+            await _take_up(journal, request, harness)
+    finally:
+        await store.release(lease)
+    return await _is_settled(store, session, request.id)
+
+
+async def _take_up(journal: Journal, request: TreeRequest | CollapseBranch, harness: Harness | None) -> None:
+    if not isinstance(request, CollapseBranch):
+        await tree_requests.take_up(journal, request)
+        return
+    from ostler.runs.collapsing import collapse
+
+    assert harness is not None
+    await collapse(journal, harness, request)
+
+
+async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:
+    try:
+        async with asyncio.timeout(PATIENCE), aclosing(store.follow(session, after)) as followed:  # type: ignore[type-var]
+            async for _ in followed:
+                if await _is_settled(store, session, request):
+                    return True
+    except TimeoutError:
+        pass
+    return False
+
+
+async def _is_settled(store: Store, session: str, request: str) -> bool:
+    seq = await store.settled(session, request)
+    if seq is None:
+        return False
+    (fact,) = await store.read(session, seq - 1, 1)
+    if isinstance(fact.event, RequestRefused):
+        raise UsageError(fact.event.reason)
+    return True

@@ -1,0 +1,283 @@
+"""Judging a call: rules first (deny, then ask, then allow), then the profile; a command part by part.
+
+The whole is allowed only if each part is, and refused if one part is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler.kernel.tool import ToolKind
+from ostler.tools.harmless_commands import is_git, is_harmless, may_read
+from ostler.tools.permission_rules import (
+    EFFECTS,
+    Effect,
+    Match,
+    Rule,
+    host_of,
+    matches_command,
+    matches_host,
+    matches_path,
+)
+from ostler.tools.permissions import Profile, Verdict, judge, one_line, reason
+from ostler.tools.repositories import is_in_repository_of, lies_in_git_folder
+from ostler.tools.shell_commands import take_apart
+from ostler.tools.shell_parts import Command, Part, TakenApart, Unclear, Writes
+
+_SEVERITY: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
+_PATHS = ("path", "file_path")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one part of a call met with."""
+
+    verdict: Verdict
+    part: str = ""
+    """As it stands in the call; empty for the call itself."""
+    why: str = ""
+    subject: Command | Path | str | None = None
+    """What a rule could allow it by; None where no rule can."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    """Why it is not allowed: those that weigh most."""
+    is_whole: bool = True
+    """The findings are about the whole call, not about parts of it."""
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(dict.fromkeys(one.why for one in self.findings))
+
+
+class Judge:
+    """Judges the calls of one working directory by a profile and rules."""
+
+    def __init__(self, profile: Profile, rules: Iterable[Rule], cwd: Path) -> None:
+        self._profile = profile
+        self._cwd = cwd
+        self._rules: dict[Effect, list[Rule]] = {effect: [] for effect in EFFECTS}
+        for rule in rules:
+            self._rules[rule.effect].append(rule)
+
+    def judge(self, tool: str, kind: ToolKind, arguments: dict[str, Any]) -> Judgement:
+        command = arguments.get("command")
+        if kind == "execute" and isinstance(command, str):
+            return self._judge_command(tool, kind, command)
+        return _weighed([self._judge_call(tool, kind, arguments)])
+
+    # --- calls that name a path, a URL, or nothing ----------------------------------------------------
+
+    def _judge_call(self, tool: str, kind: ToolKind, arguments: dict[str, Any]) -> Finding:
+        if kind in ("read", "search", "edit"):
+            path = self._path(kind, arguments)
+            return self._judge_path(tool, kind, path, "")
+        if kind == "fetch":
+            url = arguments.get("url")
+            host = host_of(url) if isinstance(url, str) else None
+            found = self._by_rules(tool, kind, "", lambda rule: matches_host(rule, host))
+            return found or self._by_profile(kind, "", host or None)
+        found = self._by_rules(tool, kind, "", _without_subject)
+        return found or self._by_profile(kind, "", tool)
+
+    def _path(self, kind: ToolKind, arguments: dict[str, Any]) -> Path | None:
+        named = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), None)
+        if named is None and kind != "edit":
+            named = "."
+        if named is None or named.startswith("blob:") or "\0" in named:
+            return None
+        return self._absolute(named, self._cwd)
+
+    def _absolute(self, path: str, folder: Path) -> Path:
+        try:
+            return folder / Path(path).expanduser()
+        except RuntimeError:  # no such user; the tool will say so
+            return folder / path
+
+    def _judge_path(self, tool: str, kind: ToolKind, path: Path | None, part: str) -> Finding:
+        if path is None:
+            found = self._by_rules(tool, kind, part, _without_subject)
+            return found or self._by_profile(kind, part, tool)
+        found = self._by_rules(tool, kind, part, lambda rule: matches_path(rule, path, self._cwd))
+        if found:
+            return found
+        if kind == "edit" and self._profile == "edit" and (problem := self._beyond_edit(path)):
+            return Finding("ask", part, problem, path)
+        return self._by_profile(kind, part, path)
+
+    def _beyond_edit(self, path: Path) -> str:
+        real = path.resolve()
+        if not real.is_relative_to(self._cwd.resolve()):
+            return f"permissions are edit: {path} lies outside of the working directory"
+        if lies_in_git_folder(real):
+            return f"permissions are edit: {path} is git's own, and could make it run something"
+        return ""
+
+    def _by_profile(self, kind: ToolKind, part: str, subject: Command | Path | str | None) -> Finding:
+        return Finding(judge(self._profile, kind), part, reason(self._profile, kind), subject)
+
+    # --- rules ----------------------------------------------------------------------------------------
+
+    def _by_rules(
+        self, tool: str, kind: str, part: str, match: Callable[[Rule], Match], via: str = ""
+    ) -> Finding | None:
+        """What the rules say, if anything. A rule that allows all of the tool `via` allows this, too."""
+        for effect in ("deny", "ask"):
+            asking: Rule | None = None
+            for rule in self._rules[effect]:
+                found = match(rule) if rule.covers(tool, kind) else "no"
+                if found == "yes" and effect == "deny":
+                    return Finding("refuse", part, _denied(rule, part))
+                asking = asking if found == "no" else asking or rule
+            if asking is not None:
+                may = "may deny this" if effect == "deny" else "wants a person asked"
+                return Finding("ask", part, f"the rule {effect} {asking.text} {may}{_in(part)}")
+        for rule in self._rules["allow"]:
+            covers_all = bool(via) and rule.pattern is None and rule.covers(via, "execute")
+            if covers_all or (rule.covers(tool, kind) and match(rule) == "yes"):
+                return Finding("allow", part)
+        return None
+
+    def _restricts(self, *subjects: tuple[str, str]) -> bool:
+        rules = (*self._rules["deny"], *self._rules["ask"])
+        return any(rule.covers(tool, kind) for rule in rules for tool, kind in subjects)
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def _judge_command(self, tool: str, kind: ToolKind, command: str) -> Judgement:
+        general = self._by_rules(tool, kind, "", _only_without_pattern)
+        if general and general.verdict == "refuse":
+            return _weighed([general])
+        is_allowed = self._profile == "full" or (general is not None and general.verdict == "allow")
+        if is_allowed and not self._restricts((tool, kind), ("write", "edit"), ("read", "read")):
+            return Judgement("allow")
+        taken = take_apart(command)
+        findings = [self._judge_part(tool, kind, part, taken) for part in taken.parts]
+        if general and general.verdict == "ask":
+            findings.append(general)
+        if not any(isinstance(part, Command) for part in taken.parts):
+            findings.append(general or self._by_profile_for_nothing(kind))
+        return _weighed(findings, parts=len(taken.parts))
+
+    def _by_profile_for_nothing(self, kind: ToolKind) -> Finding:
+        """A command that runs no program: only a profile that refuses all commands objects."""
+        found = self._by_profile(kind, "", None)
+        return found if found.verdict == "refuse" else Finding("allow")
+
+    def _judge_part(self, tool: str, kind: ToolKind, part: Part, taken: TakenApart) -> Finding:
+        folder = None if taken.folder is None else self._absolute(taken.folder, self._cwd)
+        if isinstance(part, Unclear):
+            return self._judge_unclear(tool, kind, part)
+        if isinstance(part, Command):
+            return self._judge_program(tool, kind, part, folder)
+        writes = isinstance(part, Writes)
+        if folder is None and not Path(part.path).is_absolute():
+            return self._judge_unclear(tool, kind, Unclear("in which folder is uncertain", part.source))
+        path = self._absolute(part.path, folder or self._cwd)
+        name, about = ("write", "edit") if writes else ("read", "read")
+        found = self._by_rules(
+            name, about, part.source, lambda rule: matches_path(rule, path, self._cwd), tool
+        )
+        return found or self._judge_path(name, "edit" if writes else "read", path, part.source)
+
+    def _judge_unclear(self, tool: str, kind: ToolKind, part: Unclear) -> Finding:
+        rules = (rule for effect in EFFECTS for rule in self._rules[effect])
+        is_wanted = any(rule.pattern is None and rule.covers(tool, kind) for rule in rules)
+        if self._profile == "read-only" and not is_wanted:
+            return self._by_profile(kind, part.source, None)
+        return Finding(
+            "ask", part.source, f"a person must look at this, because {part.why}{_in(part.source)}"
+        )
+
+    def _judge_program(self, tool: str, kind: ToolKind, part: Command, folder: Path | None) -> Finding:
+        found = self._by_rules(
+            tool, kind, part.source, lambda rule: matches_command(rule, part.words, part.assignments)
+        )
+        if found and found.verdict != "allow":
+            return found
+        looks = is_harmless(part.words)
+        if looks and (kept := self._kept_from(part, folder)):
+            return kept
+        if found or part.only_restricts or self._profile == "full":
+            return Finding("allow", part.source)
+        if part.words[0] == "cd" and self._profile != "read-only":
+            return self._judge_move(part)
+        if looks and tool == "bash" and self._profile != "read-only" and not part.assignments:
+            if is_git(part.words) and not is_in_repository_of(self._cwd, folder):
+                return Finding("ask", part.source, _other_repository(part), part)
+            return Finding("allow", part.source)
+        return self._by_profile(kind, part.source, part)
+
+    def _judge_move(self, part: Command) -> Finding:
+        target = part.words[1] if len(part.words) == 2 else None
+        if target and not target.startswith("-"):
+            path = self._absolute(target, self._cwd).resolve()
+            if path.is_relative_to(self._cwd.resolve()):
+                return Finding("allow", part.source)
+        why = f"permissions are {self._profile}: {part.source} leaves the working directory"
+        return Finding("ask", part.source, why, part)
+
+    def _kept_from(self, part: Command, folder: Path | None) -> Finding | None:
+        """What only looks is held to the rules about reading, as far as the words can be paths."""
+        if not self._restricts(("read", "read")):
+            return None
+        for word in _possible_paths(may_read(part.words)):
+            path = None if word is None or folder is None else self._absolute(word, folder)
+            match = _unknown_path if path is None else _path_matcher(path, self._cwd)
+            found = self._by_rules("read", "read", part.source, match)
+            if found and found.verdict != "allow":
+                return found
+        return None
+
+
+def _weighed(findings: Sequence[Finding], parts: int = 1) -> Judgement:
+    verdict: Verdict = max((one.verdict for one in findings), key=_SEVERITY.__getitem__, default="allow")
+    if verdict == "allow":
+        return Judgement("allow")
+    heavy = tuple(dict.fromkeys(one for one in findings if one.verdict == verdict))
+    return Judgement(verdict, heavy, is_whole=parts <= 1)
+
+
+def _possible_paths(words: Iterable[str | None]) -> Iterator[str | None]:
+    for word in words:
+        if word is None or not word.startswith("-"):
+            yield word
+        elif "=" in word:
+            yield word.partition("=")[2]
+        elif len(word) > 2 and not word.startswith("--"):
+            yield word[2:]
+
+
+def _path_matcher(path: Path, cwd: Path) -> Callable[[Rule], Match]:
+    return lambda rule: matches_path(rule, path, cwd)
+
+
+def _unknown_path(rule: Rule) -> Match:
+    return "yes" if rule.pattern is None else "maybe"
+
+
+def _without_subject(rule: Rule) -> Match:
+    """For a call that no pattern can be about: what restricts may be meant all the same."""
+    return "yes" if rule.pattern is None else "maybe" if rule.restricts else "no"
+
+
+def _only_without_pattern(rule: Rule) -> Match:
+    return "yes" if rule.pattern is None else "no"
+
+
+def _denied(rule: Rule, part: str) -> str:
+    origin = f" ({rule.origin})" if rule.origin else ""
+    return f"the rule deny {rule.text}{origin} forbids this{_in(part)}; work without it"
+
+
+def _in(part: str) -> str:
+    return f": {one_line(part)}" if part else ""
+
+
+def _other_repository(part: Command) -> str:
+    return f"git may run what the repository's own settings name{_in(part.source)}"

@@ -1,0 +1,218 @@
+"""`ostler permissions`, and answers that are remembered, from one process to the next."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostler.testkit.vendors import FakeVendor, call, turn
+from tests.cli.command import PATIENCE, Ostler, use
+from tests.cli.conftest import Serve
+
+TEE = "echo run | tee ran.txt"
+RULE = "bash(=tee ran.txt)"
+
+
+def run_it() -> object:
+    return turn(call("bash", {"command": TEE}))
+
+
+def listed(ostler: Ostler, *options: str) -> list[tuple[str, str, str]]:
+    rows = [json.loads(line) for line in ostler("permissions", "--json", *options).out.splitlines()]
+    assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))
+    return [(row["effect"], row["rule"], row["scope"]) for row in rows]
+
+
+ANSWER = """
+import asyncio, sys
+from ostler import Agent
+from ostler.tools.builtin import builtin_tools
+
+async def answer(url, store, session, said):
+    tools = builtin_tools(["bash"])
+    model = {"model": "openai/x", "base_url": url, "api_key": "k"}
+    async with Agent(**model, tools=tools, store=store, session=session, permissions="ask") as agent:
+        print((await agent.answer(said)).status)
+
+asyncio.run(answer(*sys.argv[1:]))
+"""
+
+
+def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
+    """A run that stops at its question, and is answered by another process; its session."""
+    ran = ostler("-p", "--json", *use(vendor), "--permissions", "ask", "--on-question", "wait", "run it")
+    assert ran.code == 6
+    question = ran.all("question_asked")[0]["question"]
+    assert question["choices"] == ["yes", "session", "project", "user", "no"]
+    assert f"remembers {RULE}]" in question["text"]
+    assert not (ostler.work / "ran.txt").exists()
+    session = str(ran.lines[0]["session"])
+    later = subprocess.run(
+        [sys.executable, "-c", ANSWER, vendor.chat_url, str(ostler.store), session, answer],
+        cwd=ostler.work,
+        env=ostler.environment({}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (later.stdout, later.stderr) == ("completed\n", "")
+    assert (ostler.work / "ran.txt").read_text() == "run\n"
+    return session
+
+
+def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(
+        run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"), run_it(), turn("-")
+    )
+    session = answered_later(ostler, vendor, "session")
+    assert not (ostler.home / "permissions.json").exists()
+    same = ostler("-p", *use(vendor), "--permissions", "ask", "--session", session, "again")
+    assert (same.code, same.out) == (0, "ran\n")
+    other = ostler("-p", *use(vendor), "--permissions", "ask", "run it")
+    assert (other.code, "permissions are ask" in other.err) == (4, True)
+
+    assert listed(ostler) == listed(ostler, "--session", session) == [("allow", RULE, "session")]
+    assert ostler("permissions", "revoke", RULE).out == f"revoked allow {RULE} (session)\n"
+    assert listed(ostler) == []
+    revoked = ostler("-p", *use(vendor), "--permissions", "ask", "--session", session, "again")
+    assert revoked.code == 4
+
+
+def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"))
+    answered_later(ostler, vendor, "project")
+    assert [one.name for one in ostler.work.iterdir() if one.name not in (".git", "ran.txt")] == []
+    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it").code == 0
+    elsewhere = Path(f"{ostler.work}-2")
+    elsewhere.mkdir()
+    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it", cwd=elsewhere).code == 4
+    assert listed(ostler) == [("allow", RULE, "project")]
+    assert ostler("permissions", "revoke", "1").code == 0
+    assert listed(ostler) == []
+
+
+def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(run_it(), turn("ran"), run_it(), turn("there"))
+    answered_later(ostler, vendor, "user")
+    elsewhere = Path(f"{ostler.work}-2")
+    elsewhere.mkdir()
+    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it", cwd=elsewhere).out == "there\n"
+    assert listed(ostler) == [("allow", RULE, "user")]
+
+
+def test_a_denied_call_is_refused_at_once_and_both_are_told_the_rule(ostler: Ostler, serve: Serve) -> None:
+    ostler.configure("deny = ['bash(tee)']")
+    vendor = serve(run_it(), turn("Without it."))
+    ran = ostler("-p", *use(vendor), "--yes", "--on-question", "wait", "run it")
+    assert ran.code == 4
+    assert "ostler: refused: bash: the rule deny bash(tee) forbids this: tee ran.txt" in ran.err
+    assert "the rule deny bash(tee) forbids this" in vendor.requests[1].json["messages"][-1]["content"]
+    assert not (ostler.work / "ran.txt").exists()
+
+
+def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostler, serve: Serve) -> None:
+    (ostler.work / "ostler.toml").write_text("allow = ['bash(tee)']\nask = ['bash(cp)']\ndeny = ['bash(rm)']")
+    ostler.configure("deny = ['bash(mv)']")
+    vendor = serve(run_it(), turn("refused"), run_it(), turn("ran"))
+    ran = ostler("-p", *use(vendor), "--permissions", "ask", "run it")
+    assert ran.code == 4
+    assert "sets allow, which is ignored until you look at it" in ran.err
+    rows = ostler("permissions").out
+    assert "(ignored until `ostler trust`)" in rows
+    assert [row[:2] for row in listed(ostler)] == [
+        ("deny", "bash(mv)"),
+        ("allow", "bash(tee)"),
+        ("ask", "bash(cp)"),
+        ("deny", "bash(rm)"),
+    ]
+    for command, verdict in (("mv a b", "refuse"), ("rm a", "refuse"), ("cp a b", "ask"), ("tee a", "ask")):
+        tried = ostler("permissions", "test", f"bash: {command}", "--permissions", "ask")
+        assert tried.out.startswith(f"{verdict}: "), tried.out
+    assert "allow" in ostler("trust").out
+    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it").code == 0
+    assert "ignored" not in ostler("permissions").out
+
+
+def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
+    assert ostler("permissions").err == "ostler: there are no rules here; the profile alone decides\n"
+    assert ostler("permissions", "allow", "bash(npm run *)").out == (
+        f"allow bash(npm run *), in {ostler.work}\n"
+    )
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out == (
+        "deny read(~/.ssh/**), everywhere\n"
+    )
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(was known)\n")
+    assert ostler("permissions", "ask", "bash(npm run *)", "--user").code == 0
+    assert listed(ostler) == [
+        ("deny", "read(~/.ssh/**)", "user"),
+        ("ask", "bash(npm run *)", "user"),
+        ("allow", "bash(npm run *)", "project"),
+    ]
+    several = ostler("permissions", "revoke", "bash(npm run *)")
+    assert (several.code, several.err) == (
+        2,
+        "ostler: bash(npm run *) is there several times: say which of the numbers 2, 3\n",
+    )
+    assert ostler("permissions", "revoke", "2").code == 0
+    assert ostler("permissions", "revoke", "bash(npm run *)").code == 0
+    assert [row[1] for row in listed(ostler)] == ["read(~/.ssh/**)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("allow", "bash(git"), "'bash(git' is not a rule"),
+        (("revoke", "bash(git)"), "there is no rule 'bash(git)' here"),
+        (("revoke", "7"), "there is no rule '7' here"),
+        (("test", "git push"), "say the call as TOOL: WHAT"),
+        (("list", "--session", "ses_x"), "there is no session ses_x"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    ostler: Ostler, arguments: tuple[str, ...], complaint: str
+) -> None:
+    ran = ostler("permissions", *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert complaint in ran.err
+
+
+def test_a_rule_of_a_file_is_taken_back_in_the_file(ostler: Ostler) -> None:
+    ostler.configure("allow = ['bash(make)']")
+    ran = ostler("permissions", "revoke", "1")
+    assert ran.code == 2
+    assert f"bash(make) is set in {ostler.home / 'config.toml'}: remove it there" in ran.err
+
+
+def test_a_file_with_something_that_is_no_rule_is_refused(ostler: Ostler) -> None:
+    ostler.configure("deny = ['bash(git']")
+    ran = ostler("-p", "--model", "demo", "hello")
+    assert ran.code == 2
+    assert f"{ostler.home / 'config.toml'}: deny: 'bash(git' is not a rule" in ran.err
+
+
+def test_a_call_can_be_tried(ostler: Ostler) -> None:
+    def tried(call: str, profile: str) -> list[str]:
+        return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
+
+    assert tried("bash: git push", "full") == ["allow"]
+    assert tried("bash: ls -l", "ask") == ["allow"]
+    assert tried("read: /etc/passwd", "read-only") == ["allow"]
+    assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
+    assert tried("bash: ls && git push -f", "edit") == [
+        "ask: permissions are edit: tools that run commands need a person's consent (--yes gives it to all)",
+        "  because of git push -f",
+        "  session would remember bash(git push)",
+        "  project would remember bash(git push)",
+        "  user would remember bash(git push)",
+    ]
+    assert tried("write: /etc/x", "edit")[0] == (
+        "ask: permissions are edit: /etc/x lies outside of the working directory"
+    )
+    assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
+    out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "ask").out
+    assert json.loads(out)["remember"]["user"] == ["bash(git push)"]

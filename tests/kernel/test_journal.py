@@ -1,0 +1,119 @@
+"""The journal while an append is under way: who waits for what, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ostler.kernel.journal import Journal, World, open_journal
+from ostler.kernel.processes import current_process
+from ostler.kernel.store import NO_REQUESTS, Lease
+from ostler.log.memory import MemoryStore
+from ostler.vocabulary.errors import StoreError, StoreFull
+from ostler.vocabulary.events import Event, SessionRenamed, SessionStarted, StoreFailed
+from ostler.vocabulary.facts import Fact
+
+
+class SlowStore(MemoryStore):
+    """Appends when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[asyncio.Future[None], Lease, Sequence[Fact], Mapping[str, int]]] = []
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool | asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((done, lease, facts, settled))
+        return done
+
+    async def go_on(self, problem: StoreError | None = None) -> None:
+        """Ends the oldest append, and lets those who waited for it go on."""
+        done, lease, facts, settled = self.waiting.pop(0)
+        if problem is None:
+            super().append_now(lease, facts, settled)
+            done.set_result(None)
+        else:
+            done.set_exception(problem)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+class Watched:
+    """A journal, what its observers saw, and its commits."""
+
+    def __init__(self, store: SlowStore, journal: Journal) -> None:
+        self.store = store
+        self.journal = journal
+        self.seen: list[Fact | Event] = []
+        journal.observe(self.seen.extend)
+
+    def titles(self) -> list[str]:
+        events = [item.event for item in self.seen if isinstance(item, Fact)]
+        return [event.title for event in events if isinstance(event, SessionRenamed)]
+
+    async def commits(self, *titles: str) -> asyncio.Task[None]:
+        for title in titles:
+            self.journal.record(SessionRenamed(title))
+        commit = asyncio.ensure_future(self.journal.commit())
+        await asyncio.sleep(0)
+        return commit
+
+
+@pytest.fixture
+async def watched() -> Watched:
+    store = SlowStore()
+    first = Fact.of(SessionStarted("/", "0"), seq=1, session="ses_1", run="", time_ms=1)
+    lease = await store.create(first, current_process())
+    return Watched(store, await open_journal(store, lease, World()))
+
+
+async def test_a_commit_ends_when_its_facts_are_stored_and_shown(watched: Watched) -> None:
+    commit = await watched.commits("a", "b")
+    assert not commit.done() and watched.seen == []
+    await watched.store.go_on()
+    assert commit.done() and watched.titles() == ["a", "b"]
+
+
+async def test_facts_that_are_recorded_meanwhile_follow_in_one_append(watched: Watched) -> None:
+    commits = [await watched.commits(title) for title in ("a", "b", "c")]
+    assert len(watched.store.waiting) == 1, "one after the other"
+    await watched.store.go_on()
+    assert [commit.done() for commit in commits] == [True, False, False]
+    await watched.store.go_on()
+    assert all(commit.done() for commit in commits) and not watched.store.waiting
+    assert watched.titles() == ["a", "b", "c"]
+    assert await watched.store.last_seq("ses_1") == 4
+
+
+async def test_whoever_has_nothing_to_add_waits_for_what_is_under_way(watched: Watched) -> None:
+    commits = [await watched.commits("a"), await watched.commits()]
+    assert not commits[1].done()
+    await watched.store.go_on()
+    assert commits[1].done()
+
+
+async def test_an_append_is_not_cancelled_with_those_who_wait_for_it(watched: Watched) -> None:
+    commits = [await watched.commits("a"), await watched.commits("b")]
+    for commit in commits:
+        commit.cancel()
+    await asyncio.wait(commits)
+    await watched.store.go_on()
+    await watched.store.go_on()
+    assert watched.titles() == ["a", "b"], "what was recorded is stored, and shown once"
+
+
+async def test_a_failed_append_fails_all_who_wait_and_what_comes_after(watched: Watched) -> None:
+    commits = [await watched.commits("a"), await watched.commits(), await watched.commits("b")]
+    await watched.store.go_on(StoreFull("the disk is full"))
+    await watched.store.go_on(StoreError("a gap"))
+    for commit in commits:
+        assert isinstance(commit.exception(), StoreError)
+    assert watched.titles() == []
+    assert [item for item in watched.seen if isinstance(item, StoreFailed)] == watched.seen
+    assert len(watched.seen) == 1, "followers are told once"
+    with pytest.raises(StoreFull):
+        watched.journal.record(SessionRenamed("c"))

@@ -1,0 +1,100 @@
+"""Blocks that end with a token or with silence, by a clock of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.stopping import Silent, Stopped, run_bounded, stops_with
+from ostler.testkit.virtual_loop import VirtualLoop
+
+
+def in_virtual_time(work: Coroutine[Any, Any, None]) -> None:
+    loop = VirtualLoop(Random(1), start=0.0)
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_block_goes_on_as_long_as_something_is_heard() -> None:
+    async def work() -> None:
+        with pytest.raises(Silent):
+            async with stops_with(CancelToken(), silence=10) as watch:
+                for _ in range(20):
+                    await asyncio.sleep(9)
+                    watch.heard()
+                await asyncio.sleep(100)
+        assert now() == pytest.approx(190)
+
+    in_virtual_time(work())
+
+
+def test_each_use_listens_anew() -> None:
+    async def work() -> None:
+        watch = stops_with(CancelToken(), silence=10)
+        for begin in (0, 16, 32):
+            async with watch:
+                await asyncio.sleep(8)
+            await asyncio.sleep(8)
+            assert now() == begin + 16
+        with pytest.raises(Silent):
+            async with watch:
+                await asyncio.sleep(100)
+        assert now() == pytest.approx(58)
+        async with watch:
+            await asyncio.sleep(9)
+
+    in_virtual_time(work())
+
+
+def test_a_token_ends_a_block_that_also_listens() -> None:
+    async def work() -> None:
+        token = CancelToken()
+        asyncio.get_running_loop().call_later(4, token.cancel)
+        with pytest.raises(Stopped):
+            async with stops_with(token, silence=10):
+                await asyncio.sleep(100)
+        assert now() == 4
+        task = asyncio.current_task()
+        assert task is not None and task.cancelling() == 0
+
+    in_virtual_time(work())
+
+
+def test_its_timer_keeps_nothing_alive() -> None:
+    async def work() -> None:
+        token = CancelToken()
+        known = weakref.ref(token)
+        async with stops_with(token, silence=10):
+            pass
+        del token
+        gc.collect()
+        assert known() is None
+
+    in_virtual_time(work())
+
+
+def test_bounded_work_is_stopped_when_its_time_is_up_or_its_token_fires() -> None:
+    async def work() -> None:
+        status, task = await run_bounded(asyncio.sleep(5, "rested"), CancelToken(), 10)
+        assert (status, task.result(), now()) == ("done", "rested", 5)
+        status, task = await run_bounded(asyncio.sleep(50), CancelToken(), 10)
+        assert (status, task.cancelled(), now()) == ("timed_out", True, 15)
+        token = CancelToken()
+        asyncio.get_running_loop().call_later(3, token.cancel)
+        status, task = await run_bounded(asyncio.sleep(50), token, 10)
+        assert (status, task.cancelled(), now()) == ("cancelled", True, 18)
+
+    in_virtual_time(work())
