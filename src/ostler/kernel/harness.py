@@ -17,7 +17,7 @@ Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
 
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
-"""Keeps what a granted permission in that session says to keep; the facts that tell of it. May be called twice."""
+"""Keeps what a permission that was granted says to keep; the facts that tell of it. May be called twice."""
 
 SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
