@@ -33,6 +33,7 @@ from ostler.runs.permissions import permission_guard
 from ostler.runs.session import create_session
 from ostler.runs.trust import LIMITS, SENSITIVE
 from ostler.tools.builtin import builtin_tool, builtin_tools
+from ostler.tools.harmless_commands import LOOKING, VERSIONS
 from ostler.tools.permissions import PROFILES, judge
 from ostler.vocabulary import errors
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting, Totals
@@ -162,6 +163,11 @@ def permission_table() -> Iterator[str]:
         yield row(words, *(verdicts[judge(profile, kind)] for profile in PROFILES))
 
 
+def harmless_commands() -> str:
+    looking, telling = (", ".join(f"`{name}`" for name in sorted(names)) for names in (LOOKING, VERSIONS))
+    return f"{looking}; and with `--version` only: {telling}"
+
+
 def tool_table() -> Iterator[str]:
     yield "| tool | what it does | parameters | counts as |"
     yield "|---|---|---|---|"
@@ -259,10 +265,13 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "help-sessions-commands": lambda: help_of_each("sessions"),
     "help-key": lambda: help_of("key"),
     "help-key-commands": lambda: help_of_each("key"),
+    "help-permissions": lambda: help_of("permissions"),
+    "help-permissions-commands": lambda: help_of_each("permissions"),
     "help-doctor": lambda: help_of("doctor"),
     "help-trust": lambda: help_of("trust"),
     "settings": lambda: "\n".join(settings_table()),
     "exit-codes": lambda: "\n".join(exit_code_table()),
+    "harmless-commands": harmless_commands,
     "permissions": lambda: "\n".join(permission_table()),
     "tools": lambda: "\n".join(tool_table()),
     "providers": lambda: "\n".join(provider_table()),

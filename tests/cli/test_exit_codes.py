@@ -65,7 +65,8 @@ def test_6_when_the_run_waits_for_a_person(ostler: Ostler, serve: Serve) -> None
     (session,) = ostler("sessions", "--json").lines
     assert (ran.code, ran.out, session["status"]) == (6, "", "waiting")
     assert ran.err == (
-        "ostler: waiting for an answer: Allow bash: touch made\n"
+        "ostler: waiting for an answer: Allow bash: touch made "
+        "[session/project/user remembers bash(=touch made)]\n"
         f"ostler: the run waits in session {session['id']}\n"
     )
     assert not (ostler.work / "made").exists()

@@ -112,11 +112,10 @@ def test_a_session_is_shown_to_be_read(ostler: Ostler, serve: Serve) -> None:
 
 
 def test_a_waiting_and_a_failed_run_are_shown_as_such(ostler: Ostler, serve: Serve) -> None:
-    waiting = serve(turn(call("bash", {"command": "ls"})))
+    waiting = serve(turn(call("bash", {"command": "make"})))
     ostler("-p", *use(waiting), "--permissions", "ask", "--on-question", "wait", "list")
-    assert (
-        "asked: Allow bash: ls\n  the run waits: question\n" in ostler("sessions", "show", *ids(ostler)).out
-    )
+    shown = ostler("sessions", "show", *ids(ostler)).out
+    assert "asked: Allow bash: make [" in shown and "\n  the run waits: question\n" in shown
     ostler("-p", *use(serve(Refusal(400, "not today"))), "try")
     shown = ostler("sessions", "show", ids(ostler)[0]).out
     assert re.search(r"the model failed: .*not today.*\n  the run ended: failed: .*not today", shown)

@@ -28,8 +28,9 @@ from ostler.runs.permissions import permission_guard, remember_answer, user_guar
 from ostler.runs.session import Session, open_session
 from ostler.tools.permission_rules import parse_rule
 from ostler.vocabulary.errors import ConfigurationError, UsageError
-from ostler.vocabulary.events import PermissionRemembered, QuestionAsked, RunWaiting, Warned
+from ostler.vocabulary.events import PermissionRemembered, QuestionAnswered, QuestionAsked, RunWaiting, Warned
 from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.outcomes import Question
 from ostler.vocabulary.requests import RevokePermission
 from tests.running import Ran, run, started
 
@@ -151,6 +152,15 @@ async def test_an_answer_that_was_not_offered_is_a_no(project: Path) -> None:
     assert ran.all(QuestionAsked)[0].question.choices == ("yes", "session", "no")
     assert ran.results() == ["user"]
     assert read_memory().user == []
+
+
+async def test_only_what_the_question_showed_is_remembered(project: Path) -> None:
+    text = "Allow bash: a [user remembers bash(a)]"
+    details = {"remember": {"user": ["bash(a)", "bash(b)"]}}
+    question = QuestionAsked("q", Question(text, "permission", ("yes", "user", "no"), details=details))
+    kept = remember_answer(question, QuestionAnswered("q", "answered", "user"), "ses_1")
+    assert kept == [PermissionRemembered("bash(a)", "allow", "user")]
+    assert [one.rule for one in read_memory().user] == ["bash(a)"]
 
 
 async def test_what_is_revoked_counts_no_more_at_the_next_call(project: Path) -> None:

@@ -408,6 +408,14 @@ def test_paths_are_judged_where_they_lead(
     assert judged.verdict == verdict, judged.reason
 
 
+def test_a_path_that_leads_nowhere_is_no_failure_of_the_judge(here: Path) -> None:
+    (here / "one").symlink_to(here / "two")
+    (here / "two").symlink_to(here / "one")
+    for path in ("one", "x" * 5000, "a\0b", "~nobody-has-this-name/a", ""):
+        judged = Judge("edit", [], here).judge("write", "edit", {"path": path})
+        assert judged.verdict in ("refuse", "allow"), "which the tool itself will explain"
+
+
 def test_a_tool_without_anything_to_match_is_asked_about_where_a_pattern_restricts_it(here: Path) -> None:
     def verdict(**texts: str) -> Verdict:
         return Judge("full", rules(**texts), here).judge("weather", "other", {"city": "Oslo"}).verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -238,6 +239,8 @@ def test_what_a_wrapper_runs_is_found(text: str, inner: tuple[str | None, ...]) 
         "a \\\n&& b\\\nc",
         "x" * (MAX_LENGTH + 1),
         "(" * 200 + "a" + ")" * 200,
+        "a|" * 501,
+        "a zQe9Qz",
     ],
 )
 def test_what_cannot_be_known_is_unclear(text: str) -> None:
@@ -300,3 +303,19 @@ def test_variables_that_change_only_how_something_looks_do_not_count() -> None:
 @given(st.text())
 def test_any_text_is_taken_apart(text: str) -> None:
     take_apart(text)
+
+
+def test_characters_that_the_parser_could_not_bear_are_kept() -> None:
+    assert commands("echo {\U000a4fa6 é 'ü \U0010fffd'") == [("echo", None, "é", "ü \U0010fffd")]
+
+
+def test_the_parser_is_loaded_when_a_command_is_judged() -> None:
+    look = "import sys; from ostler.tools import permission_judge as it; from pathlib import Path; "
+    judge = "it.Judge('ask', (), Path()).judge({}, {}); print('tree_sitter' in sys.modules)"
+    for call, loaded in (
+        ("'read', 'read', {'path': 'a'}", False),
+        ("'bash', 'execute', {'command': 'ls'}", True),
+    ):
+        code = look + judge.replace("{}, {}", call)
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert ran.stdout.strip() == str(loaded)

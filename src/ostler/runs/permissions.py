@@ -158,9 +158,10 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
     """Keeps what the answer to a permission question says to keep, in the scope that it names."""
     details = asked.question.details or {}
     scope = answered.answer.strip().lower() if isinstance(answered.answer, str) else ""
-    rules = (details.get("remember") or {}).get(scope) or []
+    offered = details.get("remember")
+    rules = offered.get(scope, ()) if isinstance(offered, dict) else ()
     kept: list[Event] = []
-    for rule in rules:
+    for rule in [rule for rule in rules if rule in asked.question.text]:  # what was shown, and nothing else
         where = {"session": session, "project": details.get("project", "")}.get(scope, "")
         try:
             if scope == "session":

@@ -38,7 +38,7 @@ _RIPGREP = re.compile(
 _FILE = re.compile(r"-[biLhkN0]+|--mime-type|--mime|--brief|--mime-encoding")
 _DATE = re.compile(r"\+.*|-u|-R|-I\w*|--utc|--iso-8601(=\w+)?|--rfc-3339=\w+")
 _SED_SCRIPT = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*")
-_VERSIONS = word_set(
+VERSIONS = word_set(
     "python python3 node npm pnpm yarn deno bun cargo rustc go java javac git gcc clang make cmake pip "
     "pip3 uv ruby perl php docker"
 )
@@ -178,7 +178,7 @@ def _date(words: list[str]) -> bool:
 
 
 _CHECKED: dict[str, Callable[[list[str]], bool]] = {
-    **dict.fromkeys(_VERSIONS, _version),
+    **dict.fromkeys(VERSIONS, _version),
     "command": _command,
     "date": _date,
     "file": _only(_FILE),
@@ -193,3 +193,6 @@ _CHECKED: dict[str, Callable[[list[str]], bool]] = {
     "tree": _only(_TREE),
     "uniq": _only(_UNIQ, most=1),
 }
+
+LOOKING = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
+"""All that may be harmless, those that are only with some options included."""

@@ -67,9 +67,13 @@ class Judge:
 
     def judge(self, tool: str, kind: ToolKind, arguments: dict[str, Any]) -> Judgement:
         command = arguments.get("command")
-        if kind == "execute" and isinstance(command, str):
-            return self._judge_command(tool, kind, command)
-        return _weighed([self._judge_call(tool, kind, arguments)])
+        try:
+            if kind == "execute" and isinstance(command, str):
+                return self._judge_command(tool, kind, command)
+            return _weighed([self._judge_call(tool, kind, arguments)])
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a name too long or with NUL
+            why = f"where a path leads cannot be found out ({error})"
+            return _weighed([Finding("refuse", why=why)])
 
     # --- calls that name a path, a URL, or nothing ----------------------------------------------------
 
@@ -280,4 +284,4 @@ def _in(part: str) -> str:
 
 
 def _other_repository(part: Command) -> str:
-    return f"git may run what the repository's own settings name{_in(part.source)}"
+    return f"which repository git would work in is uncertain{_in(part.source)}"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_LENGTH = 20_000
+MAX_PIPES = 500
+"""Of an unfinished pipeline the parser takes a time that grows with the square of its length."""
 MAX_DEPTH = 60
 
 
@@ -92,7 +94,7 @@ class _Reader:
         self._source = b""
 
     def read(self, command: str) -> None:
-        if len(command) > MAX_LENGTH or self._depth > MAX_DEPTH:
+        if len(command) > MAX_LENGTH or command.count("|") > MAX_PIPES or self._depth > MAX_DEPTH:
             self._unclear("it is too long to be judged", command)
             return
         if any(not c.isprintable() and c not in "\n\t" for c in command):
