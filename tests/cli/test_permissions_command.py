@@ -35,7 +35,7 @@ from ostler.tools.builtin import builtin_tools
 async def answer(url, store, session, said):
     tools = builtin_tools(["bash"])
     model = {"model": "openai/x", "base_url": url, "api_key": "k"}
-    async with Agent(**model, tools=tools, store=store, session=session, permissions="ask") as agent:
+    async with Agent(**model, tools=tools, store=store, session=session, permissions="edit") as agent:
         print((await agent.answer(said)).status)
 
 asyncio.run(answer(*sys.argv[1:]))
@@ -44,7 +44,7 @@ asyncio.run(answer(*sys.argv[1:]))
 
 def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
     """A run that stops at its question, and is answered by another process; its session."""
-    ran = ostler("-p", "--json", *use(vendor), "--permissions", "ask", "--on-question", "wait", "run it")
+    ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     assert ran.code == 6
     question = ran.all("question_asked")[0]["question"]
     assert question["choices"] == ["yes", "session", "project", "user", "no"]
@@ -71,15 +71,15 @@ def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, s
     )
     session = answered_later(ostler, vendor, "session")
     assert not (ostler.home / "permissions.json").exists()
-    same = ostler("-p", *use(vendor), "--permissions", "ask", "--session", session, "again")
+    same = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
     assert (same.code, same.out) == (0, "again\n")
-    other = ostler("-p", *use(vendor), "--permissions", "ask", "run it")
-    assert (other.code, "permissions are ask" in other.err) == (4, True)
+    other = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
+    assert (other.code, "permissions are edit" in other.err) == (4, True)
 
     assert listed(ostler) == listed(ostler, "--session", session) == [("allow", RULE, "session")]
     assert ostler("permissions", "revoke", RULE).out == f"revoked allow {RULE} (session)\n"
     assert listed(ostler) == []
-    revoked = ostler("-p", *use(vendor), "--permissions", "ask", "--session", session, "again")
+    revoked = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
     assert revoked.code == 4
 
 
@@ -87,10 +87,10 @@ def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> Non
     vendor = serve(run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"))
     answered_later(ostler, vendor, "project")
     assert [one.name for one in ostler.work.iterdir() if one.name not in (".git", "ran.txt")] == []
-    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it").code == 0
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
     elsewhere = Path(f"{ostler.work}-2")
     elsewhere.mkdir()
-    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it", cwd=elsewhere).code == 4
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).code == 4
     assert listed(ostler) == [("allow", RULE, "project")]
     assert ostler("permissions", "revoke", "1").code == 0
     assert listed(ostler) == []
@@ -101,7 +101,7 @@ def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
     answered_later(ostler, vendor, "user")
     elsewhere = Path(f"{ostler.work}-2")
     elsewhere.mkdir()
-    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it", cwd=elsewhere).out == "there\n"
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).out == "there\n"
     assert listed(ostler) == [("allow", RULE, "user")]
 
 
@@ -119,7 +119,7 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
     (ostler.work / "ostler.toml").write_text("allow = ['bash(tee)']\nask = ['bash(cp)']\ndeny = ['bash(rm)']")
     ostler.configure("deny = ['bash(mv)']")
     vendor = serve(run_it(), turn("refused"), run_it(), turn("ran"))
-    ran = ostler("-p", *use(vendor), "--permissions", "ask", "run it")
+    ran = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
     assert ran.code == 4
     assert "sets allow, which is ignored until you look at it" in ran.err
     rows = ostler("permissions").out
@@ -131,10 +131,10 @@ def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostl
         ("deny", "bash(rm)"),
     ]
     for command, verdict in (("mv a b", "refuse"), ("rm a", "refuse"), ("cp a b", "ask"), ("tee a", "ask")):
-        tried = ostler("permissions", "test", f"bash: {command}", "--permissions", "ask")
+        tried = ostler("permissions", "test", f"bash: {command}", "--permissions", "edit")
         assert tried.out.startswith(f"{verdict}: "), tried.out
     assert "allow" in ostler("trust").out
-    assert ostler("-p", *use(vendor), "--permissions", "ask", "run it").code == 0
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
     assert "ignored" not in ostler("permissions").out
 
 
@@ -200,7 +200,8 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
         return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
 
     assert tried("bash: git push", "full") == ["allow"]
-    assert tried("bash: ls -l", "ask") == ["allow"]
+    assert tried("bash: ls -l", "edit") == ["allow"]
+    assert tried("bash: ls -l", "ask")[0].startswith("ask: ")
     assert tried("read: /etc/passwd", "read-only") == ["allow"]
     assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
     assert tried("bash: ls && git push -f", "edit") == [
@@ -214,5 +215,5 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
         "ask: permissions are edit: /etc/x lies outside of the working directory"
     )
     assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
-    out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "ask").out
+    out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
     assert json.loads(out)["remember"]["user"] == ["bash(git push)"]

@@ -95,7 +95,7 @@ async def test_a_question_says_what_each_scope_would_remember(project: Path) -> 
 
 
 async def test_the_part_that_asks_is_shown(project: Path) -> None:
-    guard = user_guard("ask", project, ())
+    guard = user_guard("edit", project, ())
     assert guard is not None
     ask = guard.handler(PlannedCall("c", "bash", "execute", {"command": "ls && make all && ls"}, 1))
     assert isinstance(ask, Ask)

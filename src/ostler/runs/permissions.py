@@ -20,7 +20,7 @@ from ostler.vocabulary.outcomes import Question
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # judging is imported when there is something to judge
-    from ostler.tools.permission_judge import Judgement
+    from ostler.tools.permission_judge import Judge, Judgement
     from ostler.tools.permission_suggestions import Scope
 
 SESSION = ("session",)
@@ -53,9 +53,7 @@ def permission_guard(
             return None
         if profile == "full" and not any(rule.restricts for rule in applying):
             return None
-        from ostler.tools.permission_judge import Judge
-
-        judgement = Judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
+        judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
             return None
         if judgement.verdict == "refuse":
@@ -140,14 +138,13 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
 def tried(tool: str, what: str, settings: Settings, cwd: Path) -> Tried:
     """What would happen to a call of a tool: `what` is its command, path or URL."""
     from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tool
-    from ostler.tools.permission_judge import Judge
     from ostler.tools.permission_suggestions import Places, suggested
 
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
     kind = builtin_tool(tool).spec.kind if tool in BUILTIN_TOOLS else kind
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
     rules = [*configured_rules(settings), *remembered_rules(cwd)]
-    judgement = Judge(settings.permissions, rules, cwd).judge(tool, kind, {argument: what})
+    judgement = _judge(settings.permissions, rules, cwd).judge(tool, kind, {argument: what})
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
         scopes = suggested(tool, judgement, Places(cwd, project_folder(cwd)))
@@ -173,3 +170,10 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
             continue
         kept.append(PermissionRemembered(rule, "allow", cast("Scope", scope), where, answered.by))
     return kept
+
+
+def _judge(profile: Profile, rules: Iterable[Rule], cwd: Path) -> Judge:
+    """`ask` means to be asked, also about a command that only looks."""
+    from ostler.tools.permission_judge import Judge
+
+    return Judge(profile, rules, cwd, looking=profile == "edit")

@@ -58,8 +58,10 @@ class Judgement(msgspec.Struct, frozen=True):
 class Judge:
     """Judges the calls of one working directory by a profile and rules."""
 
-    def __init__(self, profile: Profile, rules: Iterable[Rule], cwd: Path) -> None:
+    def __init__(self, profile: Profile, rules: Iterable[Rule], cwd: Path, *, looking: bool = True) -> None:
+        """`looking`: commands that only look need neither a rule nor a person."""
         self._profile = profile
+        self._looking = looking and profile != "read-only"
         self._cwd = cwd
         self._rules: dict[Effect, list[Rule]] = {effect: [] for effect in EFFECTS}
         for rule in rules:
@@ -209,9 +211,9 @@ class Judge:
             return kept
         if found or part.only_restricts or self._profile == "full":
             return Finding("allow", part.source)
-        if part.words[0] == "cd" and self._profile != "read-only":
+        if part.words[0] == "cd" and self._looking:
             return self._judge_move(part)
-        if looks and tool == "bash" and self._profile != "read-only" and not part.assignments:
+        if looks and tool == "bash" and self._looking and not part.assignments:
             if is_git(part.words) and not is_in_repository_of(self._cwd, folder):
                 return Finding("ask", part.source, _other_repository(part), part)
             return Finding("allow", part.source)
