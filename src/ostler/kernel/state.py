@@ -12,7 +12,7 @@ from ostler.kernel.run_state import CallState, RunState, StepState
 from ostler.kernel.telling import Telling
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunStatus
-from ostler.vocabulary.facts import Fact, UnknownEvent
+from ostler.vocabulary.facts import Fact, UnknownEvent, decode_together
 from ostler.vocabulary.messages import ToolCall
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
@@ -50,12 +50,13 @@ class SessionState:
     def apply(self, fact: Fact, *, on_path: bool = True) -> None:
         """Takes one more fact in. `on_path` is false for entries of branches that were left."""
         self.last_seq = fact.seq
-        if fact.parent is not None and on_path:
+        is_on_path = on_path and fact.parent is not None
+        if is_on_path:
             self.leaf = fact.seq
         if fact.type == "tool_called" and self.run is None:
             return  # of a run that has ended: its message says the same
         event = fact.event
-        if fact.parent is not None and on_path:
+        if is_on_path:
             self._telling.tell(event)
         if isinstance(event, UnknownEvent):
             if on_path and b'"critical":true' in event.body:
@@ -97,6 +98,7 @@ class SessionState:
 def fold(facts: Sequence[Fact]) -> SessionState:
     """The state that these facts add up to: all of a session's, or those that opening needs."""
     state = SessionState()
+    decode_together(facts)
     if _is_one_line(facts):
         for fact in facts:
             state.apply(fact)

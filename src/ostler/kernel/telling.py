@@ -34,7 +34,8 @@ class Telling:
         self.transcript.append(Message("user", event.content))
 
     def _answer(self, event: events.AssistantMessage) -> None:
-        self.close_results()
+        if self._results:
+            self.close_results()
         message = Message("assistant", event.content)
         self.transcript.append(message)
         self._names = {call.id: call.name for call in message.calls}
@@ -43,6 +44,10 @@ class Telling:
     def _result(self, event: events.ToolResultFact) -> None:
         if event.call in self._results:
             result = ToolResult(event.call, event.name, event.content, event.failed is not None)
+            if len(self._results) == 1:  # nearly always, in sessions of thousands of them
+                self._results = {}
+                self.transcript.append(Message("tool", (result,)))
+                return
             self._results[event.call] = result
             if None not in self._results.values():
                 self.close_results()

@@ -145,7 +145,7 @@ class MessageEncoder:
             if pictures:
                 attached += Text(f"What {block.name} returned beside its text:"), *pictures
         # A tool's message holds text only, so the rest follows in a message of its own.
-        return items + self._user_message(attached)
+        return items + self._user_message(attached) if attached else items
 
 
 def _file_part(file: File) -> dict[str, Any]:

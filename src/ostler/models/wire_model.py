@@ -105,9 +105,12 @@ class WireModel:
     ) -> list[bytes]:
         """One encoding a message, without what is another provider's own or the model cannot see."""
 
+        sees_all, provider = self._sees_images and self._reads_files, self._provider
+
         def encode_own(message: Message) -> bytes:
-            message = without_unseen(message, images=self._sees_images, files=self._reads_files)
-            return encode(without_foreign_data(message, self._provider))
+            if not sees_all:
+                message = without_unseen(message, images=self._sees_images, files=self._reads_files)
+            return encode(without_foreign_data(message, provider) if message.role == "assistant" else message)
 
         sight = f"{self._sees_images:d}{self._reads_files:d}"
         return request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)

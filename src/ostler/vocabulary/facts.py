@@ -6,6 +6,7 @@ survives reading, forking, exporting and importing byte for byte. The event is d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ostler.vocabulary.errors import StoreCorrupt
-from ostler.vocabulary.events import EVENT_TYPES, Event
+from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, Event, ToolResultFact, UserMessage
 
 _encoder = msgspec.json.Encoder()
 _TAG_START = len(b'{"type":"')
@@ -110,6 +111,29 @@ def type_of(body: bytes) -> str:
     if not body.startswith(b'{"type":"'):
         raise msgspec.ValidationError("a stored event must begin with its type")
     return body[_TAG_START : body.index(b'"', _TAG_START)].decode()
+
+
+def decode_together(facts: Sequence[Fact]) -> None:
+    """Decodes the events of facts that are of the same few types: one call for thousands costs a third.
+
+    Where one of them cannot be decoded, all are left for `event` to decode, which names the culprit.
+    """
+    global _decode_many
+    if _decode_many is None:
+        _decode_many = msgspec.json.Decoder(list[UserMessage | AssistantMessage | ToolResultFact]).decode
+    many = [fact for fact in facts if fact.type in _MANY and fact._event is None]
+    try:
+        decoded = _decode_many(b"[" + b",".join([fact.body for fact in many]) + b"]")
+    except (msgspec.MsgspecError, UnicodeError):
+        return
+    if len(decoded) != len(many):
+        return  # a damaged body may hold a comma
+    for fact, event in zip(many, decoded, strict=True):
+        fact._event = event
+
+
+_MANY = frozenset({"user_message", "assistant_message", "tool_result"})
+_decode_many: Callable[[bytes], list[Any]] | None = None
 
 
 def encode_event(event: Event) -> bytes:

@@ -111,7 +111,7 @@ def text_of(content: Sequence[Block]) -> str:
     """All text blocks of a content, joined by a newline."""
     if len(content) == 1 and type(content[0]) is Text:  # nearly always, in sessions of thousands of them
         return content[0].text
-    return "\n".join(block.text for block in content if isinstance(block, Text))
+    return "\n".join([block.text for block in content if isinstance(block, Text)])
 
 
 def user(*content: str | PlainBlock) -> Message:
