@@ -133,3 +133,13 @@ def test_another_server_is_named_for_once(ostler: Ostler, serve: Serve) -> None:
     ran = ostler("-p", "--continue", "and?")
     assert (ran.code, ran.out) == (0, "two\n")
     assert vendor.requests[0].json["model"] == "mine"
+
+
+def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("one"), turn("two"), turn("three"))
+    ostler.configure(f'[providers.acme]\nbase_url = "{vendor.chat_url}"\nkey_variable = ""')
+    ostler("-p", "--model", "acme/large", "hello")
+    assert ostler("-p", "--continue", "and?").out == "two\n"
+    (session,) = ostler("sessions", "--json").lines
+    assert ostler("-p", "--session", session["id"], "and?").out == "three\n"
+    assert ostler("-p", "a new one").code == 3

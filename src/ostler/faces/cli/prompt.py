@@ -19,9 +19,11 @@ from ostler.faces.cli.exit_codes import TERMINATED, exit_code
 from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
+from ostler.kernel.state import fold
 from ostler.kernel.store import Store
 from ostler.runs.assembly import make_harness
 from ostler.runs.first_run import settled
+from ostler.runs.home import store_file
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.runs.stores import find_session, open_store
@@ -43,13 +45,34 @@ def run_prompt(options: argparse.Namespace) -> int:
         _say(notice)
     if not prompt and options.session is None and not options.continue_:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
-    settings = settled(loaded.settings, ask=ask_person if has_terminal() else None, say=_say)
-    if settings.model == "demo" and loaded.settings.model != "demo":
+    named = loaded.settings
+    if not named.model and (options.continue_ or options.session is not None):
+        named = msgspec.structs.replace(named, model=asyncio.run(_kept_model(options, named, cwd)))
+    settings = settled(named, ask=ask_person if has_terminal() else None, say=_say)
+    if settings.model == "demo" and named.model != "demo":
         options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
     harness = make_harness(settings, cwd)
     if options.schema is not None:
         harness.answer_schema = _schema(Path(options.schema))
     return asyncio.run(_run(options, settings, harness, prompt))
+
+
+async def _kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
+    """The model that the session to go on with was given, if it was given one."""
+    if not store_file().exists():
+        return ""
+    store = open_store(settings)
+    try:
+        if options.session is not None:
+            session = await find_session(store, options.session)
+        else:
+            newest = await store.sessions(cwd=str(cwd), limit=1)
+            if not newest:
+                return ""
+            session = newest[0].id
+        return fold(await store.read_opening(session)).settings.model
+    finally:
+        await store.close()
 
 
 def _schema(file: Path) -> dict[str, Any]:
