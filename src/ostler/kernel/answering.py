@@ -79,7 +79,8 @@ class Answering:
         await self._journal.commit()
         draft = Draft()
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
-        end = await self._stream(model, request, draft, held)
+        with self._harness.span_of("model_call", model=model.name, call=request.id, step=step.number):
+            end = await self._stream(model, request, draft, held)
         if isinstance(end, ModelDone):
             end = _sound(end)
         if isinstance(end, ModelDone):
@@ -226,10 +227,11 @@ class Answering:
                 if malformed and done.stop_reason == "length":
                     malformed = f"the answer was cut by its output limit ({malformed})"
                 tool = self._harness.tools.get(block.name)
-                kind = tool.spec.kind if tool else "other"
-                self._journal.record(
-                    events.ToolCalled(block.id, block.name, arguments, run.step.number, kind, malformed)
+                kind, display = (tool.spec.kind, tool.spec.display) if tool else ("other", None)
+                called = events.ToolCalled(
+                    block.id, block.name, arguments, run.step.number, kind, malformed, display
                 )
+                self._journal.record(called)
 
     def _with_unique_calls(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
         """Some vendors count their calls anew in every answer, or not at all; here each has its own id."""

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from ostler.kernel.budget import Budget
 from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.child import ChildWaits, child_session
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.hooks import Ask, FinishedCall, Oversight, PlannedCall, Refuse
 from ostler.kernel.journal import Journal
@@ -33,6 +35,8 @@ class Ready(msgspec.Struct, frozen=True):
     tool: Tool
     arguments: dict[str, Any]
     validated: Any
+    key: str = ""
+    """Of an idempotent tool: under it its results are found again."""
     answer: Any = None
     state: Any = None
 
@@ -47,13 +51,17 @@ class Calls:
         cancel: CancelToken,
         questions: Questions,
         over: Oversight,
+        budget: Budget,
     ) -> None:
         self._over = over
+        self._budget = budget
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
         self._questions = questions
         self._tokens: dict[str, CancelToken] = {}
+        self._moved: set[str] = set()
+        """Calls whose children waited, and do not any more."""
         self._cancel.on_cancel(self._cancel_all)
 
     async def run(self, step: StepState) -> None:
@@ -71,7 +79,9 @@ class Calls:
 
     def _next_group(self, step: StepState) -> list[CallState]:
         """The first call that can move, with those behind it that may run beside it."""
-        movable = [call for call in step.open_calls() if not call.is_waiting]
+        movable = [
+            call for call in step.open_calls() if not call.is_waiting or call.called.call in self._moved
+        ]
         group = movable[:1]
         for call in movable[1:]:
             if not self._is_parallel(group[-1]) or not self._is_parallel(call):
@@ -89,11 +99,14 @@ class Calls:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
         decisions = [(call, await self._decide(call, step)) for call in group]
         running: list[tuple[CallState, Ready]] = []
+        twins: list[tuple[CallState, Ready]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
         for call, decision in decisions:
             if isinstance(decision, Ready):
-                self._record_start(call, decision)
-                running.append((call, decision))
+                if any(decision.key and decision.key == other.key for _, other in running):
+                    twins.append((call, decision))
+                elif await self._has_started(call, decision):
+                    running.append((call, decision))
             elif isinstance(decision, events.QuestionAsked):
                 self._journal.record(decision)
                 if self._harness.asker is not None:
@@ -104,9 +117,21 @@ class Calls:
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
-        if len(running) == 1 and not asking:
+        if len(running) == 1 and not asking and not twins:
             await self._execute(*running[0], step)
             return
+        await self._together(step, running, asking)
+        for call, ready in twins:  # the same call was under way: now its result is there, or it failed
+            if not self._cancel.cancelled and await self._has_started(call, ready):
+                await self._journal.commit()
+                await self._execute(call, ready, step)
+
+    async def _together(
+        self,
+        step: StepState,
+        running: list[tuple[CallState, Ready]],
+        asking: list[tuple[CallState, events.QuestionAsked]],
+    ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call, ready in running:
@@ -135,9 +160,9 @@ class Calls:
         if problem:
             return failed(problem, kind="invalid_arguments")
         if self._harness.permission is None and "before_tool" not in self._harness.hooks:
-            return Ready(tool, called.arguments, validated)
+            return self._ready(tool, called.arguments, validated)
         planned = PlannedCall(called.call, called.name, tool.spec.kind, called.arguments, step.number)
-        if remembered := self._journal.state.permissions:
+        if remembered := self._remembered():
             planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
         planned, obstacle = await self._harness.hooks.before_tool(
             planned, self._over, last_guard=self._harness.permission
@@ -149,7 +174,20 @@ class Calls:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
             return self._question(call, obstacle, planned.arguments)
-        return Ready(tool, planned.arguments, validated)
+        return self._ready(tool, planned.arguments, validated)
+
+    def _remembered(self) -> dict[str, str]:
+        """The rules that this session and its parents' remember; its own count last."""
+        place = self._harness.place
+        own = self._journal.state.permissions
+        return {**place.permissions(), **own} if place else own
+
+    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any) -> Ready:
+        scope, run = tool.spec.idempotent, self._journal.state.run
+        if scope == "no" or run is None:
+            return Ready(tool, arguments, validated)
+        within = run.id if scope == "run" else self._journal.session
+        return Ready(tool, arguments, validated, idempotency_key(tool.spec.name, arguments, within))
 
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
@@ -180,29 +218,55 @@ class Calls:
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-            return Ready(tool, arguments, validated)
+            return self._ready(tool, arguments, validated)
         if answered.outcome != "answered":
             return failed("The person did not answer the question.", kind="call_refused")
-        if not tool.spec.resumes and asked.question.secret:
+        is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
+        if not is_called_again and asked.question.secret:
             return ok("The person gave the secret.")
-        if not tool.spec.resumes:
+        if not is_called_again:
             return ok(_as_text(answered.answer), details={"answer": answered.answer})
         validated, problem = _validated(tool, call.arguments)
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-        return Ready(tool, call.arguments, validated, answered.answer, asked.state)
+        return Ready(tool, call.arguments, validated, "", answered.answer, asked.state)
 
-    def _record_start(self, call: CallState, ready: Ready) -> None:
-        spec = ready.tool.spec
+    async def _has_started(self, call: CallState, ready: Ready) -> bool:
+        """Records that the call begins; False when an earlier result of the same call is its result."""
+        if ready.key and ready.key in self._journal.state.reusable:
+            await self._repeat(call, ready.key)
+            return False
+        called = call.called
+        self._moved.discard(called.call)
         self._journal.record(
             events.ToolStarted(
-                call=call.called.call,
-                name=spec.name,
+                call=called.call,
+                name=ready.tool.spec.name,
                 attempt=call.started.attempt + 1 if call.started else 1,
-                arguments=None if ready.arguments == call.called.arguments else ready.arguments,
-                key="" if spec.idempotent == "no" else idempotency_key(spec.name, ready.arguments),
+                arguments=None if ready.arguments == called.arguments else ready.arguments,
+                key=ready.key,
+                child=child_session(self._journal.session, called.call, 1)
+                if ready.tool.spec.reattaches
+                else "",
             )
         )
+        return True
+
+    async def _repeat(self, call: CallState, key: str) -> None:
+        """An idempotent tool was called in the same way before: what came of it then comes of it now."""
+        earlier = self._journal.state.reusable[key]
+        fact = (await self._journal.history(earlier - 1))[0]
+        assert isinstance(fact.event, events.ToolResultFact)
+        repeated = msgspec.structs.replace(
+            fact.event, call=call.called.call, key=key, repeats=earlier, duration_ms=0
+        )
+        self._journal.record(repeated)
+        if self._is_any_open():
+            await self._journal.commit()
+
+    def _is_any_open(self) -> bool:
+        run = self._journal.state.run
+        return bool(run and run.step and run.step.open_calls())
 
     async def _ask_then_execute(self, call: CallState, asked: events.QuestionAsked, step: StepState) -> None:
         assert self._harness.asker is not None
@@ -215,9 +279,9 @@ class Calls:
         if not isinstance(decision, Ready):
             await self._settle(call, decision, None)
             return
-        self._record_start(call, decision)
-        await self._journal.commit()
-        await self._execute(call, decision, step)
+        if await self._has_started(call, decision):
+            await self._journal.commit()
+            await self._execute(call, decision, step)
 
     async def _answer(
         self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
@@ -239,13 +303,17 @@ class Calls:
         called, tool, token = call.called, ready.tool, self._token(call)
         journal = self._journal
         spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
-        context = CallContext(self._journal, self._harness, self._questions, call, step.number, spool, token)
+        context = CallContext(
+            journal, self._harness, self._questions, self._budget, call, step.number, spool, token
+        )
         context.answer, context.state = ready.answer, ready.state
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
         running = _outcome_of(tool, ready, context)
+        span = self._harness.span_of("tool_call", tool=called.name, call=called.call, step=step.number)
         try:
-            status, task = await run_bounded(running, token, timeout, context.stopwatch)
+            with span:
+                status, task = await run_bounded(running, token, timeout, context.stopwatch)
         except asyncio.CancelledError:
             await spool.close(told=0)  # before the run's end gives the call a result that names its output
             raise
@@ -294,6 +362,7 @@ class Calls:
             call=call.called.call,
             asked_by="tool",
             state=outcome.state,
+            resume=outcome.resume,
         )
         problem = storing_problem(asked)
         if problem:
@@ -340,15 +409,16 @@ class Calls:
             summary=outcome.summary,
             output=whole or output,
             duration_ms=duration,
+            key=call.started.key if call.started else "",
             ends_run=outcome.ends_run,
         )
         run = self._journal.state.run
         if run is None or not call.is_open:
             return  # the run was ended while a hook looked at the result
-        if settles and run.waiting:
+        if settles and run.waiting and run.waiting.reason != "paused":
             self._journal.record(events.RunResumed(settles))
         self._journal.record(result, settles=settles)
-        if commit and run.step and run.step.open_calls():
+        if commit and self._is_any_open():
             await self._journal.commit()
 
     def _token(self, call: CallState) -> CancelToken:
@@ -365,6 +435,20 @@ class Calls:
     async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
         """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
         await self._settle(call, outcome, None, settles=request)
+
+    async def find_moved(self, step: StepState) -> bool:
+        """Whether a call whose child waited can go on, because the child does not wait any more."""
+        children, run = self._harness.children, self._journal.state.run
+        if children is None or run is None:
+            return False
+        for call in step.open_calls():
+            tool = self._harness.tools.get(call.called.name)
+            if not call.deferred or tool is None or not tool.spec.reattaches:
+                continue
+            peeks = [await children.peek(child) for child in run.children_of(call.called.call)]
+            if not any(peek.waits for peek in peeks):
+                self._moved.add(call.called.call)
+        return bool(self._moved)
 
     async def settle_interrupted(self, call: CallState) -> None:
         """After a crash: the call had begun, and its effect may or may not have happened."""
@@ -384,9 +468,9 @@ class Calls:
         await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
-def idempotency_key(tool: str, arguments: dict[str, Any]) -> str:
-    """The same for the same tool and arguments, however they were spelled."""
-    canonical = msgspec.json.encode((tool, arguments), order="sorted")
+def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
+    """The same for the same tool and arguments, however they were spelled, within one run or session."""
+    canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
     return blake2b(canonical, digest_size=16).hexdigest()
 
 
@@ -396,6 +480,8 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return as_outcome(await tool.run(ready.validated, context))
     except StoreError:
         raise  # not the tool's failure: the log cannot be written
+    except ChildWaits as waits:
+        return Pending(waits.child, "the child waits for an answer")
     except CallRefused as error:
         return failed(error.message, kind="call_refused")
     except InvalidArguments as error:

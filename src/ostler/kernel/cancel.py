@@ -14,12 +14,15 @@ class CancelToken:
         self.reason = ""
         self.request = ""
         """The request that asked for it, if one did."""
+        self.is_limit = False
+        """Nobody asked for it: time is up."""
         self._callbacks: list[Callable[[], None]] = []
 
-    def cancel(self, reason: str = "cancelled", request: str = "") -> None:
+    def cancel(self, reason: str = "cancelled", request: str = "", *, is_limit: bool = False) -> None:
         if self.cancelled:
             return
         self.cancelled = True
+        self.is_limit = is_limit
         self.reason = reason
         self.request = request
         callbacks, self._callbacks = self._callbacks, []

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
+from ostler.kernel.budget import Budget
+from ostler.kernel.child import MAX_TOGETHER, ChildPeek, ChildRequest, ChildResult
 from ostler.kernel.hooks import Hook, Hooks
+from ostler.kernel.journal import Journal
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
 from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.events import Event, Limits, QuestionAnswered, QuestionAsked
+from ostler.vocabulary.facts import Fact
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
@@ -19,8 +24,59 @@ Asker = Callable[[QuestionAsked], Awaitable[Any]]
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Keeps what a permission that was granted says to keep; the facts that tell of it. May be called twice."""
 
+Tag = str | int | float | bool
+
+Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
+"""Makes the span of one piece of work: `run`, `model_call` or `tool_call`, with what it is about."""
+
+NO_SPAN: AbstractContextManager[Any] = nullcontext()
+
 SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a child stands in the tree of runs."""
+
+    root: str
+    parent: str
+    depth: int
+    budget: Budget | None
+    """Its parent's, while that is driven by this process."""
+    permissions: Callable[[], dict[str, str]] = dict
+    """The rules that its parents' sessions remember: they hold in a child too."""
+
+
+class ParentCall(Protocol):
+    """What children need to know of the call that has them."""
+
+    session: str
+    call: str
+    run: str
+    root_run: str
+    depth: int
+    harness: Harness
+    budget: Budget
+    journal: Journal
+
+    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None: ...
+
+
+class Children(Protocol):
+    """Runs children; handed in by `ostler.runs`."""
+
+    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        """Starts the child, or goes on with it, until its end. Raises `ChildWaits` when it waits."""
+        ...
+
+    async def peek(self, child: str) -> ChildPeek:
+        """How a child stands that nobody drives here."""
+        ...
+
+    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
+        """Ends a child that nobody waits for any more. None if it never began."""
+        ...
 
 
 @dataclass
@@ -51,7 +107,20 @@ class Harness:
     waits_for_answers: bool = False
     """A question that nobody can answer now makes the run wait instead of being refused."""
     memory: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
+    """What the host hands to the tools, also to those of children."""
     extensions: tuple[str, ...] = ()
+    trace: str = ""
+    tags: dict[str, Tag] = field(default_factory=dict)
+    """Said of each run, for whoever reads its log, and to its tools."""
+    agent: str = ""
+    place: Place | None = None
+    """Where its runs belong when they are a child's."""
+    children: Children | None = None
+    """Set by whoever drives the session."""
+    children_together: int = MAX_TOGETHER
+    span: Span | None = None
+    """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)
     _offers: tuple[tuple[str, ...], tuple[ToolOffer, ...]] = ((), ())
 
@@ -64,6 +133,9 @@ class Harness:
             raise UsageError(f"there is no reasoning level {reasoning!r}; the levels are: {levels}")
         self.model = self.make_model(name)
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
+
+    def span_of(self, name: str, **about: Any) -> AbstractContextManager[Any]:
+        return NO_SPAN if self.span is None else self.span(name, about)
 
     def rescuer(self, failed: Model, report: Callable[[str], None]) -> Model | None:
         """The next model of the chain that can be made; `report` hears of those that cannot."""

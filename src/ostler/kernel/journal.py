@@ -54,6 +54,7 @@ class Journal:
         """The leaf was moved, and the state is still the one before."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
+        self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
         self._under_way: list[asyncio.Future[None]] | None = None
         """Those who wait for the append under way; None while there is none."""
@@ -63,6 +64,15 @@ class Journal:
     @property
     def session(self) -> str:
         return self.lease.session
+
+    async def history(self, after: int = 0) -> list[Fact]:
+        """The session's facts up to this moment, also those that are not committed yet."""
+        committed = await self.store.read(self.session, after)
+        last = committed[-1].seq if committed else after
+        return committed + [fact for fact in self._uncommitted() if fact.seq > last]
+
+    def _uncommitted(self) -> list[Fact]:
+        return [*self._appending, *self._staged]
 
     def record(self, event: Event, *, run: str | None = None, settles: str = "") -> Fact:
         """Adds a fact to the next append. `settles` is the request that it answers."""
@@ -108,6 +118,7 @@ class Journal:
             self.fail(error)
             raise
         self._staged, self._settled = [], {}
+        self._appending = facts
         if taken is True:
             self.publish(facts)
             return True

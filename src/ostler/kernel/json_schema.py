@@ -24,7 +24,7 @@ def mismatch(value: Any, schema: Any, whole: Schema | None = None, where: str = 
     if isinstance(schema, bool):
         return "" if schema else f"{where} is not allowed"
     if "$ref" in schema:
-        return mismatch(value, _referred(schema["$ref"], whole), whole, where)
+        return mismatch(value, referred(schema["$ref"], whole), whole, where)
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is_of_kind(value, kind) for kind in kinds):
@@ -74,11 +74,12 @@ def _is_of_kind(value: Any, kind: str) -> bool:
     return isinstance(value, _KINDS.get(kind, (object,)))
 
 
-def _referred(reference: str, whole: Schema) -> Any:
+def referred(reference: str, whole: Schema) -> Any:
+    """The schema that a reference such as `#/$defs/place` leads to; one that allows everything if to none."""
     found: Any = whole
     for name in reference.removeprefix("#").strip("/").split("/"):
         if name:
-            found = found.get(name.replace("~1", "/").replace("~0", "~"), {})
+            found = found.get(name.replace("~1", "/").replace("~0", "~"), {}) if type(found) is dict else {}
     return found
 
 

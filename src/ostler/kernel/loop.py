@@ -20,8 +20,11 @@ from typing import Protocol
 import msgspec
 
 from ostler.kernel.answering import Answering, record_usage
+from ostler.kernel.budget import Budget
+from ostler.kernel.call_context import record_child_end
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.child import ChildResult
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
@@ -31,12 +34,16 @@ from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
 from ostler.kernel.retry import retry_delay
 from ostler.kernel.run_state import RunState, StepState
 from ostler.kernel.stopping import Stopped, stops_with
+from ostler.kernel.time_limit import time_limit
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import RunEnded, RunStatus, RunWaiting
-from ostler.vocabulary.messages import Text
+from ostler.vocabulary.messages import Text, text_of
 from ostler.vocabulary.requests import Steer
 from ostler.vocabulary.usage import UNKNOWN_USAGE
+
+PROTOCOL_ERRORS_AT_MOST = 4
+"""Calls in a row that the model may make without being understood."""
 
 
 class Steering(Protocol):
@@ -65,7 +72,10 @@ class Loop:
         self.steering: Steering | None = None
         self._over = Oversight(hook_reporter(journal), cancel)
         self._answering = Answering(journal, harness, cancel, self._over)
-        self.calls = Calls(journal, harness, cancel, questions, self._over)
+        self.budget = Budget(journal, harness.limits, harness.place.budget if harness.place else None)
+        self.calls = Calls(journal, harness, cancel, questions, self._over, self.budget)
+        self._pause = ""
+        """The request to pause before the next step."""
         self._rescuers: dict[str, Model] = {}
         """Those that took the place of a model which failed, by its name, for the rest of the run."""
         self._plan: StepPlan | None = None
@@ -73,19 +83,30 @@ class Loop:
 
     async def advance(self) -> RunEnded | RunWaiting:
         """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
+        with self._harness.span_of("run", session=self._journal.session):
+            async with time_limit(self._journal, self._harness.limits.seconds, self._cancel):
+                return await self._advance()
+
+    async def _advance(self) -> RunEnded | RunWaiting:
         journal = self._journal
         await self._recover()
         while (run := journal.state.run) is not None:
             step = run.step
             if self._cancel.cancelled:
                 await self._end_cancelled(run)
+            elif run.waiting is not None and run.waiting.reason == "paused":
+                return await self._rest(run, run.waiting)
             elif step is None or step.ended:
+                if self._pause and not self._is_last(step):
+                    return await self._rest(run, RunWaiting("paused", request=self._pause))
                 await self._next_step(run)
             elif step.message is None:
                 await self._ask_model(run, step)
             elif step.open_calls():
+                if await self.calls.find_moved(step) and run.waiting:
+                    self._journal.record(events.RunResumed())
                 await self.calls.run(step)
-                if step.open_calls() and not self._cancel.cancelled:
+                if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
                     return await self._wait(run, step)
             else:
                 self._journal.record(events.StepEnded(step.number))
@@ -111,9 +132,8 @@ class Loop:
         if await self._is_over(run):
             return
         number = run.steps + 1
-        limit = self._harness.limits.steps
-        if limit is not None and number > limit:
-            self._end(run, "limit", f"the limit of {limit} steps was reached")
+        if reason := await self.budget.reserve():
+            self._end(run, "limit", reason)
             return
         plan = await self._planned(number, tuple(sorted(self._harness.tools)))
         if isinstance(plan, Refuse):
@@ -152,6 +172,9 @@ class Loop:
             if any(call.result and call.result.ends_run for call in step.calls.values()):
                 self._end(run, "completed", "a tool ended the run")
                 return True
+            if run.protocol_errors >= PROTOCOL_ERRORS_AT_MOST:
+                self._end_misunderstood(run, step)
+                return True
             if most_repeated(run) >= STOP_AT:
                 self._end(run, "limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
@@ -178,6 +201,11 @@ class Loop:
             self._end(run, "completed", "the answer was cut by its output limit")
         else:
             self._end(run, "completed", "")
+
+    def _end_misunderstood(self, run: RunState, step: StepState) -> None:
+        results = [call.result for call in step.calls.values() if call.result]
+        text = f"{run.protocol_errors} calls in a row could not be understood: {text_of(results[-1].content)}"
+        self._end(run, "failed", text, Failure("invalid_arguments", text))
 
     def _end_without_message(self, run: RunState, step: StepState) -> None:
         failure = step.failure.failure if step.failure else None
@@ -207,8 +235,14 @@ class Loop:
                 self._end_refused(run, step.number, verdict)
                 return
             plan = self._plan = verdict
+        if not self.budget.is_reserved and (reason := await self.budget.reserve()):
+            self._journal.record(events.StepEnded(step.number))
+            self._end(run, "limit", reason)
+            return
         offers = self._harness.offers(plan.tools)
         chosen = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
+        self.budget.settle()
+        await self.budget.warn()
         if chosen is not plan.model:
             self._rescuers.pop(chosen.name, None)
             if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step
@@ -221,20 +255,34 @@ class Loop:
         waiting = RunWaiting(
             "question" if questions else "pending", questions, tuple(call.called.call for call in calls)
         )
+        return await self._rest(run, waiting)
+
+    async def _rest(self, run: RunState, waiting: RunWaiting) -> RunWaiting:
         if run.waiting != waiting:
-            self._journal.record(waiting)
+            self._journal.record(waiting, settles=waiting.request)
         await self._journal.commit()
+        self._pause = ""
         return waiting
+
+    def pause(self, request: str) -> None:
+        """Comes to rest before the next step."""
+        self._pause = request
+
+    def _is_last(self, step: StepState | None) -> bool:
+        """Whether the run is about to end anyway."""
+        return step is not None and (step.message is None or not step.calls)
 
     # --- ends ---------------------------------------------------------------------------------------
 
     async def _end_cancelled(self, run: RunState) -> None:
         await self._close_step(run, f"not run: {self._cancel.reason}")
-        self._end(run, "cancelled", self._cancel.reason, request=self._cancel.request)
+        status: RunStatus = "limit" if self._cancel.is_limit else "cancelled"
+        self._end(run, status, self._cancel.reason, request=self._cancel.request)
 
     async def _close_step(self, run: RunState, reason: str) -> None:
         if run.waiting:
             self._journal.record(events.RunResumed(self._cancel.request))
+        await self._end_children(run, reason)
         step = run.step
         if step is None or step.ended:
             return
@@ -242,10 +290,19 @@ class Loop:
             await self.calls.settle_unrun(call, reason)
         self._journal.record(events.StepEnded(step.number))
 
+    async def _end_children(self, run: RunState, reason: str) -> None:
+        """No child outlives the run that it works for."""
+        for child in run.open_children():
+            children = self._harness.children
+            ended = await children.end(child, reason, self._harness) if children else None
+            ended = ended or ChildResult(child, "", "cancelled", reason=reason)
+            record_child_end(self._journal, self.budget, ended)
+
     def _end(
         self, run: RunState, status: RunStatus, reason: str, failure: Failure | None = None, request: str = ""
     ) -> None:
         now = self._journal.world.now_ms()
+        self.budget.close()
         self._ended = RunEnded(
             status=status,
             reason=reason,
@@ -257,7 +314,9 @@ class Loop:
                 refused_calls=run.refused_calls,
                 usage=run.usage,
                 duration_ms=max(0, now - run.time_ms),
+                known_cost=run.known_cost if run.usage.cost is None else 0.0,
             ),
+            children=run.children_totals,
             cumulative=self._journal.state.usage,
             request=request,
         )
@@ -274,6 +333,9 @@ class Loop:
         step = run.step if run else None
         if run is None or step is None or step.ended:
             return
+        if children := self._harness.children:
+            for child in run.open_children():
+                self.budget.count(child, (await children.peek(child)).used)
         called = step.model_call
         if called is not None and step.message is None and step.failure is None:
             if not step.usage_known:
@@ -285,5 +347,5 @@ class Loop:
             if call.started is None or call.is_waiting or call.answered:
                 continue
             tool = self._harness.tools.get(call.called.name)
-            if tool is None or tool.spec.idempotent == "no":
+            if tool is None or (tool.spec.idempotent == "no" and not tool.spec.reattaches):
                 await self.calls.settle_interrupted(call)

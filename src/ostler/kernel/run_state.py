@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ostler.vocabulary import events
-from ostler.vocabulary.usage import NOTHING_USED
+from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 
 class CallState:
@@ -64,6 +66,39 @@ class StepState:
         return [call for call in self.calls.values() if call.is_open]
 
 
+class Used(msgspec.Struct):
+    """What counts against the limits. Costs that nobody knows are left out, and marked."""
+
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    children: int = 0
+    unpriced: bool = False
+
+    @classmethod
+    def of(cls, totals: events.Totals) -> Used:
+        usage = totals.usage
+        unpriced = usage.cost is None and usage.source == "reported"
+        return cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced)
+
+    def add(self, other: Used) -> None:
+        self.steps += other.steps
+        self.tokens += other.tokens
+        self.cost += other.cost
+        self.children += other.children
+        self.unpriced = self.unpriced or other.unpriced
+
+
+class ChildState:
+    """A child of a call of the open run."""
+
+    __slots__ = ("call", "ended")
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.ended: events.ChildEnded | None = None
+
+
 class RunState:
     """The open run."""
 
@@ -78,6 +113,35 @@ class RunState:
         self.tool_calls = 0
         self.refused_calls = 0
         self.usage = NOTHING_USED
+        self.last_usage: Usage | None = None
+        self.known_cost = 0.0
+        """What of its cost is known; `usage` has none as soon as a part is unknown."""
+        self.unpriced = False
+        """A call was reported whose price nobody knows."""
+        self.warned: set[str] = set()
+        """The limits that somebody was warned of."""
+        self.protocol_errors = 0
+        """Calls in a row that could not be understood."""
+        self.citations = 0
+        """How many the results of its calls have."""
+        self.children: dict[str, ChildState] = {}
+        """By their session."""
+        self.children_totals = events.Totals()
+        self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
+        self.waiting_since_ms = 0
+        self.waited_ms = 0
         self.repeats: dict[str, int] = {}
         """How many steps in a row the same call had the same result, by digest of both."""
+
+    def open_children(self) -> list[str]:
+        return [child for child, state in self.children.items() if state.ended is None]
+
+    def children_of(self, call: str) -> list[str]:
+        return [child for child, state in self.children.items() if state.call == call]
+
+    def used(self) -> Used:
+        """What counts against its limits: its own, and that of its children which have ended."""
+        total = Used(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
+        total.add(Used.of(self.children_totals))
+        return total

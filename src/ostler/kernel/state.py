@@ -8,12 +8,13 @@ from typing import Any
 
 from ostler.kernel.model import Transcript
 from ostler.kernel.repetition import signature
-from ostler.kernel.run_state import CallState, RunState, StepState
+from ostler.kernel.run_state import CallState, ChildState, RunState, StepState
 from ostler.kernel.telling import Telling
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunStatus
 from ostler.vocabulary.facts import Fact, UnknownEvent, decode_together
 from ostler.vocabulary.messages import ToolCall
+from ostler.vocabulary.outcomes import PROTOCOL_ERRORS
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 
@@ -37,6 +38,12 @@ class SessionState:
         self.labels: dict[int, str] = {}
         self.permissions: dict[str, str] = {}
         """Rules that were remembered in this session, and what each does."""
+        self.reusable: dict[str, int] = {}
+        """Results of idempotent tools: the number of the fact, by key."""
+        self.todo: dict[str, tuple[events.TodoItem, ...]] = {}
+        self.child_of = ""
+        """The parent's session and call, for a child's."""
+        self.child_call = ""
         self.held = False
         self.call_ids: set[str] = set()
         self.undecipherable: str = ""
@@ -58,6 +65,8 @@ class SessionState:
         event = fact.event
         if is_on_path:
             self._telling.tell(event)
+            if isinstance(event, events.TodoUpdated):
+                self.todo[event.list] = event.items
         if isinstance(event, UnknownEvent):
             if on_path and b'"critical":true' in event.body:
                 self.undecipherable = event.type
@@ -92,6 +101,9 @@ class SessionState:
             "labels": dict(self.labels),
             "permissions": dict(self.permissions),
             "last_status": self.last_status,
+            "reusable": dict(self.reusable),
+            "todo": dict(self.todo),
+            "children": self.run.children_totals if self.run else None,
         }
 
 
@@ -160,6 +172,7 @@ def path_of(facts: Iterable[Fact], leaf: int | None = None) -> set[int]:
 
 def _session_started(state: SessionState, event: events.SessionStarted, fact: Fact) -> None:
     state.id, state.cwd, state.driver = fact.session, event.cwd, event.driver
+    state.child_of, state.child_call = event.child_of, event.call
 
 
 def _session_renamed(state: SessionState, event: events.SessionRenamed, fact: Fact) -> None:
@@ -193,16 +206,19 @@ def _prompts_released(state: SessionState, event: events.PromptsReleased, fact: 
 
 def _run_started(state: SessionState, event: events.RunStarted, fact: Fact) -> None:
     state.run = RunState(fact.run, event, fact.time_ms)
+    state.run.first_seq = fact.seq
 
 
 def _run_waiting(state: SessionState, event: events.RunWaiting, fact: Fact) -> None:
     if state.run:
+        state.run.waiting_since_ms = state.run.waiting_since_ms if state.run.waiting else fact.time_ms
         state.run.waiting = event
 
 
 def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> None:
-    if state.run:
+    if state.run and state.run.waiting:
         state.run.waiting = None
+        state.run.waited_ms += max(0, fact.time_ms - state.run.waiting_since_ms)
 
 
 def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
@@ -234,6 +250,11 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
     state.usage = event.cumulative
     if state.run and fact.run == state.run.id:
         state.run.usage = state.run.usage + event.usage
+        state.run.last_usage = event.usage
+        if event.usage.cost is not None:
+            state.run.known_cost += event.usage.cost
+        elif event.usage.source == "reported":
+            state.run.unpriced = True
         step = state.run.step
         if step and step.model_call and step.model_call.id == event.call:
             step.usage_known = True
@@ -266,7 +287,7 @@ def _call(state: SessionState, call: str) -> CallState | None:
 
 def _tool_started(state: SessionState, event: events.ToolStarted, fact: Fact) -> None:
     if call := _call(state, event.call):
-        call.started = event
+        call.started, call.deferred = event, False
         call.question = call.answered = None  # what was asked before it began is settled by its beginning
         if event.arguments is not None:
             call.arguments = event.arguments
@@ -277,11 +298,34 @@ def _tool_deferred(state: SessionState, event: events.ToolDeferred, fact: Fact) 
         call.deferred = True
 
 
+def _child_started(state: SessionState, event: events.ChildStarted, fact: Fact) -> None:
+    if state.run:
+        state.run.children[event.child] = ChildState(event.call)
+
+
+def _child_ended(state: SessionState, event: events.ChildEnded, fact: Fact) -> None:
+    if state.run and (child := state.run.children.get(event.child)):
+        child.ended = event
+        state.run.children_totals += events.Totals(runs=1) + event.own + event.children
+
+
+def _warned(state: SessionState, event: events.Warned, fact: Fact) -> None:
+    if state.run and event.about == "limit" and event.details:
+        state.run.warned.add(str(event.details.get("limit")))
+
+
 def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) -> None:
+    if event.key and not event.failed and not event.repeats:
+        state.reusable[event.key] = fact.seq
     if (call := _call(state, event.call)) and state.run:
         call.result = event
         if event.failed == "call_refused":
             state.run.refused_calls += 1
+        is_protocol_error = event.failed in PROTOCOL_ERRORS
+        state.run.protocol_errors = state.run.protocol_errors + 1 if is_protocol_error else 0
+        citations = event.details.get("citations") if event.details else None
+        if isinstance(citations, list):
+            state.run.citations += len(citations)
 
 
 def _step_ended(state: SessionState, event: events.StepEnded, fact: Fact) -> None:
@@ -339,6 +383,9 @@ _HANDLERS: dict[type[Event], Any] = {
     events.ModelFailed: _model_failed,
     events.ToolCalled: _tool_called,
     events.ToolStarted: _tool_started,
+    events.ChildStarted: _child_started,
+    events.ChildEnded: _child_ended,
+    events.Warned: _warned,
     events.ToolDeferred: _tool_deferred,
     events.ToolResultFact: _tool_result,
     events.StepEnded: _step_ended,

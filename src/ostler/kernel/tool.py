@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Literal, Protocol, TypeVar, get_type_hints, overload
+from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
 
 import msgspec
 
+from ostler.kernel.arguments import checked as checked
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.child import ChildRequest, ChildResult
+from ostler.kernel.parameters import parameters_of, read_docstring
+from ostler.kernel.parameters import schema_of as schema_of
 from ostler.kernel.processes import ProcessId
-from ostler.vocabulary.errors import InvalidArguments
-from ostler.vocabulary.events import ToolResultFact
-from ostler.vocabulary.messages import File, Image, PlainBlock, Text, as_content
+from ostler.vocabulary.display import Display
+from ostler.vocabulary.events import Event, TodoItem, ToolResultFact
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import File, Image, PlainBlock, Text, as_content, text_of
 from ostler.vocabulary.outcomes import Failed, NeedUser, Ok, Outcome, Pending, Question
 
 ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask", "other"]
+
+_SUMMARY_LIMIT = 200
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -38,6 +43,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
     timeout: float | None = None
     resumes: bool = False
     """Called again with the answer after `need_user`; otherwise the answer is the result."""
+    reattaches: bool = False
+    """Called again after a crash, whatever it did: it finds its children where they are."""
+    display: Display | None = None
 
 
 class ToolContext(Protocol):
@@ -45,13 +53,24 @@ class ToolContext(Protocol):
 
     session: str
     run: str
+    root_run: str
+    """The run at the top of the tree of children; this one, if it is no child."""
+    parent_run: str
+    """Empty, if it is no child."""
+    trace: str
+    """The host's id of the work that this is a part of; else the root run's."""
     step: int
     call: str
     attempt: int
+    depth: int
+    tags: dict[str, str | int | float | bool]
+    """What the host said of the run."""
     cwd: Path
     cancel: CancelToken
     memory: dict[str, Any]
     """Shared by the tools of this session while it is open; not stored."""
+    services: dict[str, Any]
+    """What the host handed in; the tools of children have it too."""
     answer: Any
     """The person's answer, when a tool that `resumes` is called again; `state` is what it had kept."""
     state: Any
@@ -67,6 +86,37 @@ class ToolContext(Protocol):
 
     async def ask(self, question: Question) -> Any:
         """Asks a person and waits. Raises `CallRefused` when nobody can or will answer."""
+
+    @property
+    def citation_offset(self) -> int:
+        """How many citations this run's results have so far (`details["citations"]`): number on from it."""
+        ...
+
+    @property
+    def todo(self) -> tuple[TodoItem, ...]:
+        """The to-do list as it is now."""
+        ...
+
+    async def update_todo(self, items: Sequence[TodoItem]) -> None:
+        """Replaces the to-do list, for everybody who follows."""
+
+    async def working_history(self) -> list[Fact]:
+        """The session's facts up to this moment, those of the present step included."""
+        ...
+
+    async def persisted_history(self) -> list[Fact]:
+        """The session's facts as they were when this run began."""
+        ...
+
+    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
+        """Shows what happens under this call, in `child`, live; it is not stored."""
+
+    async def run_child(self, request: ChildRequest) -> ChildResult:
+        """Runs a child to its end. Raises `CallRefused` where there can be none.
+
+        The n-th child of a call is the same one when the call is started again after a crash.
+        """
+        ...
 
     def results(self) -> AsyncIterator[ToolResultFact]:
         """The results on this session's path so far, oldest first, from the log."""
@@ -90,6 +140,20 @@ class Tool(Protocol):
         """The arguments as `run` wants them; raises `InvalidArguments` with a text for the model."""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any: ...
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(…)` and a `ToolClass` take: the fields of `ToolSpec`."""
+
+    name: str
+    description: str
+    kind: ToolKind
+    parallel: bool
+    idempotent: Literal["no", "run", "session"]
+    timeout: float | None
+    resumes: bool
+    reattaches: bool
+    display: Display | None
 
 
 class FunctionTool:
@@ -150,83 +214,29 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     return await done
 
 
-Parameters = TypeVar("Parameters", bound=msgspec.Struct)
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def checked(arguments: dict[str, Any], parameters: type[Parameters], tool: str) -> Parameters:
-    """The arguments as a struct; an error that tells the model which one is wrong and what is expected."""
-    unknown = [name for name in arguments if name not in parameters.__struct_encode_fields__]
-    if unknown:
-        known = ", ".join(parameters.__struct_encode_fields__) or "none"
-        raise InvalidArguments(f"{tool} has no parameter {unknown[0]!r}; its parameters are: {known}")
-    try:
-        return msgspec.convert(arguments, parameters)
-    except msgspec.ValidationError as error:
-        raise InvalidArguments(f"invalid arguments for {tool}: {error}") from None
-
-
 @overload
 def tool(function: Callable[..., Any], /) -> FunctionTool: ...
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 def tool(
-    *,
-    name: str = "",
-    description: str = "",
-    kind: ToolKind = "other",
-    parallel: bool = False,
-    idempotent: Literal["no", "run", "session"] = "no",
-    timeout: float | None = None,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str = "",
-    description: str = "",
-    kind: ToolKind = "other",
-    parallel: bool = False,
-    idempotent: Literal["no", "run", "session"] = "no",
-    timeout: float | None = None,
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Makes a tool of a function with type hints.
+    """Makes a tool of a function with type hints. For a class see `ToolClass`.
 
     The docstring's first paragraph is the description; lines like `city: where to look` under an
     `Args:` heading describe parameters. A parameter named `context` receives the `ToolContext`.
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
-        tool_name = name or function.__name__
-        about, parameter_docs = _read_docstring(function)
-        parameters = _parameters_of(function, tool_name)
-        spec = ToolSpec(
-            name=tool_name,
-            description=description or about,
-            schema=schema_of(parameters, parameter_docs),
-            kind=kind,
-            parallel=parallel,
-            idempotent=idempotent,
-            timeout=timeout,
-        )
-        return FunctionTool(function, spec, parameters)
+        if isinstance(function, type):
+            raise TypeError(f"a class is made a tool by its base: class {function.__name__}(ToolClass)")
+        name = options.get("name") or function.__name__
+        about, described = read_docstring(function.__doc__)
+        parameters = parameters_of(function, name)
+        told: ToolOptions = {**options, "name": name, "description": options.get("description") or about}
+        return FunctionTool(function, ToolSpec(schema=schema_of(parameters, described), **told), parameters)
 
     return make(function) if function is not None else make
-
-
-def schema_of(parameters: type[msgspec.Struct], descriptions: dict[str, str] | None = None) -> dict[str, Any]:
-    """A JSON Schema of an object, with nested types in `$defs` and without titles."""
-    (schema,), definitions = msgspec.json.schema_components([parameters], ref_template="#/$defs/{name}")
-    own: dict[str, Any] = definitions.pop(parameters.__name__, schema)
-    own.pop("title", None)
-    own.setdefault("properties", {})
-    own.setdefault("required", [])
-    own["additionalProperties"] = False
-    for parameter, text in (descriptions or {}).items():
-        if parameter in own["properties"]:
-            own["properties"][parameter].setdefault("description", text)
-    if definitions:
-        own["$defs"] = definitions
-    return own
 
 
 def as_outcome(returned: Any) -> Outcome:
@@ -248,32 +258,13 @@ def _content_or_note(parts: tuple[str | PlainBlock, ...]) -> tuple[PlainBlock, .
     return as_content(parts) or as_content("(no output)")
 
 
-def _parameters_of(function: Callable[..., Any], tool_name: str) -> type[msgspec.Struct]:
-    hints = _hints_of_parameters(function)
-    fields: list[Any] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name == "context":
-            continue
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"tool {tool_name!r}: a tool cannot have *{parameter.name}; name its parameters")
-        hint = hints.get(parameter.name, Any)
-        has_default = parameter.default is not parameter.empty
-        fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
-    return msgspec.defstruct(tool_name, fields, kw_only=True)
-
-
-def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Of what the model passes. The context's and the result's hints may name what is imported elsewhere."""
-    skipped = ("context", "return")
-    written = {name: hint for name, hint in function.__annotations__.items() if name not in skipped}
-    return get_type_hints(
-        SimpleNamespace(__annotations__=written), globalns=function.__globals__, include_extras=True
-    )
-
-
-def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    text = inspect.getdoc(function) or ""
-    head, _, arguments = text.partition("\nArgs:")
-    about = " ".join(head.strip().split("\n\n")[0].split())
-    lines = re.findall(r"^\s+(\w+)(?:\s*\([^)]*\))?:\s*(.+)$", arguments, re.MULTILINE)
-    return about, dict(lines)
+def default_summary(content: Sequence[PlainBlock]) -> str:
+    """What people are told of a result that says nothing about itself."""
+    text = text_of(content).strip()
+    if not text:
+        others = [block.media_type for block in content if isinstance(block, Image | File)]
+        return ", ".join(others) or "no output"
+    lines = text.splitlines()
+    if len(lines) == 1 and len(text) <= _SUMMARY_LIMIT:
+        return text
+    return f"{len(text)} characters in {len(lines)} line{'' if len(lines) == 1 else 's'}"

@@ -73,7 +73,7 @@ INVARIANTS = (
     Invariant(
         "L8",
         "A tool call comes before its beginning and its one result; nothing succeeds that neither began "
-        "nor asked.",
+        "nor asked nor repeats a result.",
         of_runs.tool_calls_are_paired,
     ),
     Invariant(
@@ -83,7 +83,7 @@ INVARIANTS = (
     ),
     Invariant(
         "L10",
-        "A call begins once, unless it is idempotent or was called again with a person's answer.",
+        "A call begins once, unless it is idempotent, has a child, or was called again with an answer.",
         of_runs.effects_are_not_repeated,
     ),
     Invariant("L11", "A run waits for questions and calls that are open.", of_runs.waiting_is_for_something),
@@ -130,6 +130,16 @@ INVARIANTS = (
         "Every question has its answer, unless its run waits.",
         of_runs.questions_come_to_rest,
         only_at_rest=True,
+    ),
+    Invariant(
+        "L21",
+        "A child begins once and ends once, under its call, and no run ends before its children.",
+        of_runs.children_end_before_their_parent,
+    ),
+    Invariant(
+        "L22",
+        "A result that repeats another names one of the same tool with the same key, which had succeeded.",
+        of_runs.repeats_name_what_they_repeat,
     ),
 )
 

@@ -34,7 +34,7 @@ _COUNTED = frozenset(
         "model_called",
         "usage",
         "tool_called",
-        "tool_started",
+        "child_ended",
         "tool_result",
         "run_ended",
     }
@@ -163,12 +163,12 @@ def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
                 if call in finished:
                     yield f"{call} began at {fact.seq} after its result"
                 moved.add(call)
-            case events.ToolResultFact(call=call, failed=failed):
+            case events.ToolResultFact(call=call, failed=failed, repeats=repeats):
                 if call not in called:
                     yield f"{call} has a result at {fact.seq}, but was not called"
                 if call in finished:
                     yield f"{call} has another result at {fact.seq}"
-                if call not in moved and failed is None:
+                if call not in moved and failed is None and not repeats:
                     yield f"{call} succeeded at {fact.seq} without having begun"
                 finished.add(call)
 
@@ -203,10 +203,10 @@ def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
         match fact.event:
             case events.QuestionAsked(call=call):
                 asked[call] += 1
-            case events.ToolStarted(call=call, attempt=attempt, key=key):
+            case events.ToolStarted(call=call, attempt=attempt, key=key, child=child):
                 if attempt != begun.get(call, 0) + 1:
                     yield f"{call} has attempt {attempt} at {fact.seq} after {begun.get(call, 0)}"
-                if attempt > 1 + asked[call] and not key:
+                if attempt > 1 + asked[call] and not key and not child:
                     yield f"{call} is not idempotent, and began again at {fact.seq}"
                 begun[call] = attempt
 
@@ -231,7 +231,7 @@ def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
 def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
     counted: Counter[str] = Counter()
     usage = NOTHING_USED
-    steps, has_children = 0, False
+    steps, of_children = 0, events.Totals()
     for fact in facts:
         if fact.origin or not fact.run:
             continue
@@ -240,13 +240,13 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
         counted[fact.type] += 1
         match fact.event:
             case events.RunStarted():
-                counted, usage, steps, has_children = Counter(), NOTHING_USED, 0, False
+                counted, usage, steps, of_children = Counter(), NOTHING_USED, 0, events.Totals()
             case events.StepStarted(number=number):
                 steps = number
             case events.UsageReported(usage=used):
                 usage += used
-            case events.ToolStarted(child=child) if child:
-                has_children = True
+            case events.ChildEnded(own=own, children=children):
+                of_children += events.Totals(runs=1) + own + children
             case events.ToolResultFact(failed="call_refused"):
                 counted["refused"] += 1
             case events.RunEnded(own=own, children=children):
@@ -256,8 +256,42 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
                     yield f"the run that ended at {fact.seq} tells {told}, but its facts {sums}"
                 if own.duration_ms < 0:
                     yield f"the run that ended at {fact.seq} took {own.duration_ms} ms"
-                if children != events.Totals() and not has_children:
-                    yield f"the run that ended at {fact.seq} counts children, but has none"
+                if children != of_children:
+                    yield f"the run that ended at {fact.seq} tells {children} of children, not {of_children}"
+
+
+def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
+    begun: dict[str, str] = {}
+    open_now: set[str] = set()
+    for fact in facts:
+        if fact.type not in ("child_started", "child_ended", "run_ended") or fact.origin:
+            continue
+        match fact.event:
+            case events.ChildStarted(child=child, call=call):
+                if child in begun:
+                    yield f"the child {child} began again at {fact.seq}"
+                begun[child] = call
+                open_now.add(child)
+            case events.ChildEnded(child=child, call=call):
+                if child not in open_now or begun[child] != call:
+                    yield f"the child {child} of {call} ended at {fact.seq}, but was not under way"
+                open_now.discard(child)
+            case events.RunEnded() if open_now:
+                yield f"the run ended at {fact.seq} before its children {', '.join(sorted(open_now))}"
+                open_now.clear()
+
+
+def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
+    results: dict[int, events.ToolResultFact] = {}
+    for fact in facts:
+        if fact.type != "tool_result" or not isinstance(fact.event, events.ToolResultFact):
+            continue
+        result = results[fact.seq] = fact.event
+        if not result.repeats or fact.origin:
+            continue
+        earlier = results.get(result.repeats)
+        if earlier is None or earlier.failed or (earlier.name, earlier.key) != (result.name, result.key):
+            yield f"the result at {fact.seq} repeats {result.repeats}, which is no result of the same call"
 
 
 # --- at rest ----------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from ostler.vocabulary.requests import (
     FinishCall,
     Label,
     Navigate,
+    Pause,
     Prompt,
     ReleasePrompts,
     Rename,
+    Resume,
     RevokePermission,
     SetModel,
     Steer,
@@ -86,6 +88,15 @@ class InboxReader:
                 return
             case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
                 journal.record(events.Audited("call_cancelled", "asked for by a person"), settles=request.id)
+            case Pause() if run and run.waiting and run.waiting.reason != "paused":
+                paused = events.RunWaiting("paused", run.waiting.questions, run.waiting.calls, request.id)
+                journal.record(events.RunResumed(request.id))
+                journal.record(paused, settles=request.id)
+            case Pause() if run and self._loop and not run.waiting:
+                self._loop.pause(request.id)
+                return  # recorded by the loop, before its next step
+            case Resume() if run and run.waiting and run.waiting.reason == "paused":
+                journal.record(events.RunResumed(request.id), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
                 if self._questions.deliver(_answered(request)):
                     return  # recorded by the call that asked
@@ -142,7 +153,7 @@ class InboxReader:
         self._journal.record(changed, settles=request.id)
 
     def _resume(self, run: RunState | None, request: AnyRequest) -> None:
-        if run and run.waiting:
+        if run and run.waiting and run.waiting.reason != "paused":
             self._journal.record(events.RunResumed(request.id))
 
     def _is_pending(self, run: RunState, call: str) -> bool:
@@ -165,7 +176,11 @@ class InboxReader:
                 return f"the call {call} is not pending"
             case Cancel(call=call) if call:
                 return f"the call {call} is not running"
-            case Cancel() | Steer():
+            case Resume():
+                return "no run is paused"
+            case Pause() if self._journal.state.run:
+                return "the run is paused already"
+            case Cancel() | Steer() | Pause():
                 return "no run is open"
         return f"{type(request).__name__} requests cannot be taken up by this version"
 

@@ -148,7 +148,7 @@ class Session:
             )
 
     def _start_run(self, request: str, *, continues: bool = False) -> None:
-        harness = self.harness
+        harness, place = self.harness, self.harness.place
         self.journal.record(
             events.RunStarted(
                 version=__version__,
@@ -159,6 +159,12 @@ class Session:
                 limits=harness.limits,
                 extensions=harness.extensions,
                 continues=continues,
+                root=place.root if place else "",
+                parent_run=place.parent if place else "",
+                depth=place.depth if place else 0,
+                trace=harness.trace,
+                tags=harness.tags,
+                agent=harness.agent,
             ),
             run=self.journal.world.new_id("run"),
             settles=request,
@@ -174,16 +180,22 @@ class Session:
         await self.journal.store.submit(self.id, request)
         return await self.advance()
 
+    async def resume(self) -> Quiet:
+        """Drives a paused run on."""
+        request = requests.Resume(id=self.journal.world.new_id("req"))
+        await self.journal.store.submit(self.id, request)
+        return await self.advance()
+
     async def close_broken_run(self) -> None:
         """Gives a run that its process did not finish its end: open calls get their outcome first."""
         await self._hold()
         if self.state.run is None:
             return
-        if self.state.run.waiting is not None:
-            waits_for = [asked.question.text for asked in self.state.questions.values()]
+        if (waiting := self.state.run.waiting) is not None:
             raise UsageError(
-                f"session {self.id} waits for {'; '.join(waits_for) or 'a call that finishes later'}: "
-                "answer that first, or cancel the run"
+                f"session {self.id} {what_it_waits_for(self.state, waiting)}: "
+                + ("resume it" if waiting.reason == "paused" else "answer that")
+                + " first, or cancel the run"
             )
         async with self._driving() as (loop, inbox):
             await inbox.read()
@@ -216,6 +228,10 @@ class Session:
             cancel.cancel(self._cancelled_before_start)
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
+        from ostler.runs.children import RunsChildren  # which needs sessions itself
+
+        harness, journal = self.harness, self.journal
+        harness.children = RunsChildren(journal.store, journal.world, harness.children_together)
         questions = Questions()
         loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
         inbox = InboxReader(self.journal, self.harness, loop, cancel, questions)
@@ -233,6 +249,14 @@ class Session:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
+
+
+def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:
+    """`is paused`, or `waits for` its questions or its calls."""
+    if waiting.reason == "paused":
+        return "is paused"
+    texts = [asked.question.text for asked in state.questions.values()]
+    return f"waits for {'; '.join(texts) or 'a call that finishes later'}"
 
 
 @asynccontextmanager

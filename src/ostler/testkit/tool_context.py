@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.child import ChildRequest, ChildResult
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.tool import Tool, as_outcome
 from ostler.vocabulary.errors import CallRefused, NotFound, OstlerError, kind_of
-from ostler.vocabulary.events import ToolResultFact
+from ostler.vocabulary.events import Event, TodoItem, ToolResultFact
+from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import new_id
 from ostler.vocabulary.messages import as_content, text_of
 from ostler.vocabulary.outcomes import Failed, Ok, Outcome, Question
@@ -48,9 +50,14 @@ class FakeToolContext:
         answers: Sequence[Any] = (),
         results: Sequence[ToolResultFact] = (),
         blobs: dict[str, bytes] | None = None,
+        child_results: Sequence[ChildResult] = (),
     ) -> None:
         self.session = new_id("session")
         self.run = new_id("run")
+        self.root_run = self.trace = self.run
+        self.parent_run = ""
+        self.depth = 0
+        self.tags: dict[str, str | int | float | bool] = {}
         self.step = 1
         # Its own for each context: recovery finds the processes of a call by this name.
         self.call = new_id("call")
@@ -58,6 +65,13 @@ class FakeToolContext:
         self.cwd = cwd
         self.cancel = CancelToken()
         self.memory: dict[str, Any] = {}
+        self.services: dict[str, Any] = {}
+        self.todo: tuple[TodoItem, ...] = ()
+        self.citation_offset = 0
+        self.facts: list[Fact] = []
+        """What `working_history` returns."""
+        self.traced: list[tuple[str, Event | Fact]] = []
+        self.children: list[ChildRequest] = []
         self.answer: Any = None
         self.state: Any = None
         self.outputs: list[tuple[Literal["out", "err"], str]] = []
@@ -66,6 +80,7 @@ class FakeToolContext:
         self.session_results: list[ToolResultFact] = list(results)
         self.blobs: dict[str, bytes] = dict(blobs or {})
         self._answers = list(answers)
+        self._child_results = list(child_results)
 
     @property
     def output_text(self) -> str:
@@ -84,6 +99,25 @@ class FakeToolContext:
         if not self._answers:
             raise CallRefused("nobody is there to answer")
         return self._answers.pop(0)
+
+    async def update_todo(self, items: Sequence[TodoItem]) -> None:
+        self.todo = tuple(items)
+
+    async def working_history(self) -> list[Fact]:
+        return list(self.facts)
+
+    async def persisted_history(self) -> list[Fact]:
+        return [fact for fact in self.facts if fact.run != self.run]
+
+    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
+        self.traced += [(child, event) for event in events]
+
+    async def run_child(self, request: ChildRequest) -> ChildResult:
+        """The next of `child_results`; refused when there is none left."""
+        self.children.append(request)
+        if not self._child_results:
+            raise CallRefused("No child can be run here.")
+        return self._child_results.pop(0)
 
     async def results(self) -> AsyncIterator[ToolResultFact]:
         for result in list(self.session_results):

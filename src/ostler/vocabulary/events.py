@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ostler.vocabulary.display import Display
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.event_kinds import Delta as Delta
 from ostler.vocabulary.event_kinds import Entry as Entry
@@ -33,7 +34,7 @@ from ostler.vocabulary.live_events import ToolInputEnded as ToolInputEnded
 from ostler.vocabulary.live_events import ToolInputStarted as ToolInputStarted
 from ostler.vocabulary.live_events import ToolOutput as ToolOutput
 from ostler.vocabulary.messages import BlobRef, Block, Message, PlainBlock, StopReason
-from ostler.vocabulary.outcomes import FailureKind, Question
+from ostler.vocabulary.outcomes import FailureKind, Question, ResumeStrategy
 from ostler.vocabulary.usage import Usage
 
 # --- the session ------------------------------------------------------------------------------------
@@ -120,6 +121,42 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many failed model calls may be tried again, over the whole run."""
 
 
+RunStatus = Literal["completed", "cancelled", "refused", "limit", "interrupted", "failed"]
+
+
+class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Sums over a run, or over runs."""
+
+    runs: int = 0
+    """How many runs these are; of a run's own totals it is left out."""
+    steps: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    refused_calls: int = 0
+    usage: Usage = Usage(cost=0.0)
+    duration_ms: int = 0
+    known_cost: float = 0.0
+    """The part of the cost that is known, where not all of it is."""
+
+    def __add__(self, other: Totals) -> Totals:
+        usage = self.usage + other.usage
+        return Totals(
+            runs=self.runs + other.runs,
+            steps=self.steps + other.steps,
+            model_calls=self.model_calls + other.model_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            refused_calls=self.refused_calls + other.refused_calls,
+            usage=usage,
+            duration_ms=self.duration_ms + other.duration_ms,
+            known_cost=self.least_cost + other.least_cost if usage.cost is None else 0.0,
+        )
+
+    @property
+    def least_cost(self) -> float:
+        """What it cost at least."""
+        return self.known_cost if self.usage.cost is None else self.usage.cost
+
+
 class RunStarted(Record, frozen=True):
     """A run begins: by which version, where, with which model and under which limits."""
 
@@ -135,6 +172,14 @@ class RunStarted(Record, frozen=True):
     """No new message: the run goes on with the transcript as it is."""
     root: str = ""
     """The run at the root of the tree of children, when it is not this one."""
+    parent_run: str = ""
+    depth: int = 0
+    """How many runs are above it."""
+    trace: str = ""
+    """The host's id of the work that this run is a part of."""
+    tags: dict[str, str | int | float | bool] = {}  # noqa: RUF012  # each struct gets its own
+    agent: str = ""
+    """The named agent that works here."""
 
 
 class UserMessage(Entry, frozen=True):
@@ -219,6 +264,8 @@ class ToolCalled(Entry, frozen=True):
     step: int
     kind: str = "other"
     malformed: str = ""
+    display: Display | None = None
+    """How the tool wants to be shown."""
 
 
 class ToolStarted(Record, frozen=True):
@@ -233,6 +280,30 @@ class ToolStarted(Record, frozen=True):
     """Idempotency key."""
     child: str = ""
     """The session of the child run that this call is."""
+    allowed_by: str = ""
+    """The rule or the profile that permitted it."""
+
+
+class ChildStarted(Record, frozen=True):
+    """A call has a child: a run in a session of its own."""
+
+    call: str
+    child: str
+    """The child's session."""
+    agent: str = ""
+    task: str = ""
+    """The beginning of what it was asked."""
+
+
+class ChildEnded(Record, frozen=True):
+    """A child's run is over, and its use counts as its parent's children's."""
+
+    call: str
+    child: str
+    status: RunStatus
+    own: Totals = Totals()
+    children: Totals = Totals()
+    reason: str = ""
 
 
 class ToolDeferred(Record, frozen=True):
@@ -255,6 +326,8 @@ class ToolResultFact(Entry, frozen=True, tag="tool_result"):
     output: BlobRef | None = None
     """The whole output, where `content` holds a part of it."""
     duration_ms: int = 0
+    key: str = ""
+    """Of an idempotent tool: under it the result is found again."""
     repeats: int = 0
     """The number of the result that this one reuses."""
     ends_run: bool = False
@@ -279,6 +352,7 @@ class QuestionAsked(Record, frozen=True):
     durable: bool = True
     """It outlives the process; one that a handler awaits in Python does not."""
     state: Any = None
+    resume: ResumeStrategy = ""
 
 
 class QuestionAnswered(Record, frozen=True):
@@ -315,26 +389,14 @@ class RunWaiting(Record, frozen=True):
     reason: WaitReason
     questions: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    request: str = ""
+    """The request that paused it."""
 
 
 class RunResumed(Record, frozen=True):
     """What the run waited for has arrived."""
 
     request: str = ""
-
-
-RunStatus = Literal["completed", "cancelled", "refused", "limit", "interrupted", "failed"]
-
-
-class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Sums over a run."""
-
-    steps: int = 0
-    model_calls: int = 0
-    tool_calls: int = 0
-    refused_calls: int = 0
-    usage: Usage = Usage(cost=0.0)
-    duration_ms: int = 0
 
 
 class RunEnded(Record, frozen=True):

@@ -67,7 +67,9 @@ class ChildEvent(Delta, frozen=True):
 
     call: str
     child: str
+    """The child's session."""
     event: Any
+    """As a line of its own: a fact with its envelope, or a live event."""
 
 
 class LiveValue(LiveEvent, frozen=True):

@@ -19,6 +19,13 @@ FailureKind = Literal[
 ]
 
 
+PROTOCOL_ERRORS: frozenset[FailureKind] = frozenset({"unknown_tool", "invalid_arguments"})
+"""The call could not be understood, and nothing ran; the other kinds are failures of a call that could be."""
+
+ResumeStrategy = Literal["", "result", "again"]
+"""What an answer does: it is the `result`, or the tool is called `again` with it; else as the tool says."""
+
+
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something asked of a person: a permission, a choice, a form or free text."""
 
@@ -32,6 +39,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     secret: bool = False
     """The answer is never stored."""
     reason: str = ""
+    questionnaire: str = ""
+    """The host's own id of what is asked, for a face that has a form of its own for it."""
 
 
 class Ok(msgspec.Struct, frozen=True, tag_field="status", tag="ok", omit_defaults=True):
@@ -54,10 +63,11 @@ class Failed(msgspec.Struct, frozen=True, tag_field="status", tag="failed", omit
 
 
 class NeedUser(msgspec.Struct, frozen=True, tag_field="status", tag="need_user", omit_defaults=True):
-    """The call stays open until a person answers. `state` returns to a tool that declares `resumes`."""
+    """The call stays open until a person answers. `state` returns to a tool that is called again."""
 
     question: Question
     state: Any = None
+    resume: ResumeStrategy = ""
 
 
 class Pending(msgspec.Struct, frozen=True, tag_field="status", tag="pending", omit_defaults=True):

@@ -1,0 +1,176 @@
+"""What a run and its children may use: counted over the whole tree, reserved before each model call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ostler.kernel.journal import Journal
+from ostler.kernel.run_state import RunState, Used
+from ostler.vocabulary.events import Limits, Warned
+from ostler.vocabulary.usage import NOTHING_USED, Usage
+
+WARN_AT = 0.8
+"""The part of a limit that a person is warned at, once."""
+
+CHARACTERS_A_TOKEN = 4
+
+
+class Budget:
+    """One for each run under way. A child's asks its parent's as well, and is counted by it.
+
+    What has been used follows from the facts; only what is reserved for the call under way is kept here. So a
+    tree is counted in the one process that drives it, and after a crash the facts say where it stood.
+    """
+
+    def __init__(self, journal: Journal, limits: Limits, parent: Budget | None = None) -> None:
+        self._journal = journal
+        self._limits = limits
+        self._parent = parent
+        self._children: dict[str, Budget] = {}
+        """Those that this process drives, by their session."""
+        self._elsewhere: dict[str, Used] = {}
+        """What the others had used when they were last looked at: they wait, or were cut."""
+        self._reserved: Usage | None = None
+        self._at_the_end: Used | None = None
+        self._has_limits = any(
+            limit is not None
+            for limit in (limits.steps, limits.tokens, limits.cost, limits.depth, limits.children)
+        )
+        self._is_limited: bool = self._has_limits or (parent is not None and parent._is_limited)
+        if parent is not None:
+            parent._children[journal.session] = self
+            parent._elsewhere.pop(journal.session, None)
+
+    @property
+    def _run(self) -> RunState | None:
+        return self._journal.state.run
+
+    def used(self) -> Used:
+        """By the run and its children, ended or not."""
+        if self._at_the_end is not None:
+            return self._at_the_end
+        total = Used()
+        if (run := self._run) is not None:
+            total.add(run.used())
+        for used in (*(child.used() for child in self._children.values()), *self._elsewhere.values()):
+            total.add(used)
+            total.children += 1
+        return total
+
+    def close(self) -> None:
+        """The run is about to get its end: its last count holds until the parent has it as a fact."""
+        self._at_the_end = self.used()
+        self._reserved = None
+
+    def count(self, child: str, used: Used) -> None:
+        """What a child that nobody drives here has used so far."""
+        self._elsewhere[child] = used
+
+    def forget(self, child: str) -> None:
+        """The child's end is a fact now: it counts as one."""
+        self._children.pop(child, None)
+        self._elsewhere.pop(child, None)
+
+    async def reserve(self) -> str:
+        """Sets aside what the next model call will use, or says which limit forbids it."""
+        if not self._is_limited:
+            self._reserved = NOTHING_USED
+            return ""
+        await self.warn()
+        next_call = self._estimate()
+        reason = self._obstacle(next_call)
+        self._reserved = None if reason else next_call
+        return reason
+
+    def settle(self) -> None:
+        """The call has its usage."""
+        self._reserved = None
+
+    @property
+    def is_reserved(self) -> bool:
+        return self._reserved is not None
+
+    def _obstacle(self, next_call: Usage) -> str:
+        for budget, depth in self._with_parents():
+            if reason := budget._limit_reached(next_call, depth):
+                return reason
+        return ""
+
+    def _with_parents(self) -> Iterator[tuple[Budget, int]]:
+        budget: Budget | None = self
+        depth = 0
+        while budget is not None:
+            yield budget, depth
+            budget, depth = budget._parent, depth + 1
+
+    def _limit_reached(self, next_call: Usage, depth: int) -> str:
+        limits = self._limits
+        if not self._has_limits:
+            return ""
+        used, reserved = self.used(), self._reservations()
+        if limits.depth is not None and depth > limits.depth:
+            return f"the limit of {limits.depth} levels of children was reached"
+        if limits.children is not None and used.children > limits.children:
+            return f"the limit of {limits.children} children was reached"
+        if limits.steps is not None and used.steps + 1 > limits.steps:
+            return f"the limit of {limits.steps} steps was reached"
+        tokens = used.tokens + reserved.total_tokens
+        if limits.tokens is not None and tokens + max(1, next_call.total_tokens) > limits.tokens:
+            return f"the limit of {limits.tokens} tokens was reached: {used.tokens} are used"
+        if limits.cost is not None and used.unpriced:
+            return (
+                f"a limit of ${limits.cost:g} cannot be kept, because the model's prices are not known: "
+                "set them in the configuration, or drop the limit"
+            )
+        cost = used.cost + (reserved.cost or 0.0)
+        if limits.cost is not None and (cost + (next_call.cost or 0.0) > limits.cost or cost >= limits.cost):
+            return f"the limit of ${limits.cost:g} was reached: ${used.cost:.4g} is used"
+        return ""
+
+    def _reservations(self) -> Usage:
+        total = self._reserved or NOTHING_USED
+        for child in self._children.values():
+            total = total + child._reservations()
+        return total
+
+    def _estimate(self) -> Usage:
+        """The next call is taken to be like the last; the first one, by what the model is told."""
+        run = self._run
+        if run is not None and run.last_usage is not None and run.last_usage.source == "reported":
+            return msgspec.structs.replace(run.last_usage, cost=run.last_usage.cost or 0.0)
+        characters = sum(len(message.text) for message in self._journal.state.transcript)
+        return Usage(input_tokens=characters // CHARACTERS_A_TOKEN, cost=0.0)
+
+    async def warn(self) -> None:
+        """Says once, for each limit of the run and of those above it, that most of it is used."""
+        if not self._is_limited:
+            return
+        for budget, depth in self._with_parents():
+            run = budget._run
+            if not budget._has_limits or run is None:
+                continue
+            for name, used, limit in budget._shares(depth):
+                if limit and used >= limit * WARN_AT and name not in run.warned:
+                    budget._journal.record(limit_warning(name, used, limit))
+                    await budget._journal.commit()
+
+    def _shares(self, depth: int) -> list[tuple[str, float, float | None]]:
+        used, limits = self.used(), self._limits
+        return [
+            ("steps", used.steps, limits.steps),
+            ("tokens", used.tokens, limits.tokens),
+            ("cost", used.cost, limits.cost),
+            ("children", used.children, limits.children),
+            ("depth", depth, limits.depth),
+        ]
+
+
+_UNITS = {"cost": "dollars", "depth": "levels of children"}
+
+
+def limit_warning(name: str, used: float, limit: float) -> Warned:
+    """The fact that most of a limit is used."""
+    text = f"{used:.4g} of {limit:g} {_UNITS.get(name, name)} are used"
+    return Warned(text, about="limit", details={"limit": name, "used": used, "of": limit})

@@ -1,0 +1,279 @@
+"""Named agents: Markdown files that say what a child is for and how it works.
+
+They are read when they are asked for, and never before. A file that came with a project is text for the
+model: it runs nothing, its tools and limits only take away, and its model counts after `ostler trust`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ostler.runs.home import configuration_file
+from ostler.runs.permission_memory import project_folder
+from ostler.runs.trust import is_trusted
+from ostler.tools.builtin import BUILTIN_TOOLS
+from ostler.vocabulary.events import Limits
+
+PLACES = (".ostler/agents", ".agents/agents")
+"""In a project's folders; the first one wins."""
+LARGEST_FILE = 256 * 1024
+INHERIT = "inherit"
+_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
+"""What other programs call a tool of ours, in small letters."""
+_NOT_FOLLOWED = ("disallowedTools", "hooks", "permission", "permissionMode")
+"""What other programs take away with; who wrote it should know that it does not here."""
+
+_FromOne = Annotated[int, msgspec.Meta(ge=1)]
+_AboveZero = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A child that can be asked for by name."""
+
+    name: str
+    description: str
+    """When to ask for it, for the model that may."""
+    model: str = ""
+    """`PROVIDER/ID` or an alias; without one, that of its parent."""
+    tools: tuple[str, ...] | None = None
+    """Of its parent's; absent means all of them."""
+    system: str = ""
+    """What the file says below its front matter."""
+    judge: str = ""
+    limits: Limits = Limits()
+    history: int = 0
+    """How many of its parent's last runs it knows."""
+    scope: Literal["project", "user"]
+    source: str
+    """The path of its file."""
+
+
+class ModelToTrust(msgspec.Struct, frozen=True):
+    """A project's file that names a model, and is not trusted as it is."""
+
+    path: Path
+    content: bytes
+    model: str
+
+
+class Agents(msgspec.Struct, frozen=True):
+    found: dict[str, AgentSpec]
+    problems: tuple[str, ...]
+    """What is wrong with files, a line each, which begins with the file's path."""
+    models_to_trust: tuple[ModelToTrust, ...]
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """Front matter, as far as it is checked by its types."""
+
+    name: str = ""
+    description: str = ""
+    model: str = ""
+    judge: str = ""
+    history: Annotated[int, msgspec.Meta(ge=0)] = 0
+    max_steps: _FromOne | None = None
+    max_tokens: _FromOne | None = None
+    max_cost: _AboveZero | None = None
+    max_seconds: _AboveZero | None = None
+    max_depth: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class _Unusable(Exception):
+    pass
+
+
+def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Agents:
+    """The agents for work in `cwd`: those of the project, the nearest folder first, then the user's.
+
+    `tools` are the names that an agent's tools are looked for in.
+    """
+    search = _Search(tools)
+    users = configuration_file().parent / "agents"
+    own = users.resolve()
+    cwd = cwd.resolve()
+    root = project_folder(cwd)
+    for folder in (cwd, *cwd.parents):
+        for place in PLACES:
+            if folder / place != own:
+                search.look_into(folder / place, root)
+        if folder == root:
+            break
+    search.look_into(users, None)
+    return Agents(search.found, tuple(search.problems), tuple(search.models_to_trust))
+
+
+def project_of(path: Path) -> Path:
+    """The folder of a project in which an agent's file is found."""
+    return path.parent.parent.parent
+
+
+class _Search:
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = {name.lower(): name for name in tools}
+        self.found: dict[str, AgentSpec] = {}
+        self.problems: list[str] = []
+        self.models_to_trust: list[ModelToTrust] = []
+
+    def look_into(self, folder: Path, project: Path | None) -> None:
+        try:
+            paths = sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self.problems.append(f"{folder}: cannot be read: {error.strerror}")
+            return
+        for path in paths:
+            if path.suffix == ".md" and not path.name.startswith("."):
+                self._read(path, project)
+
+    def _read(self, path: Path, project: Path | None) -> None:
+        problems: list[str] = []
+        try:
+            self._add(path, project, problems)
+        except _Unusable as error:
+            problems.append(f"{error}; the agent is left out")
+        except OSError as error:
+            problems.append(f"cannot be read: {error.strerror}; the agent is left out")
+        shown = str(path).encode(errors="replace").decode()
+        self.problems += [f"{shown}: {problem}" for problem in problems]
+
+    def _add(self, path: Path, project: Path | None, problems: list[str]) -> None:
+        content = _content(path, project)
+        values, system = _parsed(content)
+        fields = _checked(values)
+        name = _name(fields.name, path.stem, problems)
+        if known := self.found.get(name):
+            if Path(known.source).parent == path.parent:
+                raise _Unusable(f"{known.source} has the name {name}, too")
+            return
+        if not fields.description.strip():
+            raise _Unusable("it has no `description`, which says when to ask for it")
+        tools = self._chosen_tools(values.get("tools"), problems)
+        problems += [
+            f"its `{key}` is not followed here; `tools` says what an agent may use"
+            for key in _NOT_FOLLOWED
+            if key in values
+        ]
+        self.found[name] = AgentSpec(
+            name=name,
+            description=fields.description.strip(),
+            model=self._model(fields.model.strip(), path, content, project, problems),
+            tools=tools,
+            system=system.strip(),
+            judge=self._judge(fields.judge, tools, problems),
+            limits=_limits(fields),
+            history=fields.history,
+            scope="user" if project is None else "project",
+            source=str(path),
+        )
+
+    def _chosen_tools(self, value: Any, problems: list[str]) -> tuple[str, ...] | None:
+        names = value.split(",") if isinstance(value, str) else value
+        if names is None or names == ["*"]:
+            return None
+        if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            raise _Unusable("`tools` must be a list of names, or names with commas between them")
+        named = [one.strip() for one in names if one.strip()]
+        unknown = [repr(one) for one in named if not self._tool(one)]
+        if unknown:
+            problems.append(f"there is no tool {', '.join(unknown)}; it does without")
+        return tuple(dict.fromkeys(filter(None, map(self._tool, named))))
+
+    def _tool(self, name: str) -> str:
+        """Our name of a tool, or nothing. `bash(git …)` is no name: it asks for less than the tool."""
+        name = name.lower()
+        return self._tools.get(name) or self._tools.get(_OTHER_NAMES.get(name, ""), "")
+
+    def _judge(self, name: str, tools: tuple[str, ...] | None, problems: list[str]) -> str:
+        found = self._tool(name)
+        if not name or (found and (tools is None or found in tools)):
+            return found
+        problems.append(f"its judge {name!r} is not among its tools; its answer is its result")
+        return ""
+
+    def _model(
+        self, model: str, path: Path, content: bytes, project: Path | None, problems: list[str]
+    ) -> str:
+        if model in ("", INHERIT):
+            return ""
+        if project is None or is_trusted(path, content):
+            return model
+        self.models_to_trust.append(ModelToTrust(path, content, model))
+        problems.append(
+            f"its model {model!r} is ignored, and that of its parent used, until you look at it "
+            f"and say `ostler trust {project_of(path)}`"
+        )
+        return ""
+
+
+def _content(path: Path, project: Path | None) -> bytes:
+    if not _is_text(str(path)):
+        raise _Unusable("its path is not valid UTF-8")
+    if not path.is_file():
+        raise _Unusable("it is not a file")
+    if project is not None and not path.resolve().is_relative_to(project):
+        raise _Unusable("it is a link that leads out of the project")
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise _Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
+    return content
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parsed(content: bytes) -> tuple[dict[str, Any], str]:
+    from ostler.context.front_matter import InvalidFrontMatter, read_front_matter
+
+    try:
+        document = read_front_matter(content.decode())
+    except UnicodeDecodeError:
+        raise _Unusable("it is not UTF-8") from None
+    except InvalidFrontMatter as error:
+        raise _Unusable(str(error)) from None
+    return document.fields, document.body
+
+
+def _checked(values: dict[str, Any]) -> _Fields:
+    known = {name: values[name] for name in _Fields.__struct_fields__ if values.get(name) is not None}
+    try:
+        return msgspec.convert(known, _Fields, strict=False)
+    except msgspec.ValidationError:
+        from ostler.models.misfit import misfit
+
+        raise _Unusable(misfit(known, _Fields, strict=False)) from None
+
+
+def _name(named: str, stem: str, problems: list[str]) -> str:
+    """The name in the front matter, or that of the file."""
+    if named and _NAME.fullmatch(named):
+        return named
+    if not _NAME.fullmatch(stem):
+        raise _Unusable(f"a name has a to z, 0 to 9, - and _, and {named or stem!r} has more")
+    if named:
+        problems.append(f"a name has a to z, 0 to 9, - and _: the agent is called {stem}, not {named!r}")
+    return stem
+
+
+def _limits(fields: _Fields) -> Limits:
+    return Limits(
+        steps=fields.max_steps,
+        tokens=fields.max_tokens,
+        cost=fields.max_cost,
+        seconds=fields.max_seconds,
+        depth=fields.max_depth,
+        children=fields.max_children,
+    )

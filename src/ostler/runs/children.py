@@ -1,0 +1,248 @@
+"""Children: runs in sessions of their own, whose parent is another run's call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any
+
+from ostler.kernel.call_context import record_child_end
+from ostler.kernel.child import (
+    ChildPeek,
+    ChildRequest,
+    ChildResult,
+    ChildWaits,
+    HistoryPolicy,
+)
+from ostler.kernel.harness import Harness, ParentCall, Place
+from ostler.kernel.journal import World
+from ostler.kernel.model import Transcript
+from ostler.kernel.run_state import Used
+from ostler.kernel.state import fold
+from ostler.kernel.store import Store
+from ostler.runs.session import Session, create_session, open_session
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import CallRefused, NotFound, OstlerError, SessionHeld
+from ostler.vocabulary.events import RunEnded, RunWaiting, ToolResultFact
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import Block, Message, ToolCall, ToolResult, text_of
+from ostler.vocabulary.outcomes import Failed, Ok, failed, ok
+from ostler.vocabulary.requests import Cancel
+
+NOT_STARTED = Used()
+
+LOOK_AGAIN = 2.0
+"""Seconds after which a child that another process drives is tried again."""
+
+
+class RunsChildren:
+    """The children of one session's calls, in the process that drives it: so many at a time."""
+
+    def __init__(self, store: Store, world: World, together: int) -> None:
+        self._store = store
+        self._world = world
+        self._turns = asyncio.Semaphore(together)
+
+    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        async with self._turns:
+            while True:
+                try:
+                    session = await self._open(child, request, parent)
+                    break
+                except SessionHeld:  # somebody answers its question, and drives it on
+                    await self._rested(child)
+            try:
+                return await self._drive(session, request, parent)
+            finally:
+                await session.close()
+
+    async def _rested(self, child: str) -> None:
+        """Waits until a child that another process drives has come to rest, or that process is gone."""
+        last = await self._store.last_seq(child)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN), aclosing(self._store.follow(child, last)) as followed:  # type: ignore[type-var]
+                async for facts in followed:
+                    if any(fact.type in ("run_ended", "run_waiting") for fact in facts):
+                        return
+
+    async def _drive(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        if request.trace.live:
+            session.observe(lambda batch: parent.publish_trace(session.id, batch))
+        try:
+            if session.state.run is not None or session.state.last_run:
+                quiet = await session.advance()
+            else:
+                quiet = await session.prompt(request.prompt)
+        except asyncio.CancelledError:
+            await self._report(session, request, parent)
+            raise
+        if isinstance(quiet, RunWaiting):
+            raise ChildWaits(session.id)
+        return await self._report(session, request, parent)
+
+    async def _report(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        """What came of it, also as a fact of the parent's."""
+        result = result_of(await self._store.read(session.id), request.execution.judge)
+        record_child_end(parent.journal, parent.budget, result)
+        return result
+
+    async def _open(self, child: str, request: ChildRequest, parent: ParentCall) -> Session:
+        harness = child_harness(request, parent)
+        try:
+            return await open_session(self._store, child, harness, world=self._world)
+        except NotFound:
+            session = await create_session(
+                self._store,
+                harness,
+                world=self._world,
+                session=child,
+                child_of=parent.session,
+                call=parent.call,
+            )
+        if seed := inherited(parent.journal.state.transcript, request.history):
+            await session.replace_history(seed)
+        return session
+
+    async def peek(self, child: str) -> ChildPeek:
+        try:
+            state = fold(await self._store.read_opening(child))
+        except NotFound:
+            return ChildPeek(False, NOT_STARTED)
+        run = state.run
+        return ChildPeek(run is not None and run.waiting is not None, run.used() if run else NOT_STARTED)
+
+    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
+        """Asked for in its inbox; done here, unless somebody else drives it."""
+        try:
+            state = fold(await self._store.read_opening(child))
+        except NotFound:
+            return None
+        if state.run is not None:
+            cancel = Cancel(id=f"end-{state.run.id}", by="its parent")
+            await self._store.submit(child, cancel)
+            await self._take_up_cancel(child, harness)
+        return result_of(await self._store.read(child))
+
+    async def _take_up_cancel(self, child: str, harness: Harness) -> None:
+        harness = replace(harness, memory={}, place=None)
+        try:
+            session = await open_session(self._store, child, harness, world=self._world)
+        except SessionHeld:
+            return  # whoever holds it will take it up
+        try:
+            await session.advance()
+        finally:
+            await session.close()
+
+
+def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
+    """What a child works with: its parent's, less what it shall not have, with the same guards."""
+    harness, execution = parent.harness, request.execution
+    allowed = set(harness.tools if execution.tools is None else execution.tools) | {execution.judge}
+    child = replace(
+        harness,
+        system="\n\n".join(
+            part for part in (execution.system or harness.system, execution.append_system) if part
+        ),
+        limits=execution.limits,
+        answer_schema=None,
+        memory={},
+        agent=request.agent,
+        place=Place(
+            root=parent.root_run,
+            parent=parent.run,
+            depth=parent.depth + 1,
+            budget=parent.budget,
+            permissions=lambda: _remembered(parent),
+        ),
+    )
+    child.use(tool for name, tool in harness.tools.items() if name in allowed)
+    try:
+        if execution.model:
+            child.set_model(execution.model)
+    except OstlerError as error:
+        raise CallRefused(f"The child cannot have the model {execution.model}: {error.message}") from None
+    return child
+
+
+def _remembered(parent: ParentCall) -> dict[str, str]:
+    place = parent.harness.place
+    return {**(place.permissions() if place else {}), **parent.journal.state.permissions}
+
+
+def inherited(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:
+    """The messages of the last runs that a child is told: prompts and answers, or what the filter keeps."""
+    if policy.runs <= 0:
+        return ()
+    messages = list(transcript)
+    prompts = [place for place, message in enumerate(messages) if _is_prompt(message)]
+    if not prompts:
+        return ()
+    keep = policy.keep or (lambda message: _is_prompt(message) or _is_answer(message))
+    kept = [message for message in messages[prompts[-policy.runs :][0] :] if keep(message)]
+    return tuple(message for message in _paired(kept) if message.content)
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user"
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.calls
+
+
+def _paired(messages: list[Message]) -> list[Message]:
+    """Without calls that have no result here, and results that have no call: no model takes those."""
+    called = {call.id for message in messages for call in message.calls}
+    done = {block.call for message in messages for block in message.content if isinstance(block, ToolResult)}
+    both = called & done
+    return [
+        Message(message.role, tuple(block for block in message.content if _id_of(block) in (None, *both)))
+        for message in messages
+    ]
+
+
+def _id_of(block: Block) -> str | None:
+    match block:
+        case ToolCall(id=call) | ToolResult(call=call):
+            return call
+    return None
+
+
+def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult:
+    """What came of a child's run: its answer, or the judge's, or what there was when it was cut."""
+    session = facts[0].session
+    run = next((fact.run for fact in facts if fact.run), "")
+    text, judged, ended = "", None, None
+    for fact in facts:
+        if not run or fact.run != run:
+            continue
+        match fact.event:
+            case events.AssistantMessage(content=content) if judged is None:
+                text = text_of(content) or text
+            case ToolResultFact(name=name, failed=None, content=content, details=details) if name == judge:
+                text, judged = text_of(content), details or {}
+            case RunEnded() as end:
+                ended = end
+    if ended is None:
+        return ChildResult(session, run, "interrupted", text, "it has not ended")
+    return ChildResult(
+        session, run, ended.status, text, ended.reason, judged, own=ended.own, children=ended.children
+    )
+
+
+def outcome_of(result: ChildResult) -> Ok | Failed:
+    """What the model of the parent is told of a child's end."""
+    details: dict[str, Any] = {"child": result.session, "status": result.status}
+    if result.judged:
+        details["judged"] = result.judged
+    cost = (result.own + result.children).usage.cost
+    price = "cost unknown" if cost is None else f"${cost:.4g}"
+    summary = f"{result.status} after {result.own.steps} steps, {price}"
+    if result.is_whole:
+        return ok(result.text or "(the child gave no answer)", details=details, summary=summary)
+    so_far = f"\nIts answer so far:\n{result.text}" if result.text else ""
+    why = f": {result.reason}" if result.reason not in ("", result.status) else ""
+    return failed(f"The child was cut ({result.status}{why}).{so_far}", details=details, summary=summary)

@@ -1,0 +1,54 @@
+"""The todo tool: the model's own list of what is to be done, seen by everybody who follows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.vocabulary.display import Display
+from ostler.vocabulary.errors import InvalidArguments
+from ostler.vocabulary.events import TodoItem
+from ostler.vocabulary.outcomes import Ok, ok
+
+MOST_ITEMS = 100
+
+_MARKS = {"open": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One thing to do."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
+    status: Literal["open", "active", "done", "dropped"] = "open"
+    id: str = ""
+
+
+@tool(kind="other", display=Display(view="todo", title="To do", icon="list"))
+async def todo(
+    items: Annotated[list[Item], msgspec.Meta(max_length=MOST_ITEMS)] | None = None, *, context: ToolContext
+) -> Ok:
+    """Keeps a list of what is to be done in a longer task, for you and for the person who watches.
+
+    Give the whole list each time; without one you are shown the list as it is. Have one item active at a time.
+
+    Args:
+        items: the whole list, in order; an item keeps its id
+    """
+    if items is not None:
+        await context.update_todo(_with_ids(items))
+    kept = context.todo
+    done = sum(item.status in ("done", "dropped") for item in kept)
+    rows = [f"{_MARKS[item.status]} {item.id} {item.text}" for item in kept]
+    details = {"items": msgspec.to_builtins(kept)}
+    return ok("\n".join(rows) or "(nothing to do)", details=details, summary=f"{done} of {len(kept)} done")
+
+
+def _with_ids(items: list[Item]) -> list[TodoItem]:
+    """Each with an id of its own: the given one, or the lowest number that is free."""
+    given = [item.id for item in items if item.id]
+    if twice := next((one for one in given if given.count(one) > 1), ""):
+        raise InvalidArguments(f"two items have the id {twice!r}: each needs its own")
+    free = (str(number) for number in range(1, 2 * MOST_ITEMS + 1) if str(number) not in given)
+    return [TodoItem(item.id or next(free), item.text, item.status) for item in items]

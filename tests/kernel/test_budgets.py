@@ -1,0 +1,115 @@
+"""Budgets: over a run and all of its children, warned of once, and never overrun by much."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ostler.kernel.model import ModelRequest
+from ostler.kernel.tool import tool
+from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.runs.delegate import DelegateTool
+from ostler.vocabulary import events
+from ostler.vocabulary.events import Limits, RunEnded, Warned
+from ostler.vocabulary.usage import Usage
+from tests.running import Ran, run
+
+PRICED = Usage(input_tokens=80, output_tokens=20, cost=0.1)
+
+
+@tool
+async def again(n: int = 0) -> str:
+    return str(n)
+
+
+def _turns(usage: Usage = PRICED) -> list[Turn]:
+    return [Turn(calls=(Call("again", {"n": n}),), usage=usage) for n in range(100)]
+
+
+def _warnings(ran: Ran) -> list[str]:
+    return [warned.details["limit"] for warned in ran.all(Warned) if warned.about == "limit"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps", "said"),
+    [
+        (Limits(steps=5), 5, "5 steps"),
+        (Limits(tokens=1000), 10, "1000 tokens"),
+        (Limits(cost=1.0), 10, "$1"),
+    ],
+)
+async def test_a_run_ends_at_its_limit_and_says_which(limits: Limits, steps: int, said: str) -> None:
+    ran = await run(_turns(), tools=[again], limits=limits)
+    assert isinstance(ran.quiet, RunEnded)
+    assert (ran.quiet.status, ran.quiet.own.steps) == ("limit", steps)
+    assert said in ran.quiet.reason
+    assert len(_warnings(ran)) == 1
+
+
+async def test_what_is_set_aside_for_the_next_call_counts() -> None:
+    ran = await run(_turns(), tools=[again], limits=Limits(cost=0.95))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit" and ran.quiet.own.steps == 9
+
+
+async def test_a_limit_of_time_ends_a_run_wherever_it_is() -> None:
+    @tool
+    async def forever() -> str:
+        await asyncio.get_running_loop().create_future()
+        return ""
+
+    ran = await run([Call("forever")], tools=[forever], limits=Limits(seconds=0.05))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit" and "0.05 seconds" in ran.quiet.reason
+    assert _warnings(ran) == ["seconds"]
+
+
+async def test_a_limit_of_cost_cannot_be_kept_where_prices_are_unknown() -> None:
+    ran = await run(_turns(Usage(input_tokens=5)), tools=[again], limits=Limits(cost=1.0))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit" and "prices are not known" in ran.quiet.reason
+
+
+def tree(depth: int, width: int) -> ScriptedModel:
+    """Each agent hands its work to so many others, down to a depth."""
+
+    def answer(request: ModelRequest) -> Any:
+        level = int(request.transcript[0].text)
+        if len(request.transcript) > 1 or level >= depth:
+            return Turn("done", usage=PRICED)
+        calls = tuple(Call("delegate", {"task": str(level + 1)}) for _ in range(width))
+        return Turn(calls=calls, usage=PRICED)
+
+    return ScriptedModel([answer] * 2000)
+
+
+async def test_a_tree_of_a_hundred_children_keeps_to_its_budget() -> None:
+    ran = await run(
+        tree(1, 100), "0", tools=[DelegateTool({})], limits=Limits(cost=5.0), children_together=10
+    )
+    assert isinstance(ran.quiet, RunEnded)
+    total = (ran.quiet.own + ran.quiet.children).usage.cost
+    assert total is not None and 4.5 <= total <= 5.0 + 11 * 0.1
+    assert ran.quiet.status == "limit"
+    ends = [ended.status for ended in ran.all(events.ChildEnded)]
+    assert len(ends) == 100 and set(ends) == {"completed", "limit"}
+    assert _warnings(ran) == ["cost"]
+
+
+async def test_depth_and_number_of_children_are_limited_over_the_tree() -> None:
+    ran = await run(tree(9, 1), "0", tools=[DelegateTool({})], limits=Limits(depth=3))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "completed" and ran.quiet.children.runs == 4  # the fourth was not let begin
+    ran = await run(tree(3, 3), "0", tools=[DelegateTool({})], limits=Limits(children=10))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.children.steps <= 20
+    assert _warnings(ran) == ["children"]
+
+
+async def test_steps_are_counted_over_the_tree() -> None:
+    ran = await run(tree(2, 2), "0", tools=[DelegateTool({})], limits=Limits(steps=6))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit"
+    assert (ran.quiet.own + ran.quiet.children).steps <= 6

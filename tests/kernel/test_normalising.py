@@ -1,0 +1,240 @@
+"""Arguments in the wrong type are put right where the schema leaves one reading, and left alone elsewhere."""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta, Struct
+
+from ostler.kernel.arguments import checked
+from ostler.kernel.normalising import normalised
+from ostler.kernel.tool import schema_of
+from ostler.vocabulary.errors import InvalidArguments
+
+
+class Stop(Struct, kw_only=True):
+    city: str
+    nights: int = 1
+    sure: bool = False
+    before: Stop | None = None
+
+
+class Journey(Struct, kw_only=True):
+    name: str = ""
+    note: str | None = None
+    n: int = 0
+    x: float = 0
+    flag: bool = False
+    limit: Annotated[int, Meta(ge=0, le=10)] | None = None
+    numbers: list[int] = []
+    grid: list[list[float]] = []
+    stop: Stop | None = None
+    stops: list[Stop] = []
+    prices: dict[str, float] = {}
+    either: int | str = 0
+    both: int | bool = 0
+    pair: tuple[int, bool] = (0, False)
+    anything: Any = None
+    level: Literal[1, 2] = 1
+    word: Literal["1", "true"] = "1"
+
+
+SCHEMA = schema_of(Journey)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"n": "5", "flag": "TRUE", "numbers": "[1,2]"}, {"n": 5, "flag": True, "numbers": [1, 2]}),
+        ({"flag": "False"}, {"flag": False}),
+        ({"flag": 1}, {"flag": True}),
+        ({"flag": 0}, {"flag": False}),
+        ({"n": "-7"}, {"n": -7}),
+        ({"n": 3.0}, {"n": 3}),
+        ({"n": "3.0"}, {"n": 3}),
+        ({"n": "1e2"}, {"n": 100}),
+        ({"x": "5"}, {"x": 5}),
+        ({"x": " 5.5\n"}, {"x": 5.5}),
+        ({"limit": "7"}, {"limit": 7}),
+        ({"limit": "70"}, {"limit": 70}),
+        ({"level": "2"}, {"level": 2}),
+        ({"numbers": ["1", 2, 3.0]}, {"numbers": [1, 2, 3]}),
+        ({"numbers": '["1", 2]'}, {"numbers": [1, 2]}),
+        ({"grid": [["1.5"], "[2]"]}, {"grid": [[1.5], [2]]}),
+        ({"stop": '{"city": "5", "nights": "2"}'}, {"stop": {"city": "5", "nights": 2}}),
+        (
+            {"stops": [{"city": "a", "before": {"city": "b", "sure": "true"}}]},
+            {"stops": [{"city": "a", "before": {"city": "b", "sure": True}}]},
+        ),
+        ({"prices": {"a": "1.5"}}, {"prices": {"a": 1.5}}),
+        ({"pair": ["1", 1]}, {"pair": [1, True]}),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_what_has_one_reading_is_read(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+    before = copy.deepcopy(given)
+    found = normalised(given, SCHEMA)
+    assert msgspec.json.encode(found) == msgspec.json.encode(wanted)
+    assert given == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "[1]"},
+        {"name": "5"},
+        {"name": 5},
+        {"note": "null"},
+        {"n": "5.5"},
+        {"n": 5.5},
+        {"n": "five"},
+        {"n": "1_000"},
+        {"n": "0x10"},
+        {"n": "٣"},
+        {"n": ""},
+        {"n": "true"},
+        {"n": True},
+        {"n": None},
+        {"n": '"5"'},
+        {"n": 1e300},
+        {"n": "1e999"},
+        {"n": "9" * 5000},
+        {"n": float("nan")},
+        {"x": "NaN"},
+        {"x": "Infinity"},
+        {"x": "true"},
+        {"flag": "yes"},
+        {"flag": "1"},
+        {"flag": 2},
+        {"flag": 1.0},
+        {"flag": None},
+        {"numbers": "1, 2"},
+        {"numbers": "{}"},
+        {"numbers": "[1"},
+        {"numbers": "[" * 100_000},
+        {"numbers": '"\ud800"'},
+        {"numbers": 7},
+        {"stop": "[]"},
+        {"stop": "null"},
+        {"stop": None},
+        {"either": "5"},
+        {"both": "5"},
+        {"both": "true"},
+        {"anything": "5"},
+        {"level": "two"},
+        {"word": "1"},
+        {"unknown": "5"},
+        {},
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_what_does_not_fit_or_fits_already_stays_the_same_object(arguments: dict[str, Any]) -> None:
+    assert normalised(arguments, SCHEMA) is arguments
+
+
+def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
+    deep: dict[str, Any] = {"city": "a", "nights": "1"}
+    for _ in range(30):
+        deep = {"city": "a", "before": deep}
+    found = normalised({"stop": deep}, SCHEMA)["stop"]
+    while "before" in found:
+        found = found["before"]
+    assert found == {"city": "a", "nights": 1}
+    for _ in range(5000):
+        deep = {"city": "a", "before": deep}
+    endless = {"stop": deep}
+    assert normalised(endless, SCHEMA) is endless
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        ({"properties": {"a": {"type": ["integer", "null"]}}}, 5),
+        ({"properties": {"a": {"oneOf": [{"type": "null"}, {"type": "integer"}]}}}, 5),
+        ({"properties": {"a": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"type": "integer"}}}, 5),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, 5),
+        ({"properties": {"a": {"type": ["integer", "string"]}}}, "5"),
+        ({"properties": {"a": {"$ref": "#/properties/a"}}}, "5"),
+        ({"properties": {"a": {"$ref": "elsewhere.json"}}}, "5"),
+        ({"properties": {"a": {"$ref": 7}}}, "5"),
+        ({"properties": {"a": {"anyOf": []}}}, "5"),
+        ({"properties": {"a": {"anyOf": [True]}}}, "5"),
+        ({"properties": {"a": {"anyOf": 7}}}, "5"),
+        ({"properties": {"a": {"type": [[]]}}}, "5"),
+        ({"properties": {"a": {"type": "whole"}}}, "5"),
+        ({"properties": {"a": True}}, "5"),
+        ({"properties": [1]}, "5"),
+        ({"type": "array", "items": {"type": "integer"}}, "5"),
+        ({"$ref": "#"}, "5"),
+        ({}, "5"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_a_schema_from_elsewhere_is_read_as_far_as_it_is_understood(
+    schema: dict[str, Any], wanted: Any
+) -> None:
+    assert normalised({"a": "5"}, schema) == {"a": wanted}
+
+
+texts = st.sampled_from(
+    ["1", "2.0", "1.5", "true", "False", "null", "[]", "[1]", "{}", '{"city":"1"}', '"1"']
+)
+leaves = st.none() | st.booleans() | st.integers(-3, 12) | st.floats() | st.text(max_size=3) | texts
+names = st.sampled_from([*Journey.__struct_fields__, *Stop.__struct_fields__])
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.dictionaries(names, values, max_size=5)
+
+
+@given(arguments)
+def test_normalising_twice_is_normalising_once(some: dict[str, Any]) -> None:
+    once = normalised(some, SCHEMA)
+    assert normalised(once, SCHEMA) is once
+
+
+@given(arguments)
+def test_it_never_changes_what_fits_and_what_it_changed_is_as_good_as_if_it_had_been_written_so(
+    some: dict[str, Any],
+) -> None:
+    before = copy.deepcopy(some)
+    found = normalised(some, SCHEMA)
+    assert repr(some) == repr(before)
+    try:
+        checked(some, Journey, "plan")
+    except InvalidArguments:
+        return
+    assert found is some
+
+
+schemas: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from(["integer", "object", "array", "#", "#/properties/a", "#/$defs/a/b"])
+    | st.sampled_from(
+        [{"type": kind} for kind in ("integer", "boolean", "array", "object", "null", "number")]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "properties", "items", "prefixItems", "anyOf", "$ref", "$defs", "a", "n"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(arguments, st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$ref", "$defs"]), schemas))
+def test_no_schema_makes_it_raise(some: dict[str, Any], schema: dict[str, Any]) -> None:
+    assert isinstance(normalised(some, schema), dict)

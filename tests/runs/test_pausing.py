@@ -1,0 +1,73 @@
+"""Pausing: a run comes to rest before its next step, for as long as somebody wants."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ostler.kernel.tool import ToolContext, tool
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import Call
+from ostler.runs.session import open_session
+from ostler.vocabulary import events
+from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.vocabulary.requests import Answer, Pause, Resume
+from tests.running import Ran, run
+
+
+async def _paused_in(store: MemoryStore) -> Ran:
+    @tool
+    async def work(context: ToolContext) -> str:
+        await store.submit(context.session, Pause(id="p1"))
+        for _ in range(50):  # whoever reads the inbox has its turns
+            await asyncio.sleep(0)
+        return "worked"
+
+    return await run([Call("work"), "done"], tools=[work], store=store)
+
+
+async def test_a_pause_takes_effect_before_the_next_step() -> None:
+    store = MemoryStore()
+    ran = await _paused_in(store)
+    assert ran.quiet == RunWaiting("paused", request="p1")
+    assert ran.results() == ["worked"] and len(ran.model.requests) == 1
+    assert await store.settled(ran.session.id, "p1") is not None
+    assert await ran.session.advance() == ran.quiet  # nobody has resumed it
+
+
+async def test_a_paused_run_goes_on_in_another_process() -> None:
+    store = MemoryStore()
+    ran = await _paused_in(store)
+    await ran.session.close()
+    session = await open_session(store, ran.session.id, ran.session.harness)
+    ended = await session.resume()
+    assert isinstance(ended, RunEnded) and ended.status == "completed"
+
+
+async def test_an_answer_does_not_wake_a_paused_run() -> None:
+    @tool
+    async def ask() -> NeedUser:
+        return NeedUser(Question("Why?"))
+
+    store = MemoryStore()
+    ran = await run([Call("ask"), "done"], tools=[ask], store=store, waits_for_answers=True)
+    (question,) = ran.all(events.QuestionAsked)
+    await store.submit(ran.session.id, Pause(id="p1"))
+    paused = await ran.session.advance()
+    assert isinstance(paused, RunWaiting) and paused.reason == "paused"
+    await store.submit(ran.session.id, Answer(id="a1", question=question.id, answer="because"))
+    assert await ran.session.advance() == paused
+    await store.submit(ran.session.id, Resume(id="r1"))
+    ended = await ran.session.advance()
+    assert isinstance(ended, RunEnded) and ended.status == "completed"
+    assert ran.results() == ["because"]
+
+
+async def test_pausing_and_resuming_what_is_not_there_is_refused() -> None:
+    store = MemoryStore()
+    ran = await run(["done"], store=store)
+    for request in (Pause(id="p1"), Resume(id="r1")):
+        await store.submit(ran.session.id, request)
+    await ran.session.advance()
+    refused = {fact.request: fact.reason for fact in ran.all(events.RequestRefused)}
+    assert refused == {"p1": "no run is open", "r1": "no run is paused"}
