@@ -108,10 +108,15 @@ def test_a_tool_is_forced_where_and_how_the_provider_lets_it_be(
 
 
 @pytest.mark.parametrize("provider", ["deepseek", "groq", "moonshot"])
-def test_a_schema_is_kept_from_a_server_that_refuses_it_and_the_person_is_told(provider: str) -> None:
-    request = request_of(answer_schema={"type": "object"})
+def test_a_server_that_refuses_schemas_has_its_model_told_and_the_person_too(provider: str) -> None:
+    request = request_of(system="Be kind.", answer_schema={"type": "object"})
     model = model_of(provider)
-    assert "response_format" not in json.loads(model.body(request))
+    body = json.loads(model.body(request))
+    assert "response_format" not in body
+    assert body["messages"][0] == {
+        "role": "system",
+        "content": 'Be kind.\n\nAnswer with nothing but JSON that fits this JSON Schema: {"type":"object"}',
+    }
     assert model._shortfalls(request) == [f"{provider}/m cannot be held to a schema; its answer may not fit"]
 
 

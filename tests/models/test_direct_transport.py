@@ -178,24 +178,6 @@ async def test_an_answer_that_came_before_the_request_was_out_is_the_last_of_its
         assert len(server.visits) == 2
 
 
-async def test_who_is_cancelled_in_the_handshake_leaves_the_server(transport: DirectTransport) -> None:
-    reached, left = asyncio.Event(), asyncio.Event()
-
-    async def serve(visit: Visit) -> None:
-        await visit.reader.read(1)
-        reached.set()
-        await visit.is_left_after_anything()
-        left.set()
-
-    async with scripted(serve) as server, asyncio.timeout(20):
-        task = asyncio.create_task(transport.post(server.url.replace("http:", "https:"), {}, b""))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await left.wait()
-
-
 async def test_a_server_that_hangs_up_in_the_handshake_was_not_reached(transport: DirectTransport) -> None:
     async def serve(visit: Visit) -> None:
         await visit.reader.read(1)

@@ -200,6 +200,7 @@ def check(seed: int) -> None:
     answer = decoded(garbled(Random(seed)))
     if hasattr(answer.last, "failure"):
         assert issubclass(ERRORS[answer.failure.failure.kind], ModelError)
+        assert "exchange failed" not in answer.failure.failure.message
     else:
         assert answer.done.stop_reason
 

@@ -9,7 +9,14 @@ import pytest
 
 from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
 from ostler.models.anthropic_stream import AnthropicDecoder
-from ostler.vocabulary.events import SourceCited, ToolInputDelta, ToolInputEnded, ToolInputStarted, Warned
+from ostler.vocabulary.events import (
+    SourceCited,
+    TextDelta,
+    ToolInputDelta,
+    ToolInputEnded,
+    ToolInputStarted,
+    Warned,
+)
 from ostler.vocabulary.messages import Text, ToolCall
 
 STOP = {"type": "message_stop"}
@@ -54,6 +61,35 @@ def test_unknown_events_no_names_and_a_whole_input_are_understood() -> None:
     (call,) = done.content
     assert isinstance(call, ToolCall) and call.id and call.arguments == '{"p":1}'
     assert [type(event) for event in events] == [ToolInputStarted, ToolInputDelta, ToolInputEnded]
+
+
+def test_a_sentence_that_citations_cut_into_blocks_is_one_text() -> None:
+    place = {"type": "web_search_result_location", "url": "https://example.org", "title": "Rain"}
+    events, done = decode(
+        start(0, type="text", text=""),
+        delta(0, type="text_delta", text="They say that "),
+        stop(0),
+        start(1, type="text", text=""),
+        delta(1, type="citations_delta", citation=place),
+        delta(1, type="text_delta", text="it rains"),
+        stop(1),
+        start(2, type="text", text=", as ever."),
+        stop(2),
+        start(3, type="server_tool_use", id="s", name="web_search"),
+        stop(3),
+        start(4, type="text", text="And snows."),
+        stop(4),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        STOP,
+    )
+    assert done.content == (Text("They say that it rains, as ever."), Text("And snows."))
+    deltas = [(one.block, one.offset, one.text) for one in events if isinstance(one, TextDelta)]
+    assert deltas == [
+        (0, 0, "They say that "),
+        (0, 14, "it rains"),
+        (0, 22, ", as ever."),
+        (1, 0, "And snows."),
+    ]
 
 
 def test_the_explanation_of_a_refusal_is_a_warning() -> None:

@@ -181,3 +181,37 @@ async def test_the_address_of_a_known_provider_may_be_configured(
         assert (await answer_of(model, request_of())).done.stop_reason == "end"
         await model.aclose()
         assert [received.path for received in vendor.requests] == [path]
+
+
+@pytest.mark.parametrize(
+    ("configured", "wire", "path"),
+    [
+        (None, None, "chat/completions"),
+        ("responses", None, "responses"),
+        ("responses", "chat", "chat/completions"),
+    ],
+)
+@pytest.mark.parametrize("how", ["named", "in a variable"])
+async def test_what_was_said_of_the_wire_holds_at_any_address(
+    configured: Wire | None, wire: Wire | None, path: str, how: str
+) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        model: Any = make_model(
+            "openai/m",
+            api_key=KEY,
+            wire=wire,
+            base_url=vendor.chat_url if how == "named" else "",
+            environment={"OPENAI_BASE_URL": vendor.chat_url},
+            providers=configured_providers({"openai": ProviderSettings(wire=configured)}),
+        )
+        assert (await answer_of(model, request_of())).done.stop_reason == "end"
+        await model.aclose()
+        assert [received.path for received in vendor.requests] == [f"/v1/{path}"]
+
+
+def test_openai_itself_is_asked_over_responses_unless_chat_is_said() -> None:
+    own, chat = (make_model("openai/m", api_key=KEY, environment={}, wire=wire) for wire in (None, "chat"))  # type: ignore[arg-type]
+    assert (type(own).__name__, type(chat).__name__) == ("ResponsesModel", "ChatModel")
+    configured = configured_providers({"openai": ProviderSettings(wire="chat")})
+    model = make_model("openai/m", api_key=KEY, environment={}, providers=configured)
+    assert type(model).__name__ == "ChatModel"

@@ -80,10 +80,12 @@ def test_a_base_url_that_is_no_address_is_refused(address: str) -> None:
         make_model("openai/x", base_url=address, environment={})
 
 
-def test_a_key_with_foreign_characters_is_refused_without_showing_it() -> None:
-    with pytest.raises(UsageError) as caught:
-        make_model("openai/x", api_key=f"{KEY}…", environment={})
-    assert KEY not in str(caught.value)
+@pytest.mark.parametrize("added", ["…", " two", "\ttwo", "\nlogin: ada"])
+def test_what_cannot_be_a_key_is_refused_without_showing_it(added: str) -> None:
+    for key, environment in ((f"{KEY}{added}", {}), ("", {"OPENAI_API_KEY": f"{KEY}{added}"})):
+        with pytest.raises(UsageError, match="the key for openai holds characters that no key has") as caught:
+            make_model("openai/x", api_key=key, environment=environment)
+        assert KEY not in str(caught.value)
 
 
 async def test_the_key_of_the_environment_goes_to_the_address_that_was_named() -> None:

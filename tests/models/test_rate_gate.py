@@ -18,6 +18,7 @@ from ostler.runs.session import create_session
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.testkit.vendors.script import Refusal, Turn
 from ostler.vocabulary.errors import RateLimited
+from ostler.vocabulary.events import Warned
 from ostler.vocabulary.messages import as_content
 from tests.models.wire_cases import KEY, answer_of, request_of
 
@@ -102,6 +103,17 @@ async def test_a_run_waits_at_the_gate_and_goes_on() -> None:
         ended = await session.prompt(as_content("go"))
         await model.aclose()
     assert ended.status == "completed"  # type: ignore[union-attr]
+
+
+async def test_who_waits_at_the_gate_is_told_once_for_how_long() -> None:
+    async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
+        model: Any = make_model("openai/x", base_url=vendor.chat_url, api_key=KEY, environment={})
+        gate_of(vendor.chat_url.partition("//")[2].partition("/")[0], KEY).refused(1.3)
+        answers = [await answer_of(model, request_of()) for _ in range(2)]
+        await model.aclose()
+    told = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
+    assert told == [["openai takes no more for now: the request waits for 2 s"], []]
+    assert isinstance(answers[0].events[0], Warned)
 
 
 async def test_waiting_at_the_gate_is_not_silence() -> None:

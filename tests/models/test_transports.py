@@ -324,23 +324,31 @@ async def test_a_slow_reader_makes_the_server_wait(transport: Transport) -> None
         assert size == 64 * MEBIBYTE
 
 
-@pytest.mark.parametrize("state", ["waiting for the head", "reading the body"])
+@pytest.mark.parametrize(
+    "state", ["shaking hands", "sending the request", "waiting for the head", "reading the body"]
+)
 @pytest.mark.parametrize("how", ["cancel", "time-out"])
 async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str, how: str) -> None:
-    reached, left = asyncio.Event(), asyncio.Event()
+    reached, stopped, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    scheme = "https:" if state == "shaking hands" else "http:"
+    body = b"x" * (64 * MEBIBYTE) if state == "sending the request" else b"{}"
 
     async def serve(visit: Visit) -> None:
-        await visit.request()
+        if state in ("shaking hands", "sending the request"):
+            await visit.reader.read(1)
+        else:
+            await visit.request()
         if state == "reading the body":
             await visit.send(CHUNKED + b"3\r\nabc\r\n")
         reached.set()
-        await visit.is_left()
+        await stopped.wait()
+        await visit.is_left_after_anything()
         left.set()
 
     async def read(url: str, started: asyncio.Event) -> None:
         async with asyncio.timeout(None) as limit:
             limits.append(limit)
-            reply = await transport.post(url, HEADERS, b"{}")
+            reply = await transport.post(url, HEADERS, body)
             try:
                 async for _ in pieces_of(reply):
                     started.set()
@@ -350,7 +358,7 @@ async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str
     limits: list[asyncio.Timeout] = []
     async with scripted(serve) as server, asyncio.timeout(20):
         started = asyncio.Event()
-        task = asyncio.create_task(read(server.url, started))
+        task = asyncio.create_task(read(server.url.replace("http:", scheme), started))
         await reached.wait()
         if state == "reading the body":
             await started.wait()
@@ -360,6 +368,7 @@ async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str
             limits[0].reschedule(0)
         with pytest.raises(asyncio.CancelledError if how == "cancel" else TimeoutError):
             await task
+        stopped.set()
         await left.wait()
 
 

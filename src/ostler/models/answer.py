@@ -24,6 +24,8 @@ from ostler.vocabulary.messages import Block, Opaque, Reasoning, StopReason, Tex
 from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
 BlockKind = Literal["text", "reasoning", "call", "whole"]
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a frame may raise that is no JSON, no UTF-8, or nested without end."""
 
 
 class OpenBlock:
@@ -169,7 +171,7 @@ class AnswerDecoder:
         events = answer.events
         try:
             self._take(self._splitter.feed(data))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             self._fail(self._broken(f"holds a frame that is not what the wire promises ({error})"))
         except ModelError as error:
             self._fail(error)
@@ -180,7 +182,7 @@ class AnswerDecoder:
         events = self._answer.events = []
         try:
             self._take(self._splitter.flush())
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             self._fail(self._broken("was cut in the middle of a frame"))
         except ModelError as error:
             self._fail(error)

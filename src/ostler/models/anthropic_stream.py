@@ -138,6 +138,8 @@ class AnthropicDecoder(AnswerDecoder):
         self._open: dict[int, OpenBlock] = {}
         self._silent: set[int] = set()
         """Text blocks that have said nothing yet: one that never does is not a part of the answer."""
+        self._texts: dict[int, OpenBlock] = {}
+        """What each text block is a part of, also one that has ended."""
         self._inputs: dict[int, dict[str, Any]] = {}
         self._usage: Usage | None = None
 
@@ -171,7 +173,9 @@ class AnthropicDecoder(AnswerDecoder):
                 self._cite(fragment.citation)
                 return
             self._silent.discard(frame.index)
-            block = self._open[frame.index] = self._answer.begin("text")
+            # A cited answer is a block for each citation, cut in the middle of sentences.
+            block = self._texts.get(frame.index - 1) or self._answer.begin("text")
+            self._open[frame.index] = self._texts[frame.index] = block
         text = fragment.text or fragment.partial_json or fragment.thinking
         if text:
             self._answer.add(block, text)

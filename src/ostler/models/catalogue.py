@@ -204,6 +204,8 @@ def _checked(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(f'models."{name}": a model is named PROVIDER/ID')
     try:
         described = msgspec.convert(dict(fields), Described)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f'models."{name}": {error}') from None
+    except msgspec.ValidationError:
+        from ostler.models.misfit import misfit
+
+        raise ConfigurationError(misfit(dict(fields), Described, f'models."{name}"')) from None
     return {field: getattr(described, field) for field in fields}

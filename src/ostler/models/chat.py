@@ -17,7 +17,7 @@ from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
 from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
-from ostler.models.wire_model import WireModel
+from ostler.models.wire_model import WireModel, key_headers
 from ostler.vocabulary.messages import Block
 
 _encode = msgspec.json.Encoder().encode
@@ -38,12 +38,10 @@ class ChatModel(WireModel):
         provider: str = "openai",
         dialect: ChatDialect | None = None,
     ) -> None:
-        """A `key_header` other than `authorization` carries the bare key."""
-        key = f"Bearer {api_key}" if key_header == "authorization" else api_key
         super().__init__(
             model,
             url=f"{base_url.rstrip('/')}/chat/completions",
-            headers={key_header: key} if api_key else {},
+            headers=key_headers(api_key, key_header),
             secret=api_key,
             provider=provider,
             transport=transport,

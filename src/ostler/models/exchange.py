@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
@@ -21,10 +22,12 @@ from ostler.models.failures import (
 from ostler.models.rate_gate import gate_of
 from ostler.models.transport import Reply, Transport, default_transport
 from ostler.vocabulary.errors import InvalidRequest, ModelError, StreamBroken, failure_of
+from ostler.vocabulary.events import Warned
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 # The end of the body follows the last frame at once; reading it lets the connection be used again.
 _DRAIN_SECONDS = 0.25
+_WORTH_TELLING_SECONDS = 1.0
 
 
 class Decoder(Protocol):
@@ -91,8 +94,10 @@ class Endpoint:
         """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
         try:
             body = self._built(build)
+            notice = self._notice_of_waiting()
             while pause := self._gate.pause(self._provider):
-                yield []  # whoever waits for us shall not take it for silence
+                yield notice  # also an empty one: whoever waits for us shall not take it for silence
+                notice = []
                 await asyncio.sleep(pause)
             reply = await self._carrier().post(self._url, self._headers, body)
         except ModelError as error:
@@ -136,6 +141,12 @@ class Endpoint:
             return build()
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"the request cannot be written as JSON: {error}") from error
+
+    def _notice_of_waiting(self) -> list[ModelEvent]:
+        left = self._gate.seconds_left()
+        if left < _WORTH_TELLING_SECONDS:
+            return []
+        return [Warned(f"{self._provider} takes no more for now: the request waits for {math.ceil(left)} s")]
 
     def _carrier(self) -> Transport:
         if self._transport is None:

@@ -68,8 +68,19 @@ class _Way:
         self.proxy = ""
         """Set as long as it is the proxy."""
         self._end = url.raw_host.decode("ascii"), url.port or (443 if self.secure else 80)
+        self._stream: Any = None
+        self._shakes_hands = False
+
+    async def leave(self) -> None:
+        """Closes what httpx2 leaves open when it is cancelled in a TLS handshake."""
+        if self._shakes_hands:
+            await self._stream.aclose()
 
     async def follow(self, event: str, info: dict[str, Any]) -> None:
+        if event.endswith("connect_tcp.complete"):
+            self._stream = info["return_value"]
+        elif ".start_tls." in event:
+            self._shakes_hands = not event.endswith("complete")
         if event.endswith("connect_tcp.started"):
             host, port = info["host"], info["port"]
             shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -112,6 +123,9 @@ class HttpxTransport:
             raise unsendable(host) from error
         except (httpx2.HTTPError, OSError) as error:
             raise _failed(host, way, error) from error
+        except asyncio.CancelledError:
+            await way.leave()
+            raise
         return HttpxReply(response, host)
 
     async def aclose(self) -> None:

@@ -83,6 +83,11 @@ def find_key(provider: Provider, search: KeySearch) -> Key | None:
     return None
 
 
+def is_sendable(key: str) -> bool:
+    """Whether it may be a key: no vendor's has a blank in it, or anything that a header does not carry."""
+    return key.isascii() and key.isprintable() and " " not in key
+
+
 def fingerprint(value: str) -> str:
     """Tells keys apart without showing any part of them."""
     from hashlib import sha256

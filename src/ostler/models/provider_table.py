@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,11 +22,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Where a key is looked for in the environment; none for a server that needs no key."""
     default_model: str = ""
     wire: Wire = "chat"
+    wire_elsewhere: Wire | None = None
+    """What is spoken at any other address than the vendor's own, where nobody says it."""
     base_url_variable: str = ""
     base_path: str = ""
     """Follows what that variable says, where the vendor's SDK adds it as well.
 
-    A vendor that has one serves each customer at an address of its own, where its own wire is spoken.
+    A vendor that has one serves each customer at an address of its own.
     """
     key_header: str = "authorization"
     """`authorization` carries `Bearer KEY`; any other header the key alone."""
@@ -86,6 +88,7 @@ _ALL = (
         key_variables=("OPENAI_API_KEY",),
         default_model="gpt-6.1-sol",
         wire="responses",
+        wire_elsewhere="chat",  # which every server that imitates the vendor's speaks
         base_url_variable="OPENAI_BASE_URL",
     ),
     Provider(
@@ -154,9 +157,9 @@ def _configured(name: str, settings: ProviderSettings) -> Provider:
         "like": settings.like and (PROVIDERS[settings.like].like or settings.like),
         "headers": settings.headers,
     }
-    given = {field: value for field, value in changes.items() if value is not None}
+    given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
+    if settings.wire is not None:
+        given["wire_elsewhere"] = None
     if settings.base_url and known is not None:
-        given["base_url_variable"] = ""
-        if known.wire == "responses" and settings.wire is None and not known.base_path:
-            given["wire"] = "chat"  # which every server that imitates the vendor's speaks
+        given = {"wire": known.wire_elsewhere or known.wire} | given | {"base_url_variable": ""}
     return msgspec.structs.replace(known or Provider(name=name), **given)

@@ -12,6 +12,7 @@ import msgspec
 
 from ostler.kernel.model import Model
 from ostler.models.catalogue import Catalogue, ModelInfo
+from ostler.models.keys import is_sendable
 from ostler.models.provider_table import PROVIDERS, Provider, Wire
 from ostler.models.settings import FREE, ModelSettings, Prices
 from ostler.models.transport import Transport
@@ -57,11 +58,9 @@ def make_model(
     is_elsewhere = bool(base_url or (own_address and not provider.base_path))
     if not key and provider.key_variables and not is_elsewhere:
         raise NoModel(needs_key(provider))
-    if not (key.isascii() and key.isprintable()):
+    if not is_sendable(key):
         raise UsageError(f"the key for {provider.name} holds characters that no key has: copy it again")
-    if wire is None and provider.wire == "responses" and named_address and not provider.base_path:
-        wire = "chat"  # which every server that imitates the vendor's speaks
-    wire = wire or provider.wire
+    wire = wire or (named_address and provider.wire_elsewhere) or provider.wire
     if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
         informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
     module, kind = _WIRES[wire]

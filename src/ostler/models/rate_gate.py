@@ -31,6 +31,10 @@ class RateGate:
         self._refusals = 0
         self._probe: float | None = None
 
+    def seconds_left(self) -> float:
+        """For how long it is still shut."""
+        return self._opens_at - time.monotonic() if self._refusals else 0.0
+
     def pause(self, who: str) -> float:
         """Seconds to wait before asking again whether a request may be sent; 0 when it may be now.
 
@@ -38,8 +42,7 @@ class RateGate:
         """
         if not self._refusals:
             return 0.0
-        now = time.monotonic()
-        left = self._opens_at - now
+        now, left = time.monotonic(), self.seconds_left()
         if left > LONGEST_WAIT:
             raise RateLimited(
                 f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",

@@ -15,7 +15,7 @@ from ostler.models.schemas import is_strict
 from ostler.models.settings import ModelSettings
 from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
-from ostler.models.wire_model import WireModel
+from ostler.models.wire_model import WireModel, key_headers
 from ostler.vocabulary.messages import Block
 
 _LEAST_OUTPUT = 16
@@ -38,12 +38,10 @@ class ResponsesModel(WireModel):
         settings: ModelSettings | None = None,
         provider: str = "openai",
     ) -> None:
-        """A `key_header` other than `authorization` carries the bare key."""
-        key = f"Bearer {api_key}" if key_header == "authorization" else api_key
         super().__init__(
             model,
             url=f"{base_url.rstrip('/')}/responses",
-            headers={key_header: key} if api_key else {},
+            headers=key_headers(api_key, key_header),
             secret=api_key,
             provider=provider,
             transport=transport,

@@ -16,6 +16,13 @@ from ostler.models.transport import Transport
 from ostler.vocabulary.messages import Block, Message
 
 
+def key_headers(key: str, header: str) -> dict[str, str]:
+    """The header that carries the key, if there is one: `authorization` as a bearer's, any other alone."""
+    if not key:
+        return {}
+    return {header: f"Bearer {key}" if header == "authorization" else key}
+
+
 class WireModel:
     """See `Model` for what it promises. A wire adds `_body`, `_decoder`, `_encode_tools` and `_taken`."""
 
@@ -49,7 +56,7 @@ class WireModel:
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
-        return self._body(self._with_usable_tools(request))
+        return self._body(self._with_schema_told(self._with_usable_tools(request)))
 
     def _body(self, request: ModelRequest) -> bytes:
         raise NotImplementedError
@@ -95,6 +102,14 @@ class WireModel:
         if self._settings.tools is not False or not request.tools:
             return request
         return msgspec.structs.replace(request, tools=(), tool_choice="auto")
+
+    def _with_schema_told(self, request: ModelRequest) -> ModelRequest:
+        """A model that cannot be held to a schema is at least told of it."""
+        if request.answer_schema is None or self._taken(request).schema:
+            return request
+        schema = msgspec.json.encode(request.answer_schema).decode()
+        told = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
+        return msgspec.structs.replace(request, system=told.strip())
 
     def _hidden(self, block: Block) -> str:
         seen = unseen(block, images=self._sees_images, files=self._reads_files)

@@ -13,6 +13,8 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 By = Literal["day", "model", "session", "run"]
+_SMALLEST = 0.0001
+"""The least that is shown as an amount."""
 
 
 class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +70,8 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
             return dollars(self.known_cost) if self.known_cost else "no charge"
         if not self.known_cost:
             return "unknown"
-        return f"at least {dollars(self.known_cost)}, {_calls(self.unpriced_calls)} of unknown price"
+        known = f"at least {dollars(self.known_cost)}" if self.known_cost >= _SMALLEST else "more than $0.00"
+        return f"{known}, {_calls(self.unpriced_calls)} of unknown price"
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +120,7 @@ def root_of(session: str, parents: Mapping[str, str]) -> str:
 
 def dollars(amount: float) -> str:
     """With as many digits as small amounts need: what cost something is never shown as nothing."""
-    if 0 < amount < 0.0001:
+    if 0 < amount < _SMALLEST:
         return "under $0.0001"
     if amount >= 1:
         return f"${amount:,.2f}"

@@ -17,7 +17,13 @@ from ostler.models.provider_table import Provider
 from ostler.runs.first_run import Answering, Finding, Surroundings, can_answer, with_model
 from ostler.runs.home import configuration_file, key_file, state_folder, store_file
 from ostler.runs.model_choice import is_meant_for, key_search, model_maker
-from ostler.runs.settings import Settings, load_settings, read_project_file
+from ostler.runs.settings import (
+    Settings,
+    find_project_file,
+    load_settings,
+    read_project_file,
+    read_user_file,
+)
 from ostler.runs.stores import open_store
 from ostler.runs.trust import is_trusted
 from ostler.tools.programs import find_program
@@ -76,10 +82,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
 async def diagnose(cwd: Path) -> Diagnosis:
     """Looks at everything. What is broken is part of the answer, never an error."""
     findings: tuple[Finding, ...] = ()
-    places: list[Place] = []
+    places = [_configuration(), *_project(cwd)]
     try:
         settings = load_settings(cwd, {}).settings
-        places = [_configuration(), *_project(cwd)]
         around = Surroundings(settings)
         findings = tuple(around.findings())
         answering = can_answer(around)
@@ -173,13 +178,23 @@ def _configuration() -> Place:
     path = configuration_file()
     if not path.exists():
         return Place("configuration", str(path), "not there; it need not be")
+    try:
+        read_user_file()
+    except ConfigurationError as error:
+        return _unsound("configuration", path, error)
     if path.stat().st_mode & 0o077 and b"api_key" in path.read_bytes():
         return Place("configuration", str(path), "holds a key and is open to others: chmod 600", sound=False)
     return Place("configuration", str(path), "ok")
 
 
 def _project(cwd: Path) -> Iterator[Place]:
-    project = read_project_file(cwd)
+    path = find_project_file(cwd)
+    try:
+        project = read_project_file(cwd)
+    except ConfigurationError as error:
+        if path is not None and str(path) in error.message:  # it may be the user's own that is wrong
+            yield _unsound("project", path, error)
+        return
     if project is None:
         return
     state = "ok"
@@ -188,6 +203,10 @@ def _project(cwd: Path) -> Iterator[Place]:
         trusted = is_trusted(project.path.parent, project.content)
         state = f"trusted with {named}" if trusted else f"not trusted: {named} ignored; see `ostler trust`"
     yield Place("project", str(project.path), state)
+
+
+def _unsound(name: str, path: Path, error: ConfigurationError) -> Place:
+    return Place(name, str(path), error.message.removeprefix(str(path)).lstrip(": "), sound=False)
 
 
 def _state() -> Place:

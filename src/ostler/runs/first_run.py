@@ -130,7 +130,7 @@ class Surroundings:
         to_do = ""
         if server.models and self.consent.get(server.base_url) is False:
             to_do = f"you said no to it: name it with --model, or remove {server_consent_file()}"
-        detail = f"{server.address}: {server.problem or f'{len(server.models)} models'}"
+        detail = f"{server.address}: {server.problem or _counted(len(server.models))}"
         return Finding("server", server.provider, bool(server.models), detail, server.models, to_do)
 
     def _finding_of_gguf(self) -> Finding:
@@ -228,6 +228,10 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
     if allowed is False:
         return None
     return Answering(model, "server", f"found at {server.address}", notice)
+
+
+def _counted(models: int) -> str:
+    return "1 model" if models == 1 else f"{models} models"
 
 
 def _remember(base_url: str, allowed: bool) -> None:

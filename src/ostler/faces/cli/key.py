@@ -14,7 +14,7 @@ from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import aligned
 from ostler.faces.cli.directory import working_directory
 from ostler.models.key_file import forget_key, read_key_file, store_key
-from ostler.models.keys import Key, Source, fingerprint, places_of_key
+from ostler.models.keys import Key, Source, fingerprint, is_sendable, places_of_key
 from ostler.models.provider_table import Provider, configured_providers
 from ostler.models.system_keyring import key_in_keyring, put_into_keyring, remove_from_keyring
 from ostler.runs.home import key_file
@@ -128,7 +128,7 @@ def _read_key(provider: Provider) -> str:
     key = text.strip()
     if not key:
         raise UsageError("no key was given: type it when you are asked, or pipe it in")
-    if not (key.isascii() and key.isprintable()) or " " in key:
+    if not is_sendable(key):
         raise UsageError("what was given holds characters that no key has: copy it again")
     return key
 

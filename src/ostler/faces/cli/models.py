@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ostler.faces.cli.arguments import Parser
-from ostler.faces.cli.columns import aligned, cut, printable
+from ostler.faces.cli.columns import aligned, cut, printable, width_of
 from ostler.faces.cli.directory import working_directory
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.models.settings import Prices
@@ -18,13 +18,15 @@ from ostler.vocabulary.errors import UsageError
 
 UNKNOWN = "unknown"
 HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
+_SPARED = ("INPUT", "OUTPUT", "REASONING", "CONTEXT")
+"""Columns that a narrow terminal does without, the first of them first."""
 
 
 def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     settings = load_settings(working_directory(), {}).settings
     catalogue = Catalogue(settings.models, settings.aliases)
-    aliases = _by_model(catalogue.aliases)
+    aliases = _by_model(catalogue)
     models = list(catalogue.models())
     if options.provider:
         models = _of_provider(models, options.provider)
@@ -57,7 +59,7 @@ def _parser() -> Parser:
 
 
 def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator[str]:
-    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
+    """A line each: for a terminal with headings and what it has room for, or whole for a pipe."""
     if not models:
         return
     table = [_row(one, aliases.get(one.name, [])) for one in models]
@@ -65,8 +67,19 @@ def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator
         yield from aligned(table)
         return
     width = shutil.get_terminal_size().columns
-    for line in aligned([HEADINGS, *table]):
+    for line in _fitting([HEADINGS, *table], width):
         yield cut(line, width)
+
+
+def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
+    lines = list(aligned(table))
+    for heading in _SPARED:
+        if max(map(width_of, lines)) <= width:
+            break
+        at = table[0].index(heading)
+        table = [(*row[:at], *row[at + 1 :]) for row in table]
+        lines = list(aligned(table))
+    return lines
 
 
 def _row(model: ModelInfo, aliases: Sequence[str]) -> tuple[str, ...]:
@@ -103,10 +116,10 @@ def _range(prices: Prices | None, kind: str) -> str:
     return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
 
 
-def _by_model(aliases: dict[str, str]) -> dict[str, list[str]]:
+def _by_model(catalogue: Catalogue) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
-    for alias, model in sorted(aliases.items()):
-        names.setdefault(model, []).append(alias)
+    for alias in sorted(catalogue.aliases):
+        names.setdefault(catalogue.resolve(alias), []).append(alias)
     return names
 
 
