@@ -50,7 +50,7 @@ class ContextDraft(msgspec.Struct, frozen=True):
 
 
 class PlannedCall(msgspec.Struct, frozen=True):
-    """before_tool: a call that is about to run. Return `Refuse`, `Rewrite`, `Ask` or None (allow)."""
+    """before_tool: a call that is about to run. Return `Refuse`, `Rewrite`, `Ask`, `Allow` or None."""
 
     call: str
     name: str
@@ -72,6 +72,12 @@ class Ask(msgspec.Struct, frozen=True):
 
     question: Question
     by: Literal["permission", "hook"] = "hook"
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """Nothing stands in its way here, and who says so. It overrules nobody."""
+
+    by: str
 
 
 class FinishedCall(msgspec.Struct, frozen=True):
@@ -182,12 +188,13 @@ class Hooks:
 
     async def before_tool(
         self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
-    ) -> tuple[PlannedCall, Refuse | Ask | None]:
-        """The call as it would run, and what stands in its way.
+    ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
+        """The call as it would run, and what stands in its way, or who allowed it.
 
         `last_guard` is permission: it judges the call as rewritten, and nothing rewrites after it.
         """
         question: Ask | None = None
+        allowed: Allow | None = None
         for hook in (*self._of("before_tool"), *((last_guard,) if last_guard else ())):
             decision = await _ask_handler(hook, planned, over)
             if isinstance(decision, Refuse):
@@ -201,7 +208,9 @@ class Hooks:
                 planned = msgspec.structs.replace(planned, arguments=decision.arguments)
             if isinstance(decision, Ask):
                 question = question or decision
-        return planned, question
+            if isinstance(decision, Allow):
+                allowed = decision
+        return planned, question or allowed
 
     async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
         for hook in self._of("after_tool"):
@@ -309,7 +318,7 @@ def _is_model(value: Any) -> bool:
 _DECISIONS: dict[Point, tuple[type, ...]] = {
     "before_step": (StepPlan, Refuse),
     "context": (ContextDraft,),
-    "before_tool": (Refuse, Rewrite, Ask),
+    "before_tool": (Refuse, Rewrite, Ask, Allow),
     "after_tool": (FinishedCall,),
     "before_message": (Suppress, Replace),
     "after_failure": (Retry, GiveUp),

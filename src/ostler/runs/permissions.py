@@ -8,12 +8,12 @@ from typing import cast
 
 import msgspec
 
-from ostler.kernel.hooks import Ask, Hook, PlannedCall, Refuse
+from ostler.kernel.hooks import Allow, Ask, Hook, PlannedCall, Refuse
 from ostler.kernel.tool import ToolKind
 from ostler.runs.permission_memory import project_folder, remember, remembered_rules
 from ostler.runs.settings import Settings
 from ostler.tools.permission_rules import EFFECTS, Effect, Rule, parse_rule
-from ostler.tools.permissions import Profile, Verdict, judge, one_line, preview
+from ostler.tools.permissions import Profile, Verdict, by_profile, judge, one_line, preview
 from ostler.vocabulary.errors import ConfigurationError, UsageError
 from ostler.vocabulary.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
 from ostler.vocabulary.outcomes import Question
@@ -46,16 +46,16 @@ def permission_guard(
     if profile == "full" and recall is tuple and not any(rule.restricts for rule in rules):
         return None
 
-    def guard(planned: PlannedCall) -> Refuse | Ask | None:
+    def guard(planned: PlannedCall) -> Refuse | Ask | Allow:
         known = (*rules, *recall(), *_of_session(planned))
         applying = [rule for rule in known if _may_concern(rule, planned)]
         if not applying and judge(profile, planned.kind) == "allow" and planned.kind != "edit":
-            return None
+            return Allow(by_profile(profile))
         if profile == "full" and not any(rule.restricts for rule in applying):
-            return None
+            return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
-            return None
+            return Allow(one_line(judgement.reason))
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
         return Ask(_question(planned, judgement, cwd, scopes), by="permission")
@@ -109,8 +109,8 @@ def _question(planned: PlannedCall, judgement: Judgement, cwd: Path, scopes: Seq
 
 
 def _parts(judgement: Judgement) -> tuple[str, ...]:
-    """The parts of a command that it is about, where that is not all of it."""
-    if judgement.is_whole:
+    """The parts of a command that stand in its way, where that is not all of it."""
+    if judgement.is_whole or judgement.verdict == "allow":
         return ()
     return tuple(dict.fromkeys(one_line(one.part) for one in judgement.findings if one.part))
 

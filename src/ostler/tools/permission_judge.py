@@ -23,7 +23,7 @@ from ostler.tools.permission_rules import (
     matches_host,
     matches_path,
 )
-from ostler.tools.permissions import Profile, Verdict, judge, one_line, reason
+from ostler.tools.permissions import Profile, Verdict, by_profile, judge, one_line, reason
 from ostler.tools.repositories import is_in_repository_of, lies_in_git_folder
 from ostler.tools.shell_commands import take_apart
 from ostler.tools.shell_parts import Command, Part, TakenApart, Unclear, Writes
@@ -46,13 +46,13 @@ class Finding(msgspec.Struct, frozen=True):
 class Judgement(msgspec.Struct, frozen=True):
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
-    """Why it is not allowed: those that weigh most."""
+    """Why: those that weigh most."""
     is_whole: bool = True
     """The findings are about the whole call, not about parts of it."""
 
     @property
     def reason(self) -> str:
-        return "; ".join(dict.fromkeys(one.why for one in self.findings))
+        return "; ".join(dict.fromkeys(one.why for one in self.findings if one.why))
 
 
 class Judge:
@@ -125,7 +125,8 @@ class Judge:
         return ""
 
     def _by_profile(self, kind: ToolKind, part: str, subject: Command | Path | str | None) -> Finding:
-        return Finding(judge(self._profile, kind), part, reason(self._profile, kind), subject)
+        why = reason(self._profile, kind) or by_profile(self._profile)
+        return Finding(judge(self._profile, kind), part, why, subject)
 
     # --- rules ----------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Judge:
         for rule in self._rules["allow"]:
             covers_all = bool(via) and rule.pattern is None and rule.covers(via, "execute")
             if covers_all or (rule.covers(tool, kind) and match(rule) == "yes"):
-                return Finding("allow", part)
+                return Finding("allow", part, _allowed(rule))
         return None
 
     def _restricts(self, *subjects: tuple[str, str]) -> bool:
@@ -159,9 +160,11 @@ class Judge:
         general = self._by_rules(tool, kind, "", _only_without_pattern)
         if general and general.verdict == "refuse":
             return _weighed([general])
-        is_allowed = self._profile == "full" or (general is not None and general.verdict == "allow")
-        if is_allowed and not self._restricts((tool, kind), ("write", "edit"), ("read", "read")):
-            return Judgement("allow")
+        allowed = general if general and general.verdict == "allow" else None
+        if self._profile == "full":
+            allowed = allowed or Finding("allow", why=by_profile("full"))
+        if allowed and not self._restricts((tool, kind), ("write", "edit"), ("read", "read")):
+            return _weighed([allowed])
         taken = take_apart(command)
         findings = [self._judge_part(tool, kind, part, taken) for part in taken.parts]
         if general and general.verdict == "ask":
@@ -173,7 +176,7 @@ class Judge:
     def _by_profile_for_nothing(self, kind: ToolKind) -> Finding:
         """A command that runs no program: only a profile that refuses all commands objects."""
         found = self._by_profile(kind, "", None)
-        return found if found.verdict == "refuse" else Finding("allow")
+        return found if found.verdict == "refuse" else Finding("allow", why="it runs no program")
 
     def _judge_part(self, tool: str, kind: ToolKind, part: Part, taken: TakenApart) -> Finding:
         folder = None if taken.folder is None else self._absolute(taken.folder, self._cwd)
@@ -209,14 +212,16 @@ class Judge:
         looks = is_harmless(part.words)
         if looks and (kept := self._kept_from(part, folder)):
             return kept
-        if found or part.only_restricts or self._profile == "full":
-            return Finding("allow", part.source)
+        if found or part.only_restricts:
+            return found or Finding("allow", part.source)
+        if self._profile == "full":
+            return self._by_profile(kind, part.source, part)
         if part.words[0] == "cd" and self._looking:
             return self._judge_move(part)
         if looks and tool == "bash" and self._looking and not part.assignments:
             if is_git(part.words) and not is_in_repository_of(self._cwd, folder):
                 return Finding("ask", part.source, _other_repository(part), part)
-            return Finding("allow", part.source)
+            return Finding("allow", part.source, f"{by_profile(self._profile)}, it only looks")
         return self._by_profile(kind, part.source, part)
 
     def _judge_move(self, part: Command) -> Finding:
@@ -224,7 +229,7 @@ class Judge:
         if target and not target.startswith("-"):
             path = self._absolute(target, self._cwd).resolve()
             if path.is_relative_to(self._cwd.resolve()):
-                return Finding("allow", part.source)
+                return Finding("allow", part.source, by_profile(self._profile))
         why = f"permissions are {self._profile}: {part.source} leaves the working directory"
         return Finding("ask", part.source, why, part)
 
@@ -243,8 +248,6 @@ class Judge:
 
 def _weighed(findings: Sequence[Finding], parts: int = 1) -> Judgement:
     verdict: Verdict = max((one.verdict for one in findings), key=_SEVERITY.__getitem__, default="allow")
-    if verdict == "allow":
-        return Judgement("allow")
     heavy = tuple(dict.fromkeys(one for one in findings if one.verdict == verdict))
     return Judgement(verdict, heavy, is_whole=parts <= 1)
 
@@ -274,6 +277,10 @@ def _without_subject(rule: Rule) -> Match:
 
 def _only_without_pattern(rule: Rule) -> Match:
     return "yes" if rule.pattern is None else "no"
+
+
+def _allowed(rule: Rule) -> str:
+    return f"rule {rule.text} {rule.origin}".rstrip()
 
 
 def _denied(rule: Rule, part: str) -> str:

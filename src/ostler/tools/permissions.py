@@ -13,8 +13,9 @@ Verdict = Literal["allow", "ask", "refuse"]
 
 PROFILES: tuple[Profile, ...] = ("read-only", "ask", "edit", "full")
 
-_LOOKING: frozenset[ToolKind] = frozenset({"read", "search", "ask"})
-"""Asking the person is always allowed: it changes nothing, and it is how permission is given."""
+_LOOKING: frozenset[ToolKind] = frozenset({"read", "search", "ask", "agent"})
+"""Asking the person is always allowed: it changes nothing, and it is how permission is given. So is handing a
+task on, because whatever a child does is judged as well."""
 
 _PREVIEWED = ("command", "path", "file_path", "url", "query", "pattern", "name")
 _PREVIEW_LENGTH = 120
@@ -44,6 +45,11 @@ def reason(profile: Profile, kind: ToolKind) -> str:
     return (
         f"permissions are {profile}: tools that {_what(kind)} need a person's consent (--yes gives it to all)"
     )
+
+
+def by_profile(profile: Profile) -> str:
+    """Who allows a call that no rule is about."""
+    return f"profile {profile}"
 
 
 def _how_to_allow(kind: ToolKind) -> str:
