@@ -34,9 +34,16 @@ def add(a: int, b: int) -> int:
 def test_the_public_names_are_these() -> None:
     assert sorted(ostler.__all__) == [
         "Agent",
+        "Display",
         "Hook",
+        "Limits",
+        "NeedUser",
+        "Pending",
+        "Question",
         "Result",
         "Session",
+        "Supervisor",
+        "ToolClass",
         "ToolContext",
         "errors",
         "events",
@@ -228,12 +235,13 @@ def test_a_tool_describes_itself_from_its_types_and_its_docstring() -> None:
     assert weather.spec.description == "The weather at a place."
     assert schema["required"] == ["place"]
     assert schema["properties"]["unit"] == {
+        "type": "string",
         "enum": ["C", "F"],
         "default": "C",
         "description": "the scale to use",
     }
     assert schema["properties"]["days"]["maximum"] == 7
-    assert schema["$defs"]["Place"]["properties"]["country"]["default"] == "PT"
+    assert schema["properties"]["place"]["properties"]["country"]["default"] == "PT"
     with pytest.raises(TypeError, match="words"):
         tool(lambda *words: "")
 
@@ -297,10 +305,12 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
     from ostler.vocabulary.outcomes import Question
 
     asks = Hook("before_tool", lambda planned: Ask(Question("Add?", kind="permission")))
-    model = ScriptedModel([Call("add", {"a": 1, "b": 2}), "three"])
+    model = ScriptedModel(["hello", Call("add", {"a": 1, "b": 2}), "three"])
     agent = Agent(model, tools=[add], hooks=[asks], waits_for_answers=True)
+    before = await agent.run("hi")
     waiting = await agent.run("1 + 2?")
     assert (waiting.status, waiting.reason, len(waiting.questions)) == (None, "Add?", 1)
+    assert (waiting.steps, before.usage + waiting.usage) == (1, agent.usage)
     with pytest.raises(UsageError, match="waits for Add"):
         await agent.run("something else")
     assert (await agent.answer("yes")).text == "three"

@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from ostler.kernel.hooks import Hook as Hook
     from ostler.kernel.tool import ToolContext as ToolContext
     from ostler.kernel.tool import tool as tool
+    from ostler.kernel.tool_class import ToolClass as ToolClass
     from ostler.runs.session import Session as Session
+    from ostler.runs.supervisor import Supervisor as Supervisor
     from ostler.vocabulary import errors as errors
     from ostler.vocabulary import events as events
     from ostler.vocabulary import messages as messages
+    from ostler.vocabulary.display import Display as Display
+    from ostler.vocabulary.events import Limits as Limits
+    from ostler.vocabulary.outcomes import NeedUser as NeedUser
+    from ostler.vocabulary.outcomes import Pending as Pending
+    from ostler.vocabulary.outcomes import Question as Question
     from ostler.vocabulary.outcomes import failed as failed
     from ostler.vocabulary.outcomes import ok as ok
 
@@ -26,9 +33,16 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "Agent": "ostler.faces.sdk",
+    "Display": "ostler.vocabulary.display",
     "Hook": "ostler.kernel.hooks",
+    "Limits": "ostler.vocabulary.events",
+    "NeedUser": "ostler.vocabulary.outcomes",
+    "Pending": "ostler.vocabulary.outcomes",
+    "Question": "ostler.vocabulary.outcomes",
     "Result": "ostler.faces.sdk",
     "Session": "ostler.runs.session",
+    "Supervisor": "ostler.runs.supervisor",
+    "ToolClass": "ostler.kernel.tool_class",
     "ToolContext": "ostler.kernel.tool",
     "errors": "ostler.vocabulary",
     "events": "ostler.vocabulary",

@@ -12,7 +12,7 @@ from ostler.vocabulary.errors import UnknownTool
 
 def test_all_built_in_tools_are_there_under_their_names() -> None:
     assert [tool.spec.name for tool in builtin_tools()] == list(BUILTIN_TOOLS)
-    assert list(BUILTIN_TOOLS) == ["read", "write", "edit", "bash", "grep", "find", "ls"]
+    assert list(BUILTIN_TOOLS) == ["read", "write", "edit", "bash", "grep", "find", "ls", "todo"]
 
 
 def test_kinds_say_what_a_tool_does() -> None:
@@ -25,6 +25,7 @@ def test_kinds_say_what_a_tool_does() -> None:
         "grep": ("search", True),
         "find": ("search", True),
         "ls": ("read", True),
+        "todo": ("agent", False),
     }
 
 
@@ -37,7 +38,7 @@ def test_every_parameter_is_described() -> None:
 
 def test_only_what_looks_runs_in_the_read_only_profile() -> None:
     allowed = [tool.spec.name for tool in builtin_tools() if judge("read-only", tool.spec.kind) == "allow"]
-    assert allowed == ["read", "grep", "find", "ls"]
+    assert allowed == ["read", "grep", "find", "ls", "todo"]
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ostler.context.instructions import system_prompt
-from ostler.kernel.harness import Asker, Harness
+from ostler.kernel.harness import Asker, Harness, Span, Tag
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
@@ -38,6 +38,7 @@ from ostler.vocabulary.events import (
 )
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import Message, PlainBlock, as_content, text_of
+from ostler.vocabulary.requests import Pause, Steer
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 TYPE_CHECKING = False
@@ -101,6 +102,9 @@ class Agent:
 
     The conversation lives in memory, or in `store`: a path to a database file that also other
     processes can open. With `session` an agent goes on where that session stopped.
+
+    `limits` hold over a run and all of its children. `services` are handed to the tools, `tags` and
+    `trace` say in the log what a run belongs to, and `span` wraps its work for telemetry.
     """
 
     def __init__(
@@ -116,15 +120,21 @@ class Agent:
         cwd: Path | str = ".",
         permissions: Profile = "full",
         max_steps: int | None = None,
+        limits: Limits | None = None,
         reasoning: ReasoningLevel | None = None,
         fallback: Iterable[str | Model] = (),
         answer: type[msgspec.Struct] | dict[str, Any] | None = None,
         hooks: Iterable[Hook] = (),
         ask: Asker | None = None,
         waits_for_answers: bool = False,
+        services: dict[str, Any] | None = None,
+        tags: dict[str, Tag] | None = None,
+        trace: str = "",
+        span: Span | None = None,
     ) -> None:
         cwd = Path(cwd).resolve()
         _check_options(cwd, permissions, reasoning, max_steps)
+        limits = limits or Limits()
         self._open_things = _OpenThings()
         weakref.finalize(self, self._open_things.close_at_last)
         named = model if isinstance(model, str) else ""
@@ -142,11 +152,15 @@ class Agent:
             permission=permission_guard(permissions, cwd),
             remember=remember_answer,
             permissions=permissions,
-            limits=Limits(steps=max_steps),
+            limits=msgspec.structs.replace(limits, steps=max_steps) if max_steps is not None else limits,
             reasoning=reasoning,
             cwd=cwd,
             asker=ask,
             waits_for_answers=waits_for_answers,
+            services=services or {},
+            tags=tags or {},
+            trace=trace,
+            span=span,
         )
         self._harness.use(tools)
         self._store = store
@@ -174,10 +188,12 @@ class Agent:
             return self._result(await session.continue_(), shown)
 
     async def resume(self) -> Result | None:
-        """Drives a run on that its process did not finish, from its last fact; None when there is none."""
+        """Drives a run on that was paused or that its process did not finish; None when there is none."""
         session = await self.open()
+        waiting = session.state.run.waiting if session.state.run else None
         with self._answer_shown() as shown:
-            quiet = await session.advance()
+            is_paused = waiting is not None and waiting.reason == "paused"
+            quiet = await (session.resume() if is_paused else session.advance())
         return None if quiet is None else self._result(quiet, shown)
 
     def continue_sync(self) -> Result:
@@ -214,6 +230,19 @@ class Agent:
             if not running.done():
                 session.cancel("nobody reads its events any more")
                 await asyncio.wait({running})
+
+    async def steer(self, text: Prompt) -> None:
+        """Says something to the model while it works; it is told between two steps."""
+        session = await self.open()
+        if not session.is_running:
+            raise UsageError("no run is under way: run a prompt instead")
+        request = Steer(id=session.journal.world.new_id("req"), content=as_content(text))
+        await session.journal.store.submit(session.id, request)
+
+    async def pause(self) -> None:
+        """Lets the run under way rest before its next step; `resume` drives it on."""
+        session = await self.open()
+        await session.journal.store.submit(session.id, Pause(id=session.journal.world.new_id("req")))
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Ends the run under way, if there is one."""
@@ -363,9 +392,11 @@ class Agent:
         assert self._session is not None
         text = shown[-1] if shown else ""
         if isinstance(quiet, RunWaiting):
+            run = self._session.state.run
+            assert run is not None
             questions = tuple(self._session.state.questions.values())
-            reason = "; ".join(asked.question.text for asked in questions)
-            return Result(text, None, reason, self.usage, 0, self._session.id, questions=questions)
+            reason = "; ".join(asked.question.text for asked in questions) or quiet.reason
+            return Result(text, None, reason, run.usage, run.steps, self._session.id, questions=questions)
         return Result(
             text,
             quiet.status,
@@ -447,6 +478,15 @@ def _check_options(cwd: Path, permissions: str, reasoning: str | None, max_steps
 
 def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Settings:
     """A program that names its model gets that one, whatever the user has configured."""
-    if model:
-        return Settings(model=model, base_url=base_url, api_key=api_key)
-    return load_settings(cwd, {"base_url": base_url or None, "api_key": api_key or None}).settings
+    given = {"model": model or None, "base_url": base_url or None, "api_key": api_key or None}
+    configured = load_settings(cwd, given).settings
+    if not model:
+        return configured
+    return Settings(
+        model=model,
+        base_url=base_url,
+        api_key=api_key,
+        providers=configured.providers,
+        models=configured.models,
+        aliases=configured.aliases,
+    )

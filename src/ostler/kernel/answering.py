@@ -129,6 +129,8 @@ class Answering:
                     end = self._show(batch, draft, held)
                     if end is not None:
                         return end
+                    if self._journal.has_recorded:  # a warning or a source is shown when it comes
+                        await self._journal.commit()
         except Stopped:
             return None
         except asyncio.CancelledError:

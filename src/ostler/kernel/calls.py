@@ -13,13 +13,14 @@ from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.child import ChildWaits, child_session
 from ostler.kernel.harness import Asker, Harness
-from ostler.kernel.hooks import Ask, FinishedCall, Oversight, PlannedCall, Refuse
+from ostler.kernel.hooks import Allow, Ask, FinishedCall, Oversight, PlannedCall, Refuse
 from ostler.kernel.journal import Journal
+from ostler.kernel.normalising import normalised
 from ostler.kernel.output import OutputSpool, blob_of_call, bounded, printable
 from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored, grants
 from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
-from ostler.kernel.tool import Tool, as_outcome
+from ostler.kernel.tool import Tool, as_outcome, default_summary
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
 from ostler.vocabulary.facts import storing_problem
@@ -39,6 +40,7 @@ class Ready(msgspec.Struct, frozen=True):
     """Of an idempotent tool: under it its results are found again."""
     answer: Any = None
     state: Any = None
+    allowed_by: str = ""
 
 
 class Calls:
@@ -156,12 +158,13 @@ class Calls:
             )
         if call.answered and call.question:
             return self._after_answer(call, tool, call.question, call.answered)
-        validated, problem = _validated(tool, called.arguments)
+        arguments = normalised(called.arguments, tool.spec.schema)
+        validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
         if self._harness.permission is None and "before_tool" not in self._harness.hooks:
-            return self._ready(tool, called.arguments, validated)
-        planned = PlannedCall(called.call, called.name, tool.spec.kind, called.arguments, step.number)
+            return self._ready(tool, arguments, validated)
+        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
         if remembered := self._remembered():
             planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
         planned, obstacle = await self._harness.hooks.before_tool(
@@ -174,7 +177,8 @@ class Calls:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
             return self._question(call, obstacle, planned.arguments)
-        return self._ready(tool, planned.arguments, validated)
+        allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
+        return self._ready(tool, planned.arguments, validated, allowed_by)
 
     def _remembered(self) -> dict[str, str]:
         """The rules that this session and its parents' remember; its own count last."""
@@ -182,12 +186,13 @@ class Calls:
         own = self._journal.state.permissions
         return {**place.permissions(), **own} if place else own
 
-    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any) -> Ready:
+    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "") -> Ready:
         scope, run = tool.spec.idempotent, self._journal.state.run
         if scope == "no" or run is None:
-            return Ready(tool, arguments, validated)
+            return Ready(tool, arguments, validated, allowed_by=allowed_by)
         within = run.id if scope == "run" else self._journal.session
-        return Ready(tool, arguments, validated, idempotency_key(tool.spec.name, arguments, within))
+        key = idempotency_key(tool.spec.name, arguments, within)
+        return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
 
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
@@ -248,6 +253,7 @@ class Calls:
                 child=child_session(self._journal.session, called.call, 1)
                 if ready.tool.spec.reattaches
                 else "",
+                allowed_by=ready.allowed_by,
             )
         )
         return True
@@ -406,7 +412,7 @@ class Calls:
             content=finished.content,
             failed=finished.failed,
             details=finished.details,
-            summary=outcome.summary,
+            summary=outcome.summary or default_summary(finished.content),
             output=whole or output,
             duration_ms=duration,
             key=call.started.key if call.started else "",

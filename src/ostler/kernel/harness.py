@@ -119,6 +119,8 @@ class Harness:
     children: Children | None = None
     """Set by whoever drives the session."""
     children_together: int = MAX_TOGETHER
+    attend: Callable[[Journal], None] | None = None
+    """Told of each session that is opened with it, a child's too: to observe it."""
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)

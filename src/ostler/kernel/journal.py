@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from ostler.kernel.hooks import Hook, Report
-from ostler.kernel.processes import kill_processes_of
+from ostler.kernel.processes import ProcessId, current_process, kill_processes_of
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
 from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
@@ -27,6 +27,8 @@ class World(msgspec.Struct, frozen=True):
     new_id: NewId = new_id
     random: Random = Random()
     kill_processes_of: Callable[[str], int] = kill_processes_of
+    process: Callable[[], ProcessId] = current_process
+    """Who we are to others."""
 
 
 Observer = Callable[[Sequence[Fact | Event]], None]
@@ -64,6 +66,11 @@ class Journal:
     @property
     def session(self) -> str:
         return self.lease.session
+
+    @property
+    def has_recorded(self) -> bool:
+        """Facts that are not committed yet."""
+        return bool(self._staged)
 
     async def history(self, after: int = 0) -> list[Fact]:
         """The session's facts up to this moment, also those that are not committed yet."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
 from ostler.context.instructions import system_prompt
 from ostler.kernel.harness import Asker, Harness
+from ostler.kernel.journal import Journal
 from ostler.kernel.tool import Tool
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import model_maker
@@ -16,8 +17,15 @@ from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits
 
+DELEGATE = "delegate"
 
-def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -> Harness:
+Say = Callable[[str], None]
+"""Tells a person what is wrong, and does not stop anything."""
+
+
+def make_harness(
+    settings: Settings, cwd: Path, *, asker: Asker | None = None, say: Say = lambda text: None
+) -> Harness:
     """Everything an agent works with, as the settings say."""
     settings = settled(settings)
     make = model_maker(settings)
@@ -36,21 +44,41 @@ def make_harness(settings: Settings, cwd: Path, *, asker: Asker | None = None) -
         cwd=cwd,
         asker=asker,
         waits_for_answers=settings.on_question == "wait",
+        attend=_auditing(settings.audit, say) if settings.audit else None,
     )
-    harness.use(choose_tools(settings.tools))
+    harness.use(choose_tools(settings.tools, cwd, say))
     return harness
 
 
-def choose_tools(names: Iterable[str] | None) -> list[Tool]:
-    """The built-in tools, or those of them that are named."""
+def _auditing(audit: str, say: Say) -> Callable[[Journal], None]:
+    from ostler.runs.audit_sinks import audit_to, configured_sinks
+
+    sinks = configured_sinks(audit)
+
+    def attend(journal: Journal) -> None:
+        audit_to(journal, sinks, say)
+
+    return attend
+
+
+def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text: None) -> list[Tool]:
+    """The tools that come with Ostler, or those of them that are named."""
     from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tools
 
-    if names is None:
-        return builtin_tools()
-    names = tuple(names)
-    unknown = [name for name in names if name not in BUILTIN_TOOLS]
+    there_are = (*BUILTIN_TOOLS, DELEGATE)
+    names = there_are if names is None else tuple(names)
+    unknown = [name for name in names if name not in there_are]
     if unknown:
-        raise UsageError(
-            f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(BUILTIN_TOOLS))}"
-        )
-    return builtin_tools(names)
+        raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(there_are))}")
+    tools = builtin_tools(name for name in names if name != DELEGATE)
+    return [*tools, _delegate(cwd, names, say)] if DELEGATE in names else tools
+
+
+def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
+    from ostler.runs.agents import find_agents
+    from ostler.runs.delegate import DelegateTool
+
+    agents = find_agents(cwd, tools)
+    for problem in agents.problems:
+        say(problem)
+    return DelegateTool(agents.found)

@@ -43,6 +43,8 @@ class Session:
         self.harness = harness
         self._cancel: CancelToken | None = None
         self._cancelled_before_start = ""
+        if harness.attend is not None:
+            harness.attend(journal)
 
     @property
     def id(self) -> str:
@@ -208,7 +210,10 @@ class Session:
             try:
                 await inbox.read()
                 async with _reading(inbox):
-                    return await loop.advance()
+                    quiet = await loop.advance()
+                if isinstance(quiet, RunEnded):  # what was said too late returns to its face
+                    await InboxReader(self.journal, self.harness).read()
+                return quiet
             except StoreError as error:
                 self.journal.fail(error)
                 await end_left_running(self.harness.memory)
@@ -281,7 +286,7 @@ async def _to_its_end(work: Coroutine[Any, Any, Any]) -> None:
 
 def _new_owner(world: World) -> ProcessId:
     """This process, and in it this one opening of a session: two of them exclude each other as well."""
-    return msgspec.structs.replace(current_process(), opening=world.new_id("own"))
+    return msgspec.structs.replace(world.process(), opening=world.new_id("own"))
 
 
 async def create_session(

@@ -16,6 +16,7 @@ BUILTIN_TOOLS = {
     "grep": "ostler.tools.grep:grep",
     "find": "ostler.tools.find:find",
     "ls": "ostler.tools.ls:ls",
+    "todo": "ostler.tools.todo:todo",
 }
 
 

@@ -81,9 +81,14 @@ Outcome = Ok | Failed | NeedUser | Pending
 Settled = Ok | Failed
 
 
-def ok(*content: str | PlainBlock, details: dict[str, Any] | None = None, summary: str = "") -> Ok:
+def ok(
+    *content: str | PlainBlock,
+    details: dict[str, Any] | None = None,
+    summary: str = "",
+    ends_run: bool = False,
+) -> Ok:
     """`ok("text")`: the call succeeded."""
-    return Ok(as_content(content), details, summary)
+    return Ok(as_content(content), details, summary, ends_run)
 
 
 def failed(
@@ -92,6 +97,7 @@ def failed(
     kind: FailureKind = "tool_failed",
     details: dict[str, Any] | None = None,
     summary: str = "",
+    ends_run: bool = False,
 ) -> Failed:
     """`failed("why")`: the call failed, and the model is told why."""
-    return Failed(kind, as_content(message), details, summary)
+    return Failed(kind, as_content(message), details, summary, ends_run)

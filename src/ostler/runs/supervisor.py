@@ -1,0 +1,269 @@
+"""The supervisor: drives many sessions in one process, and reaches those that other processes drive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Observer, World
+from ostler.kernel.state import SessionState, fold
+from ostler.kernel.store import Store
+from ostler.runs.session import Quiet, Session, create_session, open_session
+from ostler.vocabulary import requests
+from ostler.vocabulary.errors import SessionHeld, UsageError
+from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import PlainBlock, as_content
+from ostler.vocabulary.requests import AnyRequest
+
+Equip = Callable[[Path], Harness]
+"""Makes what an agent works with in that directory. Each session gets one of its own."""
+
+Prompt = str | Iterable[str | PlainBlock]
+
+MOVING = (
+    requests.Prompt,
+    requests.Continue,
+    requests.Answer,
+    requests.Cancel,
+    requests.Resume,
+    requests.FinishCall,
+    requests.ReleasePrompts,
+)
+"""Requests that somebody has to drive a session for, when nobody does."""
+
+
+class RunHandle:
+    """A run that was started here. `async with` it, and it is cancelled when the block is left early.
+
+    One that is detached goes on by itself, until it rests or the supervisor is closed.
+    """
+
+    def __init__(self, supervisor: Supervisor, session: str, task: asyncio.Task[Quiet]) -> None:
+        self.session = session
+        self._supervisor = supervisor
+        self._task = task
+        self._is_detached = False
+
+    async def result(self) -> Quiet:
+        """How it came to rest. Whoever is cancelled here does not cancel the run."""
+        return await asyncio.shield(self._task)
+
+    def detach(self) -> None:
+        """From now on nobody's leaving cancels it."""
+        self._is_detached = True
+
+    async def __aenter__(self) -> RunHandle:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_detached and not self._task.done():
+            await self._supervisor.cancel(self.session)
+            await asyncio.wait({self._task})
+
+
+class Supervisor:
+    """Starts runs, and asks things of them, wherever they run.
+
+    - What becomes of a run is what its log says: a late completion never overwrites a cancel.
+    - A session is driven until nothing more can move; then its lease is given back: any process can go on.
+    - Requests to a session that another process holds go through its inbox.
+    """
+
+    def __init__(self, store: Store, equip: Equip, *, world: World | None = None) -> None:
+        self.store = store
+        self._equip = equip
+        self._world = world or World()
+        self._driven: dict[str, Session] = {}
+        self._tasks: dict[str, asyncio.Task[Quiet]] = {}
+        self._observers: list[Callable[[str], Observer]] = []
+        self._is_closing = False
+
+    def observe(self, make: Callable[[str], Observer]) -> None:
+        """`make` is given the id of each session that is driven here, and makes an observer of it."""
+        self._observers.append(make)
+
+    # --- starting -----------------------------------------------------------------------------------
+
+    async def start(
+        self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
+    ) -> RunHandle:
+        """Begins a run: in a new session, or in that one if nobody drives it. `queue` is for busy ones."""
+        self._refuse_when_closing()
+        content = as_content(prompt)
+        if session in self._tasks:
+            raise UsageError(f"session {session} is being driven already; queue the prompt, or steer its run")
+        opened = await self._open(session) if session else await self._create(cwd or Path.cwd())
+        return self._begin(opened, opened.prompt(content, request=request))
+
+    async def advance(self, session: str) -> RunHandle:
+        """Drives a session on from its last fact: a run that was cut, or what waits in its inbox."""
+        self._refuse_when_closing()
+        if session in self._tasks:
+            return RunHandle(self, session, self._tasks[session])
+        opened = await self._open(session)
+        return self._begin(opened, opened.advance())
+
+    def _begin(self, session: Session, first: Any) -> RunHandle:
+        self._driven[session.id] = session
+        task = self._tasks[session.id] = asyncio.ensure_future(self._drive(session, first))
+        return RunHandle(self, session.id, task)
+
+    async def _create(self, cwd: Path) -> Session:
+        session = await create_session(self.store, self._equip(cwd), world=self._world)
+        self._attach(session)
+        return session
+
+    async def _open(self, session: str) -> Session:
+        (first,) = await self.store.read(session, 0, 1)
+        harness = self._equip(Path(getattr(first.event, "cwd", ".")))
+        opened = await open_session(self.store, session, harness, world=self._world)
+        if opened.state.settings.model and harness.make_model is not None:
+            harness.set_model(opened.state.settings.model)
+        self._attach(opened)
+        return opened
+
+    def _attach(self, session: Session) -> None:
+        for make in self._observers:
+            session.observe(make(session.id))
+
+    async def _drive(self, session: Session, first: Any) -> Quiet:
+        """To the first rest of what was begun, and then on with whatever waits its turn."""
+        try:
+            quiet: Quiet = await first
+            last = quiet
+            while isinstance(last, RunEnded) and not self._is_closing:
+                last = await session.advance()
+                quiet = last or quiet
+        finally:
+            self._driven.pop(session.id, None)
+            self._tasks.pop(session.id, None)
+            await session.close()
+        if not self._is_closing:
+            await self._look_again(session, quiet)
+        return quiet
+
+    async def _look_again(self, session: Session, quiet: Quiet) -> None:
+        """What arrived while the session was given back; and a parent that waited for this child."""
+        if await self._can_move(session.id, session.state):
+            await self._move(session.id)
+        if isinstance(quiet, RunEnded) and session.state.child_of and session.harness.place is None:
+            await self._move(session.state.child_of)
+
+    async def _move(self, session: str) -> None:
+        if session in self._tasks or self._is_closing:
+            return
+        try:
+            await self.advance(session)
+        except SessionHeld:
+            return  # whoever holds it sees its inbox
+
+    # --- asking -------------------------------------------------------------------------------------
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        """Puts a request into a session's inbox, and drives the session if it moves it and nobody else does.
+
+        False when a request with this id is known already.
+        """
+        is_new = await self.store.submit(session, request)
+        if isinstance(request, MOVING) and is_new:
+            await self._move(session)
+        return is_new
+
+    async def queue(self, session: str, prompt: Prompt) -> str:
+        """A prompt that waits its turn. The id of the request, as with the others below."""
+        return await self._ask(session, requests.Prompt(id=self._id(), content=as_content(prompt)))
+
+    async def steer(self, session: str, text: Prompt) -> str:
+        """Said to the model between two steps. One that comes too late is refused, with its id."""
+        return await self._ask(session, requests.Steer(id=self._id(), content=as_content(text)))
+
+    async def answer(self, session: str, question: str, answer: Any = None, *, declined: bool = False) -> str:
+        request = requests.Answer(id=self._id(), question=question, answer=answer, declined=declined)
+        return await self._ask(session, request)
+
+    async def cancel(self, session: str, *, call: str = "") -> str:
+        return await self._ask(session, requests.Cancel(id=self._id(), call=call))
+
+    async def pause(self, session: str) -> str:
+        """The run rests before its next step."""
+        return await self._ask(session, requests.Pause(id=self._id()))
+
+    async def resume(self, session: str) -> str:
+        """A paused run goes on."""
+        return await self._ask(session, requests.Resume(id=self._id()))
+
+    async def release(self, session: str, *, drop: bool = False) -> str:
+        """Lets the held prompts start, or forgets them."""
+        return await self._ask(session, requests.ReleasePrompts(id=self._id(), drop=drop))
+
+    async def _ask(self, session: str, request: AnyRequest) -> str:
+        await self.submit(session, request)
+        return request.id
+
+    def _id(self) -> str:
+        return self._world.new_id("req")
+
+    # --- watching -----------------------------------------------------------------------------------
+
+    def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        """The facts after that number, and then each new one, whoever writes it."""
+        return self.store.follow(session, after)
+
+    async def wait(self, session: str, *, timeout: float | None = None) -> RunEnded | RunWaiting | None:
+        """Until the session's run rests, wherever it is driven; None if it never had one.
+
+        Raises `TimeoutError`.
+        """
+        async with asyncio.timeout(timeout):
+            if session in self._tasks:
+                return await asyncio.shield(self._tasks[session])
+            facts = await self.store.read_opening(session)
+            state = fold(facts)
+            if not await self._can_move(session, state):
+                ends = [fact.event for fact in facts if isinstance(fact.event, RunEnded)]
+                return state.run.waiting if state.run else ends[-1] if ends else None
+            async with aclosing(self.store.follow(session, state.last_seq)) as followed:  # type: ignore[type-var]
+                async for batch in followed:
+                    for fact in batch:
+                        if isinstance(fact.event, RunEnded | RunWaiting):
+                            return fact.event
+        return None
+
+    async def _can_move(self, session: str, state: SessionState) -> bool:
+        """A run is under way, or something that moves the session waits to be taken up."""
+        if state.run is not None and state.run.waiting is None:
+            return True
+        for request in await self.store.pending(session):
+            is_prompt = isinstance(request, requests.Prompt | requests.Continue)
+            if isinstance(request, MOVING) and not (is_prompt and (state.held or state.run)):
+                return True
+        return False
+
+    # --- leaving ------------------------------------------------------------------------------------
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """No run starts any more; waits for those under way. False when some had not ended in time."""
+        self._is_closing = True
+        if self._tasks:
+            await asyncio.wait(set(self._tasks.values()), timeout=timeout)
+        return not self._tasks
+
+    async def close(self, reason: str = "the process ends") -> None:
+        """Ends the runs that are still under way, and gives all sessions back."""
+        self._is_closing = True
+        for session in self._driven.values():
+            session.cancel(reason)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks.values()))
+
+    def _refuse_when_closing(self) -> None:
+        if self._is_closing:
+            raise UsageError("no run can be started any more: the process is about to end")

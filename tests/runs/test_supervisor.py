@@ -1,0 +1,206 @@
+"""The supervisor: many sessions in one process, and a way to those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.tool import tool
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import Call, ScriptedModel
+from ostler.runs.session import open_session
+from ostler.runs.supervisor import Supervisor
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.outcomes import NeedUser, Question
+
+
+class Desk:
+    """A supervisor whose agents can be held back and asked."""
+
+    def __init__(self, script: Callable[[], Any], store: MemoryStore | None = None) -> None:
+        self.go_on = asyncio.Event()
+        self.busy = asyncio.Event()
+        self.models: list[ScriptedModel] = []
+
+        @tool
+        async def hold() -> str:
+            self.busy.set()
+            await asyncio.wait_for(self.go_on.wait(), 10)
+            return "held"
+
+        @tool
+        async def ask() -> NeedUser:
+            return NeedUser(Question("Well?"))
+
+        def equip(cwd: Path) -> Harness:
+            self.models.append(ScriptedModel(script()))
+            harness = Harness(self.models[-1], cwd=cwd, waits_for_answers=True)
+            harness.use([hold, ask])
+            return harness
+
+        self.supervisor = Supervisor(store or MemoryStore(), equip)
+
+    async def types(self, session: str) -> list[str]:
+        return [fact.type for fact in await self.supervisor.store.read(session)]
+
+
+def ended(quiet: Any) -> str:
+    assert isinstance(quiet, RunEnded), quiet
+    return quiet.status
+
+
+async def test_a_run_is_started_followed_and_waited_for() -> None:
+    desk = Desk(lambda: ["hello"])
+    handle = await desk.supervisor.start("hi")
+    assert ended(await desk.supervisor.wait(handle.session, timeout=10)) == "completed"
+    assert ended(await handle.result()) == "completed"
+    seen: list[str] = []
+    async with aclosing(desk.supervisor.follow(handle.session)) as followed:  # type: ignore[type-var]
+        async for batch in followed:
+            seen += [fact.type for fact in batch]
+            if seen[-1] == "run_ended":
+                break
+    assert seen == await desk.types(handle.session)
+
+
+async def test_a_run_is_steered_and_a_queued_prompt_follows_it() -> None:
+    desk = Desk(lambda: [Call("hold"), "done", "second"])
+    handle = await desk.supervisor.start("first")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    await desk.supervisor.steer(handle.session, "mind the gap")
+    await desk.supervisor.queue(handle.session, "next")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    desk.go_on.set()
+    assert ended(await asyncio.wait_for(handle.result(), 10)) == "completed"
+    told = [message.text for message in desk.models[0].requests[1].transcript]
+    assert told[-1] == "mind the gap"
+    assert (await desk.types(handle.session)).count("run_ended") == 2
+
+
+async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
+    store = MemoryStore()
+    desk = Desk(lambda: [Call("hold"), "done"], store)
+    handle = await desk.supervisor.start("first")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    cancel = await desk.supervisor.cancel(handle.session)
+    steer = await desk.supervisor.steer(handle.session, "too late")
+    assert ended(await asyncio.wait_for(handle.result(), 10)) == "cancelled"
+    assert await store.settled(handle.session, cancel) is not None
+    seq = await store.settled(handle.session, steer)
+    assert seq is not None
+    (fact,) = await store.read(handle.session, seq - 1, 1)
+    assert fact.type == "request_refused"
+
+
+async def test_a_waiting_run_gives_its_lease_back_and_goes_on_with_its_answer() -> None:
+    desk = Desk(lambda: [Call("ask"), "thanks", "never"])
+    handle = await desk.supervisor.start("go")
+    waiting = await handle.result()
+    assert isinstance(waiting, RunWaiting)
+    assert await desk.supervisor.store.holder(handle.session) is None
+    desk.models.clear()
+    script = Desk(lambda: ["thanks"], desk.supervisor.store)  # another process, as it were
+    await script.supervisor.answer(handle.session, waiting.questions[0], "well enough")
+    assert ended(await script.supervisor.wait(handle.session, timeout=10)) == "completed"
+    await script.supervisor.drain(10)
+
+
+async def test_a_paused_run_is_resumed() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handle = await desk.supervisor.start("go")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    await desk.supervisor.pause(handle.session)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    desk.go_on.set()
+    paused = await asyncio.wait_for(handle.result(), 10)
+    assert isinstance(paused, RunWaiting) and paused.reason == "paused"
+    again = Desk(lambda: ["done"], desk.supervisor.store)
+    await again.supervisor.resume(handle.session)
+    assert ended(await again.supervisor.wait(handle.session, timeout=10)) == "completed"
+    await again.supervisor.drain(10)
+
+
+async def test_leaving_a_handle_cancels_its_run_unless_it_was_detached() -> None:
+    for is_detached, status in ((False, "cancelled"), (True, "completed")):
+        desk = Desk(lambda: [Call("hold"), "done"])
+        async with await desk.supervisor.start("go") as handle:
+            await asyncio.wait_for(desk.busy.wait(), 10)
+            if is_detached:
+                handle.detach()
+        desk.go_on.set()
+        assert ended(await asyncio.wait_for(handle.result(), 10)) == status
+
+
+async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handles = [await desk.supervisor.start(f"go {n}") for n in range(5)]
+    assert not await desk.supervisor.drain(0.01)
+    with pytest.raises(UsageError, match="about to end"):
+        await desk.supervisor.start("one more")
+    desk.go_on.set()
+    assert await desk.supervisor.drain(10)
+    assert [ended(await handle.result()) for handle in handles] == ["completed"] * 5
+
+
+async def test_closing_ends_every_run() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handles = [await desk.supervisor.start(f"go {n}") for n in range(3)]
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    await desk.supervisor.close()
+    assert {ended(await handle.result()) for handle in handles} == {"cancelled"}
+
+
+async def test_a_late_completion_never_overwrites_a_cancel() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handle = await desk.supervisor.start("go")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    await desk.supervisor.cancel(handle.session)
+    desk.go_on.set()
+    await asyncio.wait_for(handle.result(), 10)
+    await desk.supervisor.cancel(handle.session)  # after its end: refused, and nothing changes
+    await desk.supervisor.drain(10)
+    types = await desk.types(handle.session)
+    assert types.count("run_ended") == 1
+
+
+async def test_a_session_that_is_driven_takes_no_second_run_at_once() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handle = await desk.supervisor.start("go")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    with pytest.raises(UsageError, match="queue the prompt"):
+        await desk.supervisor.start("more", session=handle.session)
+    desk.go_on.set()
+    assert ended(await asyncio.wait_for(handle.result(), 10)) == "completed"
+
+
+async def test_a_prompt_to_a_session_whose_last_run_failed_starts() -> None:
+    store = MemoryStore()
+    desk = Desk(list)
+    desk.supervisor.store = store
+    handle = await desk.supervisor.start("go")
+    assert ended(await handle.result()) == "failed"
+    better = Desk(lambda: ["fine"], store)
+    again = await better.supervisor.start("again", session=handle.session)
+    assert ended(await again.result()) == "completed"
+
+
+async def test_a_session_held_elsewhere_is_reached_through_its_inbox() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    other = Desk(list, desk.supervisor.store)
+    handle = await desk.supervisor.start("go")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    await other.supervisor.cancel(handle.session)
+    assert ended(await asyncio.wait_for(other.supervisor.wait(handle.session), 10)) == "cancelled"
+    assert other.models == [] or not other.models[0].requests
+    await handle.result()
+    session = await open_session(desk.supervisor.store, handle.session, Harness(ScriptedModel()))
+    assert session.state.last_status == "cancelled"

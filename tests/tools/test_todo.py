@@ -1,0 +1,49 @@
+"""The todo tool: the model's own list, as facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler.models.scripted import Call
+from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.tools.todo import todo
+from ostler.vocabulary import events
+from ostler.vocabulary.outcomes import Failed, Ok
+from tests.running import run
+
+
+async def test_the_list_is_replaced_and_shown(tmp_path: Path) -> None:
+    context = FakeToolContext(tmp_path)
+    items: list[dict[str, Any]] = [{"text": "look", "status": "done"}, {"text": "mend", "status": "active"}]
+    outcome = await run_tool(todo, {"items": items}, context)
+    assert told(outcome) == "[x] 1 look\n[>] 2 mend"
+    assert isinstance(outcome, Ok) and outcome.summary == "1 of 2 done"
+    assert told(await run_tool(todo, {}, context)) == told(outcome)
+
+
+async def test_items_keep_their_ids(tmp_path: Path) -> None:
+    context = FakeToolContext(tmp_path)
+    await run_tool(todo, {"items": [{"text": "new"}, {"text": "old", "id": "1"}]}, context)
+    assert [(item.id, item.text) for item in context.todo] == [("2", "new"), ("1", "old")]
+
+
+@pytest.mark.parametrize(
+    ("items", "why"),
+    [
+        ([{"text": "a", "id": "1"}, {"text": "b", "id": "1"}], "two items have the id '1'"),
+        ([{"text": ""}], "items[0].text"),
+        ([{"text": "a", "status": "maybe"}], "items[0].status"),
+    ],
+)
+async def test_a_list_that_makes_no_sense_is_refused(tmp_path: Path, items: Any, why: str) -> None:
+    outcome = await run_tool(todo, {"items": items}, FakeToolContext(tmp_path))
+    assert isinstance(outcome, Failed) and outcome.kind == "invalid_arguments" and why in told(outcome)
+
+
+async def test_a_list_is_a_fact_that_everybody_sees() -> None:
+    ran = await run([Call("todo", {"items": [{"text": "work"}]}), "ok"], tools=[todo])
+    (updated,) = ran.all(events.TodoUpdated)
+    assert [item.text for item in updated.items] == ["work"]
