@@ -1,21 +1,18 @@
-"""Tools from functions and classes: their schema, what they are told, what they refuse."""
+"""Tools from functions, classes and objects: what they say of themselves, and how they run."""
 
 from __future__ import annotations
 
 import asyncio
-import enum
-from dataclasses import dataclass, field
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from ostler.kernel.json_schema import mismatch, schema_problem
-from ostler.kernel.tool import Tool, ToolContext, default_summary, schema_of, tool
+from ostler.kernel.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_summary, tool
 from ostler.kernel.tool_class import ToolClass
-from ostler.models.schemas import closed
 from ostler.testkit.tool_context import FakeToolContext, run_tool, told
 from ostler.vocabulary.display import Display
 from ostler.vocabulary.errors import InvalidArguments
@@ -108,7 +105,7 @@ class WaterPlants(GardenTool, parallel=True, display=Display(title="Water {bed}"
 
     bed: Annotated[int, Meta(ge=1)]
     litres: float = 2.5
-    places: list[Place] = []
+    notes: list[str] = []
 
     def __post_init__(self) -> None:
         if self.litres > 10 * self.bed:
@@ -146,7 +143,7 @@ def test_a_class_is_a_tool_with_its_fields_as_parameters() -> None:
         "properties": {
             "bed": {"type": "integer", "minimum": 1, "description": "its number, from the left"},
             "litres": {"type": "number", "default": 2.5, "description": "of water"},
-            "places": {"type": "array", "items": schema_of(Place) | OPEN, "default": []},
+            "notes": {"type": "array", "items": {"type": "string"}, "default": []},
         },
         "required": ["bed"],
         "additionalProperties": False,
@@ -247,3 +244,15 @@ async def test_a_plain_function_runs_beside_the_event_loop(tmp_path: Path) -> No
 
 async def _set(event: asyncio.Event) -> None:
     event.set()
+
+
+def test_the_page_of_tools_names_all_there_is() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()
+    in_tables = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    named = set(re.findall(r"[`(](\w+)", in_tables))
+    context = [*ToolContext.__annotations__, *(name for name in vars(ToolContext) if name[0] != "_")]
+    assert [name for name in context if name not in named] == []
+    for kind in (Display, Question):
+        assert [name for name in kind.__struct_fields__ if name not in named] == []
+    assert [name for name in ToolOptions.__annotations__ if name not in named] == []
+    assert ToolOptions.__annotations__.keys() | {"schema"} == {*ToolSpec.__struct_fields__}

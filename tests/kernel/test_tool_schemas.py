@@ -248,5 +248,3 @@ def test_a_tool_may_be_called_like_the_type_of_its_parameter() -> None:
         return place.city
 
     assert visit.spec.schema["properties"] == {"place": PLACE}
-
-

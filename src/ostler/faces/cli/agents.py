@@ -1,0 +1,72 @@
+"""`ostler agents`: the named agents that work here can be given to."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ostler.faces.cli.arguments import Parser
+from ostler.faces.cli.columns import aligned, cut, one_line
+from ostler.faces.cli.directory import working_directory
+from ostler.faces.cli.saying import print_json, say
+from ostler.runs.agents import INHERIT, PLACES, AgentSpec, find_agents
+from ostler.runs.home import configuration_file
+
+HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
+
+
+def run(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler agents",
+        description="Named agents, from Markdown files of this project and your own. "
+        "What is wrong with a file is said on standard error.",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args(arguments)
+    cwd = working_directory()
+    agents = find_agents(cwd)
+    found = [agents.found[name] for name in sorted(agents.found)]
+    if options.json:
+        for one in found:
+            print_json(one)
+    else:
+        for line in _rows(found, cwd):
+            print(line)
+    for problem in agents.problems:
+        say(one_line(problem))
+    if not found and not agents.problems:
+        own = configuration_file().parent / "agents"
+        say(f"there are no agents; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md")
+    return 0
+
+
+def _rows(agents: Sequence[AgentSpec], cwd: Path) -> Iterator[str]:
+    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
+    if not agents:
+        return
+    table = [_row(one, cwd) for one in agents]
+    if not sys.stdout.isatty():
+        yield from aligned(table)
+        return
+    width = shutil.get_terminal_size().columns
+    for line in aligned([HEADINGS, *table]):
+        yield cut(line, width)
+
+
+def _row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
+    return (
+        agent.name,
+        one_line(agent.model) or INHERIT,
+        "all" if agent.tools is None else ",".join(agent.tools) or "none",
+        one_line(_short(Path(agent.source), cwd)),
+        one_line(agent.description),
+    )
+
+
+def _short(path: Path, cwd: Path) -> str:
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
