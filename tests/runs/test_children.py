@@ -15,7 +15,7 @@ from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.agents import AgentSpec
 from ostler.runs.delegate import DelegateTool
-from ostler.runs.session import open_session
+from ostler.runs.session import delete_session, open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused
 from ostler.vocabulary.events import ChildEvent, Limits, RunEnded, RunWaiting
@@ -296,3 +296,15 @@ async def test_a_child_of_a_tool_that_cannot_have_children_is_refused() -> None:
 
     ran = await run([Call("ask_a_child"), "ok"], tools=[ask_a_child])
     assert ran.results() == ["No child can be run here."]
+
+
+async def test_deleting_a_session_deletes_its_childrens() -> None:
+    store = MemoryStore()
+    model = by_task(
+        go=[Call("delegate", {"task": "a"}), "done"], a=[Call("delegate", {"task": "b"}), "ok"], b=["ok"]
+    )
+    ran = await run(model, tools=[DELEGATE], store=store)
+    await ran.session.close()
+    assert len(await store.sessions()) == 3
+    await delete_session(store, ran.session.id)
+    assert await store.sessions() == []

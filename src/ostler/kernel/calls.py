@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -13,11 +12,11 @@ from ostler.kernel.call_context import CallContext
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.child import ChildWaits, child_session
 from ostler.kernel.harness import Asker, Harness
-from ostler.kernel.hooks import Allow, Ask, FinishedCall, Oversight, PlannedCall, Refuse
+from ostler.kernel.hooks import FinishedCall, Oversight
 from ostler.kernel.journal import Journal
-from ostler.kernel.normalising import normalised
+from ostler.kernel.judging import Judging, Ready
 from ostler.kernel.output import OutputSpool, blob_of_call, bounded, printable
-from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored, grants
+from ostler.kernel.questions import NOBODY_TO_ASK, Questions, as_stored
 from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import Tool, as_outcome, default_summary
@@ -25,22 +24,7 @@ from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
 from ostler.vocabulary.facts import storing_problem
 from ostler.vocabulary.messages import BlobRef, Text
-from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed, ok
-
-REFUSED = "The call was refused."
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """A call that may run now, with its arguments as judged and as the tool wants them."""
-
-    tool: Tool
-    arguments: dict[str, Any]
-    validated: Any
-    key: str = ""
-    """Of an idempotent tool: under it its results are found again."""
-    answer: Any = None
-    state: Any = None
-    allowed_by: str = ""
+from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
 
 
 class Calls:
@@ -56,6 +40,7 @@ class Calls:
         budget: Budget,
     ) -> None:
         self._over = over
+        self._judging = Judging(journal, harness, over)
         self._budget = budget
         self._journal = journal
         self._harness = harness
@@ -99,7 +84,7 @@ class Calls:
         """Judges the calls in their order, commits the start of all that may begin, runs them together."""
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
-        decisions = [(call, await self._decide(call, step)) for call in group]
+        decisions = [(call, await self._judging.decide(call, step)) for call in group]
         running: list[tuple[CallState, Ready]] = []
         twins: list[tuple[CallState, Ready]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
@@ -145,97 +130,6 @@ class Calls:
             # Only the log's failure gets here: whatever else a tool raises is a result.
             raise group_error.exceptions[0] from None
 
-    async def _decide(self, call: CallState, step: StepState) -> Ready | Settled | events.QuestionAsked:
-        """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
-        called = call.called
-        tool = self._harness.tools.get(called.name)
-        if tool is None or called.name not in step.tools:
-            known = ", ".join(step.tools) or "none"
-            return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
-        if called.malformed:
-            return failed(
-                f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
-            )
-        if call.answered and call.question:
-            return self._after_answer(call, tool, call.question, call.answered)
-        arguments = normalised(called.arguments, tool.spec.schema)
-        validated, problem = _validated(tool, arguments)
-        if problem:
-            return failed(problem, kind="invalid_arguments")
-        if self._harness.permission is None and "before_tool" not in self._harness.hooks:
-            return self._ready(tool, arguments, validated)
-        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
-        if remembered := self._remembered():
-            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
-        planned, obstacle = await self._harness.hooks.before_tool(
-            planned, self._over, last_guard=self._harness.permission
-        )
-        if isinstance(obstacle, Refuse):
-            return failed(obstacle.reason or REFUSED, kind="call_refused")
-        validated, problem = _validated(tool, planned.arguments)
-        if problem:
-            return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
-        if isinstance(obstacle, Ask):
-            return self._question(call, obstacle, planned.arguments)
-        allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
-        return self._ready(tool, planned.arguments, validated, allowed_by)
-
-    def _remembered(self) -> dict[str, str]:
-        """The rules that this session and its parents' remember; its own count last."""
-        place = self._harness.place
-        own = self._journal.state.permissions
-        return {**place.permissions(), **own} if place else own
-
-    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "") -> Ready:
-        scope, run = tool.spec.idempotent, self._journal.state.run
-        if scope == "no" or run is None:
-            return Ready(tool, arguments, validated, allowed_by=allowed_by)
-        within = run.id if scope == "run" else self._journal.session
-        key = idempotency_key(tool.spec.name, arguments, within)
-        return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
-
-    def _question(
-        self, call: CallState, ask: Ask, arguments: dict[str, Any]
-    ) -> events.QuestionAsked | Failed:
-        question = ask.question
-        if self._harness.asker is None and not self._harness.waits_for_answers:
-            return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
-        return events.QuestionAsked(
-            id=self._journal.world.new_id("q"),
-            question=question,
-            call=call.called.call,
-            asked_by=ask.by,
-            state={"arguments": arguments},
-        )
-
-    def _after_answer(
-        self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
-    ) -> Ready | Settled:
-        """What an answered question makes of its call."""
-        if asked.asked_by in ("permission", "hook"):
-            if not grants(asked, answered):
-                reason = answered.answer if isinstance(answered.answer, str) else ""
-                return failed(reason or "The person declined this call.", kind="call_refused")
-            if asked.asked_by == "permission" and self._harness.remember is not None:
-                for event in self._harness.remember(asked, answered, self._journal.session):
-                    self._journal.record(event)
-            arguments = asked.state["arguments"]
-            validated, problem = _validated(tool, arguments)
-            if problem:
-                return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-            return self._ready(tool, arguments, validated)
-        if answered.outcome != "answered":
-            return failed("The person did not answer the question.", kind="call_refused")
-        is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
-        if not is_called_again and asked.question.secret:
-            return ok("The person gave the secret.")
-        if not is_called_again:
-            return ok(_as_text(answered.answer), details={"answer": answered.answer})
-        validated, problem = _validated(tool, call.arguments)
-        if problem:
-            return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-        return Ready(tool, call.arguments, validated, "", answered.answer, asked.state)
-
     async def _has_started(self, call: CallState, ready: Ready) -> bool:
         """Records that the call begins; False when an earlier result of the same call is its result."""
         if ready.key and ready.key in self._journal.state.reusable:
@@ -261,7 +155,7 @@ class Calls:
     async def _repeat(self, call: CallState, key: str) -> None:
         """An idempotent tool was called in the same way before: what came of it then comes of it now."""
         earlier = self._journal.state.reusable[key]
-        fact = (await self._journal.history(earlier - 1))[0]
+        (fact,) = await self._journal.store.read(self._journal.session, earlier - 1, 1)
         assert isinstance(fact.event, events.ToolResultFact)
         repeated = msgspec.structs.replace(
             fact.event, call=call.called.call, key=key, repeats=earlier, duration_ms=0
@@ -281,7 +175,7 @@ class Calls:
         if answer is None or token.cancelled:
             await self._settle(call, _cancelled(token.reason), None)
             return
-        decision = self._after_answer(call, self._harness.tools[call.called.name], asked, answer)
+        decision = self._judging.after_answer(call, self._harness.tools[call.called.name], asked, answer)
         if not isinstance(decision, Ready):
             await self._settle(call, decision, None)
             return
@@ -474,12 +368,6 @@ class Calls:
         await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
-def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
-    """The same for the same tool and arguments, however they were spelled, within one run or session."""
-    canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
-    return blake2b(canonical, digest_size=16).hexdigest()
-
-
 async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome:
     """Runs the tool and makes an outcome of whatever it returns or raises."""
     try:
@@ -500,16 +388,6 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return failed("the tool crashed: it raised GeneratorExit")
     except Exception as error:
         return failed(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-
-
-def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
-    """The arguments as the tool wants them, or what is wrong with them."""
-    try:
-        return tool.validate(arguments), ""
-    except InvalidArguments as error:
-        return None, error.message
-    except Exception as error:
-        return None, f"{tool.spec.name} could not read its arguments: {type(error).__name__}: {error}"
 
 
 def _storable(outcome: Settled) -> Settled:
@@ -537,7 +415,3 @@ def _cut(
     text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
 ) -> Failed:
     return failed(f"{text}\nOutput before that:\n{output}" if output.strip() else text, kind=kind)
-
-
-def _as_text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()

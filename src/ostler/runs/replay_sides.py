@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.hooks import (
+    Allow,
     Ask,
     ContextDraft,
     DraftMessage,
@@ -111,7 +112,7 @@ class ReplayHooks(Hooks):
 
     async def before_tool(
         self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
-    ) -> tuple[PlannedCall, Refuse | Ask | None]:
+    ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
         return await self._own.before_tool(planned, over, last_guard=last_guard)
 
     async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:

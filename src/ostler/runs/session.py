@@ -188,6 +188,13 @@ class Session:
         await self.journal.store.submit(self.id, request)
         return await self.advance()
 
+    async def end_run(self, request: requests.Cancel) -> None:
+        """Ends an open run that nobody drives, as a request in its inbox asks. No model is needed for it."""
+        await self._hold()
+        async with self._driving() as (loop, inbox):
+            await inbox.take_up(request)
+            await loop.advance()
+
     async def close_broken_run(self) -> None:
         """Gives a run that its process did not finish its end: open calls get their outcome first."""
         await self._hold()
@@ -329,7 +336,10 @@ async def open_session(
 
 
 async def delete_session(store: Store, session: str, world: World | None = None) -> None:
-    """Deletes a session that nobody holds, with all that belongs to it, and ends what it left running."""
+    """Deletes a session that nobody holds, its children's too, and ends what they left running."""
+    known = await store.sessions()
     if await store.holder(session) is None:
         await end_processes(store, session, world or World())
     await store.delete(session, current_process())
+    for child in [one.id for one in known if one.child_of == session]:
+        await delete_session(store, child, world)

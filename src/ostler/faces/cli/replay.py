@@ -87,7 +87,7 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
         max_output_tokens=settings.max_output_tokens,
         cwd=cwd,
     )
-    harness.use(choose_tools(None))
+    harness.use(choose_tools(None, cwd))
     if live:
         _name_absent_tools(recording, harness)
 

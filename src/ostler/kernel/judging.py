@@ -1,0 +1,154 @@
+"""Whether a call may run, and with which arguments: the tool, the schema, hooks, permission, people."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import Allow, Ask, Oversight, PlannedCall, Refuse
+from ostler.kernel.journal import Journal
+from ostler.kernel.normalising import normalised
+from ostler.kernel.questions import NOBODY_TO_ASK, grants
+from ostler.kernel.run_state import CallState, StepState
+from ostler.kernel.tool import Tool
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import InvalidArguments
+from ostler.vocabulary.outcomes import Failed, Settled, failed, ok
+
+REFUSED = "The call was refused."
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that may run now, with its arguments as judged and as the tool wants them."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    validated: Any
+    key: str = ""
+    """Of an idempotent tool: under it its results are found again."""
+    answer: Any = None
+    state: Any = None
+    allowed_by: str = ""
+
+
+class Judging:
+    """Decides about the calls of a session, one after the other."""
+
+    def __init__(self, journal: Journal, harness: Harness, over: Oversight) -> None:
+        self._journal = journal
+        self._harness = harness
+        self._over = over
+
+    async def decide(self, call: CallState, step: StepState) -> Ready | Settled | events.QuestionAsked:
+        """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
+        called = call.called
+        tool = self._harness.tools.get(called.name)
+        if tool is None or called.name not in step.tools:
+            known = ", ".join(step.tools) or "none"
+            return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
+        if called.malformed:
+            return failed(
+                f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
+            )
+        if call.answered and call.question:
+            return self.after_answer(call, tool, call.question, call.answered)
+        arguments = normalised(called.arguments, tool.spec.schema)
+        validated, problem = _validated(tool, arguments)
+        if problem:
+            return failed(problem, kind="invalid_arguments")
+        if self._harness.permission is None and "before_tool" not in self._harness.hooks:
+            return self._ready(tool, arguments, validated)
+        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
+        if remembered := self._remembered():
+            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
+        planned, obstacle = await self._harness.hooks.before_tool(
+            planned, self._over, last_guard=self._harness.permission
+        )
+        if isinstance(obstacle, Refuse):
+            return failed(obstacle.reason or REFUSED, kind="call_refused")
+        validated, problem = _validated(tool, planned.arguments)
+        if problem:
+            return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
+        if isinstance(obstacle, Ask):
+            return self._question(call, obstacle, planned.arguments)
+        allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
+        return self._ready(tool, planned.arguments, validated, allowed_by)
+
+    def _remembered(self) -> dict[str, str]:
+        """The rules that this session and its parents' remember; its own count last."""
+        place = self._harness.place
+        own = self._journal.state.permissions
+        return {**place.permissions(), **own} if place else own
+
+    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "") -> Ready:
+        scope, run = tool.spec.idempotent, self._journal.state.run
+        if scope == "no" or run is None:
+            return Ready(tool, arguments, validated, allowed_by=allowed_by)
+        within = run.id if scope == "run" else "session"
+        key = idempotency_key(tool.spec.name, arguments, within)
+        return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
+
+    def _question(
+        self, call: CallState, ask: Ask, arguments: dict[str, Any]
+    ) -> events.QuestionAsked | Failed:
+        question = ask.question
+        if self._harness.asker is None and not self._harness.waits_for_answers:
+            return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
+        return events.QuestionAsked(
+            id=self._journal.world.new_id("q"),
+            question=question,
+            call=call.called.call,
+            asked_by=ask.by,
+            state={"arguments": arguments},
+        )
+
+    def after_answer(
+        self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
+    ) -> Ready | Settled:
+        """What an answered question makes of its call."""
+        if asked.asked_by in ("permission", "hook"):
+            if not grants(asked, answered):
+                reason = answered.answer if isinstance(answered.answer, str) else ""
+                return failed(reason or "The person declined this call.", kind="call_refused")
+            if asked.asked_by == "permission" and self._harness.remember is not None:
+                for event in self._harness.remember(asked, answered, self._journal.session):
+                    self._journal.record(event)
+            arguments = asked.state["arguments"]
+            validated, problem = _validated(tool, arguments)
+            if problem:
+                return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
+            return self._ready(tool, arguments, validated)
+        if answered.outcome != "answered":
+            return failed("The person did not answer the question.", kind="call_refused")
+        is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
+        if not is_called_again and asked.question.secret:
+            return ok("The person gave the secret.")
+        if not is_called_again:
+            return ok(_as_text(answered.answer), details={"answer": answered.answer})
+        validated, problem = _validated(tool, call.arguments)
+        if problem:
+            return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
+        return Ready(tool, call.arguments, validated, "", answered.answer, asked.state)
+
+
+def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
+    """The same for the same tool and arguments, however they were spelled, within one run or session."""
+    canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
+    """The arguments as the tool wants them, or what is wrong with them."""
+    try:
+        return tool.validate(arguments), ""
+    except InvalidArguments as error:
+        return None, error.message
+    except Exception as error:
+        return None, f"{tool.spec.name} could not read its arguments: {type(error).__name__}: {error}"
+
+
+def _as_text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
