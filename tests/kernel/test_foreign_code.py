@@ -151,9 +151,7 @@ async def test_whatever_a_handler_raises_is_reported(error: BaseException) -> No
     def crash_at_once(planned: object) -> None:
         raise error
 
-    hooks = [Hook("before_tool", crash)]
-    if not isinstance(error, asyncio.CancelledError):
-        hooks.append(Hook("before_tool", crash_at_once))
+    hooks = [Hook("before_tool", crash), Hook("before_tool", crash_at_once)]
     ran = await run([Call("say"), "ok"], tools=[say], hooks=hooks)
     assert len(ran.all(events.Warned)) == len(hooks)
     assert ran.status == "completed"
@@ -287,3 +285,14 @@ async def test_a_question_cut_by_a_cancellation_is_withdrawn_and_its_time_does_n
     ran.quiet = await asyncio.wait_for(running, 10)
     assert ran.all(events.QuestionAnswered)[0].outcome == "withdrawn"
     assert ran.status == "cancelled"
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit(), RuntimeError()])
+async def test_whatever_a_wire_raises_is_a_failure_of_the_call(error: BaseException) -> None:
+    class Crashing(ScriptedModel):
+        def stream(self, request: Any) -> Any:
+            raise error
+
+    ran = await run(Crashing())
+    assert ran.status == "failed"
+    assert [failed.failure.kind for failed in ran.all(events.ModelFailed)] == ["stream_broken"]

@@ -95,6 +95,16 @@ async def test_the_folder_stays_at_home(store: Store) -> None:
     assert copy[1].body == unknown % ELSEWHERE.encode()
 
 
+async def test_the_folder_of_a_question_and_of_what_was_remembered_stays_at_home(store: Store) -> None:
+    asked = b'{"type":"question_asked","id":"q","question":{"text":"May I?","details":{"project":"%b","tool":"bash"}}}'
+    kept = b'{"type":"permission_remembered","rule":"bash","effect":"allow","scope":"project","where":"%b"}'
+    facts = facts_of(asked % HOME.encode(), kept % HOME.encode(), said("hello"))
+    lines = await exported(store, await put(store, facts))
+    assert HOME.encode() not in b"".join(lines)
+    copy = await reimported(store, lines)
+    assert copy[1].event.question.details == {"tool": "bash"}  # type: ignore[union-attr]
+
+
 async def test_the_same_file_can_be_imported_twice(store: Store) -> None:
     lines = await exported(store, await put(store, facts_of(said("hello"))))
     first, second = await reimported(store, lines), await reimported(store, lines)
@@ -193,6 +203,10 @@ REFUSED = {
     "only a header": (lambda lines: [b'{"type":"ostler_export","version":1}'], "there are no facts in it"),
     "a cut line": (lambda lines: [*lines[:3], lines[3][:-10]], "line 4 cannot be imported"),
     "a missing end": (lambda lines: lines[:3], "cut short at line 3: it has 2 of 4 facts"),
+    "more than was promised": (
+        lambda lines: [lines[0].replace(b'"facts":4', b'"facts":3'), *lines[1:]],
+        "the file has 4 facts, but its first line says 3",
+    ),
     "a hole": (lambda lines: [*lines[:2], *lines[3:]], "line 3 .* fact 3, but 2 comes next"),
     "a repeat": (lambda lines: [*lines[:3], lines[2], *lines[3:]], "line 4 .* fact 2, but 3 comes next"),
     "no beginning": (

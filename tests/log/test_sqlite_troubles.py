@@ -173,6 +173,7 @@ def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, place: str) -> 
         SqliteStore(tmp_path / place)
     assert "\n" not in caught.value.message
     assert str(tmp_path / place) in caught.value.message
+    assert "; check " in caught.value.message
 
 
 # --- permissions ------------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ RISKY = {
     "api_key": "api_key = 'k'",
     "key_command": "key_command = 'curl evil.example'",
     "permissions": "permissions = 'full'",
+    "max_retries": "max_retries = 1000",
+    "max_depth": "max_depth = 1000",
 }
 
 
@@ -177,6 +179,44 @@ def test_a_value_that_does_not_fit_is_answered_with_what_does(project: Path) -> 
     (project / "ostler.toml").write_text("api_key = 7")
     with pytest.raises(ConfigurationError, match=r"api_key must be a text$"):
         loaded(project)
+
+
+@pytest.mark.parametrize(
+    ("written", "complaint"),
+    [
+        ("providers = 3", "providers must be a table"),
+        ("[providers]\nacme = 5", "providers.acme must be a table"),
+        ("[providers.acme]\nbase_url = 5", "providers.acme.base_url must be a text"),
+        ("[providers.acme]\nbase_ur = 'u'", "there is no setting providers.acme.base_ur; is it base_url?"),
+        ("[providers.acme]\ncharges = 'no'", "providers.acme.charges must be true or false, not 'no'"),
+        (
+            "[providers.acme]\nwire = 'x'",
+            "providers.acme.wire must be one of anthropic, chat, gemini, responses, not 'x'",
+        ),
+        ("[providers.acme]\nheaders = { a = 1 }", "providers.acme.headers.a must be a text"),
+        ("[providers.acme]\napi_key = ['sk-1']", "providers.acme.api_key must be a text"),
+        ("[providers.acme]\ndefault_model = 'm'", "providers.acme is new and needs a base_url"),
+        ("[aliases]\nfast = 3", "aliases.fast must be a text, not 3"),
+        ("[models]\n'a/b' = 4", 'models."a/b" must be a table'),
+        (
+            "[models.'a/b']\ncontext_window = 'x'",
+            "models.\"a/b\".context_window must be a whole number, not 'x'",
+        ),
+        (
+            "[models.'a/b']\ninput = ['smell']",
+            "models.\"a/b\".input must be a list of audio, file, image, text, video, not ['smell']",
+        ),
+        ("[models.'a/b'.prices]\ntiers = [{ input = 1 }]", 'models."a/b".prices.tiers[0] needs above'),
+        ("[models.b]\ntools = true", 'models."b": a model is named PROVIDER/ID'),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named_with_its_place_and_the_file(
+    project: Path, written: str, complaint: str
+) -> None:
+    (project / "ostler.toml").write_text(written)
+    with pytest.raises(ConfigurationError) as error:
+        loaded(project)
+    assert error.value.message == f"{project / 'ostler.toml'}: {complaint}"
 
 
 @pytest.mark.parametrize("written", ["model = [", "unheard_of = 1", "max_steps = -1", "silence_limit = 0"])

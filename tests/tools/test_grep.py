@@ -9,7 +9,10 @@ import pytest
 from ostler.kernel.processes import start_time
 from ostler.testkit.tool_context import FakeToolContext, run_tool, told
 from ostler.tools.grep import GrepTool
+from ostler.tools.search_child import search_in_child
+from ostler.tools.search_request import SearchRequest
 from ostler.tools.search_ripgrep import ripgrep
+from ostler.vocabulary.errors import ToolFailed
 from ostler.vocabulary.outcomes import Failed, Ok
 
 PYTHON = GrepTool(lambda: None)
@@ -236,3 +239,27 @@ async def test_a_search_in_python_stops_when_told(tmp_path: Path) -> None:
         await task
     async with asyncio.timeout(2):
         await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def test_a_pattern_that_takes_for_ever_is_ended_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a" * 60 + "b\n")
+    request = SearchRequest(pattern="(a+)+$", root=tmp_path)
+    with pytest.raises(ToolFailed, match=r"took longer than 0\.3 s: take a simpler pattern"):
+        await search_in_child(request, FakeToolContext(tmp_path), time_limit=0.3)
+
+
+async def test_nothing_is_imported_from_what_is_searched(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('found')\n")
+    (tmp_path / "ostler").mkdir()
+    (tmp_path / "ostler" / "__init__.py").write_text("raise SystemExit('found')\n")
+    outcome = await run_tool(PYTHON, {"pattern": "f.*d", "glob": "*.py"}, FakeToolContext(tmp_path))
+    assert told(outcome) == (
+        "msgspec.py:1:raise SystemExit('found')\nostler/__init__.py:1:raise SystemExit('found')"
+    )
+
+
+async def test_a_long_line_is_searched_quickly_for_anything_before_a_word(tmp_path: Path) -> None:
+    (tmp_path / "bundle.js").write_text("x" * 900_000 + "\n" + "y" * 300 + "foo\n")
+    request = SearchRequest(pattern=".*foo", root=tmp_path)
+    found = await search_in_child(request, FakeToolContext(tmp_path), time_limit=30)
+    assert [line.number for line in found.lines] == [2]

@@ -35,7 +35,7 @@ from ostler.kernel.model import (
 from ostler.kernel.retry import is_rescuable, retry_delay
 from ostler.kernel.run_state import StepState
 from ostler.kernel.state import SessionState
-from ostler.kernel.stopping import Silent, Stopped, stops_with
+from ostler.kernel.stopping import Silent, Stopped, is_being_cancelled, stops_with
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
@@ -134,7 +134,7 @@ class Answering:
         except Stopped:
             return None
         except asyncio.CancelledError:
-            if _is_being_cancelled():
+            if is_being_cancelled():
                 raise
             text = f"the wire of {model.name} cancelled itself"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
@@ -145,7 +145,7 @@ class Answering:
         except TimeoutError as error:
             text = f"the wire of {model.name} gave up: {error or 'time was up'}"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-        except Exception as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             text = f"the wire of {model.name} failed: {type(error).__name__}: {error}"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
         text = f"the answer of {model.name} ended before its end"
@@ -309,11 +309,6 @@ def _sound(done: ModelDone) -> ModelDone | ModelFailure:
         return done
     text = f"the wire gave an answer that cannot be stored: {problem}"
     return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def record_usage(journal: Journal, call: str, model: str, usage: Usage) -> None:

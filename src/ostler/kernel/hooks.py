@@ -7,6 +7,7 @@ guard cannot judge is refused. A handler may run again for the same call after a
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
@@ -15,7 +16,7 @@ import msgspec
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.model import Model
-from ostler.kernel.stopping import run_bounded
+from ostler.kernel.stopping import is_being_cancelled, run_bounded
 from ostler.kernel.tool import ToolKind
 from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError
 from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason
@@ -252,6 +253,10 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
             return decision
     except TimeoutError:
         problem = f"took longer than {hook.time_limit:g} s"
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            raise
+        problem = "it cancelled itself"
     except (Exception, SystemExit, GeneratorExit) as error:
         problem = f"{type(error).__name__}: {error}"
     over.report(hook, problem)

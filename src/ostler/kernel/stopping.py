@@ -102,6 +102,12 @@ def _listen(watch: weakref.ref[stops_with]) -> None:
         present.listen()
 
 
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels the present task; else a `CancelledError` came from the code that it runs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Stopwatch:
     """Counts the time that does not count: while a tool waits for a person."""
 

@@ -78,7 +78,7 @@ async def export_session(store: Store, session: str) -> AsyncIterator[bytes]:
     yield msgspec.json.encode(_Header(VERSION, __version__, session, last, len(blobs))) + b"\n"
     async for page in _pages(store, session, last):
         for fact in page:
-            yield (_with_cwd(fact, "") if fact.type in _HOLDS_CWD else fact).line() + b"\n"
+            yield _without_folders(fact).line() + b"\n"
     for blob in blobs:
         async for part in read_in_parts(store, session, blob.id):
             line = _BlobLine(part.blob, part.media_type, blob.size, b64encode(part.data).decode())
@@ -90,10 +90,27 @@ async def _pages(store: Store, session: str, last: int) -> AsyncIterator[list[Fa
         yield await store.read(session, after, min(_PAGE, last - after))
 
 
+def _without_folders(fact: Fact) -> Fact:
+    """The same fact without the names of folders on the machine that it was made on."""
+    if fact.type in _HOLDS_CWD:
+        return _with_cwd(fact, "")
+    if fact.type == "permission_remembered" and b'"scope":"project"' in fact.body:
+        return _changed(fact, {"where": msgspec.Raw(b'""')})
+    if fact.type == "question_asked" and b'"project":' in fact.body:
+        question = msgspec.json.decode(fact.body)["question"]
+        if isinstance(question.get("details"), dict):
+            question["details"].pop("project", None)
+        return _changed(fact, {"question": msgspec.Raw(msgspec.json.encode(question))})
+    return fact
+
+
 def _with_cwd(fact: Fact, cwd: str) -> Fact:
     """The same fact in another folder. Its other fields stay as they are, known or not."""
-    fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw])
-    fields["cwd"] = msgspec.Raw(msgspec.json.encode(cwd))
+    return _changed(fact, {"cwd": msgspec.Raw(msgspec.json.encode(cwd))})
+
+
+def _changed(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
+    fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw]) | changes
     return Fact(
         fact.seq,
         fact.session,
@@ -177,10 +194,12 @@ class _Reader:
             ("facts", self._header.facts, len(self.facts)),
             ("blobs", self._header.blobs, len({part.blob for part in self.blobs})),
         ):
-            if announced is not None and found != announced:
+            if announced is not None and found < announced:
                 raise UsageError(
                     f"the file is cut short at line {lines}: it has {found} of {announced} {what}"
                 )
+            if announced is not None and found > announced:
+                raise UsageError(f"the file has {found} {what}, but its first line says {announced}")
         if not self.facts:
             raise UsageError("the file holds no session: there are no facts in it")
         for blob, missing in self._missing.items():

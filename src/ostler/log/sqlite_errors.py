@@ -13,6 +13,7 @@ from ostler.vocabulary.errors import StoreBusy, StoreCorrupt, StoreError, StoreF
 
 _TIGHT = 1024 * 1024
 """An I/O error with less room than this on the disk is taken for a full disk."""
+_ELSEWHERE = "check that place, or set OSTLER_HOME to another"
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def _explained(error: sqlite3.Error, path: Path) -> StoreError:
         return StoreCorrupt(
             f"{path} is damaged ({error}); move it away to start afresh, or try `sqlite3 FILE .recover`"
         )
-    return StoreError(f"{path} cannot be used: {error}")
+    return StoreError(f"{path} cannot be used: {error}; {_ELSEWHERE}")
 
 
 def _explained_by_disk(error: OSError, path: Path) -> StoreError:
@@ -45,7 +46,7 @@ def _explained_by_disk(error: OSError, path: Path) -> StoreError:
         return StoreReadOnly(f"{path} cannot be written ({error.strerror}); check who owns it and its folder")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _full(path)
-    return StoreError(f"{path} cannot be used: {error.strerror or error}")
+    return StoreError(f"{path} cannot be used: {error.strerror or error}; {_ELSEWHERE}")
 
 
 def _full(path: Path) -> StoreFull:

@@ -163,6 +163,8 @@ def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: s
         try:
             if scope == "session":
                 parse_rule(rule, "allow")
+            elif scope == "project" and not where:
+                raise UsageError("the session came from elsewhere, and its project's folder is not known")
             else:
                 remember(rule, "allow", Path(where) if where else None)
         except (ConfigurationError, UsageError) as error:

@@ -15,17 +15,35 @@ import msgspec
 from ostler.runs.home import trust_file
 from ostler.vocabulary.errors import ConfigurationError
 
-SENSITIVE = frozenset({"allow", "base_url", "api_key", "key_command", "providers", "aliases", "gguf"})
-"""Where requests and keys go, what runs a command or without asking, and what is loaded into the process."""
+SENSITIVE = frozenset(
+    {"allow", "audit", "base_url", "api_key", "key_command", "providers", "aliases", "gguf"}
+)
+"""Where requests and keys go, what runs a command or without asking, what is loaded into the process, and
+what writes a file."""
 
-LIMITS = ("max_output_tokens", "max_retries", "max_steps")
+LIMITS = (
+    "max_children",
+    "max_cost",
+    "max_depth",
+    "max_output_tokens",
+    "max_retries",
+    "max_seconds",
+    "max_steps",
+    "max_tokens",
+)
 """What a project may set lower than its user, but not higher."""
+
+DEFAULT_DEPTH = 3
+
+_DEFAULTS = {"max_depth": DEFAULT_DEPTH, "max_retries": 20}
+"""Limits that hold when nobody has set them: a project may not raise those either."""
 
 _REACH = {"read-only": 0, "ask": 1, "edit": 2, "full": 3}
 
 
 def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozenset[str]:
     """The names in a project's file that need trust: sensitive ones, and what exceeds one's own settings."""
+    own = {**_DEFAULTS, **own}
     names = {name for name in LIMITS if _exceeds(wanted.get(name), own.get(name))}
     if _reach(wanted) > _reach(own):
         names.add("permissions")
@@ -38,8 +56,8 @@ def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozens
     return (SENSITIVE & wanted.keys()) | names
 
 
-def _exceeds(wanted: int | None, own: int | None) -> bool:
-    return wanted is not None and own is not None and int(wanted) > int(own)
+def _exceeds(wanted: float | None, own: float | None) -> bool:
+    return wanted is not None and own is not None and float(wanted) > float(own)
 
 
 def _reach(values: Mapping[str, Any]) -> int:

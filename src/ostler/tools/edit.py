@@ -46,7 +46,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     count = len(edited.plan.splices)
     diff = edited.diff
     details = {
-        "path": str(file),
+        "path": name,
         "edits": len(edits),
         "replacements": count,
         "first_line": diff.first_line,

@@ -43,7 +43,11 @@ async def find(
         found = await in_thread(lambda stop: _matching(root, pattern, stop))
     prefix = "" if root == context.cwd.resolve() else shown(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in found[:limit])
-    details = {"path": str(root), "found": len(found), "truncated": len(rows) < len(found)}
+    details = {
+        "path": shown(root, context.cwd),
+        "found": len(found),
+        "truncated": len(rows) < len(found),
+    }
     if len(rows) < len(found):
         rows.append(f"[the first {len(rows)} of {len(found)}: narrow pattern or path, or raise limit]")
     return ok("\n".join(rows) or "(nothing found)", details=details, summary=f"{len(found)} found")

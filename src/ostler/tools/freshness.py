@@ -1,7 +1,8 @@
 """Whether a file is still as this session last saw it.
 
-The tools that read or write a file put its digest into their result's `details`. While the session is
-open the last one of each file is kept in the shared memory; after reopening it is read back from the log.
+The tools that read or write a file put its digest into their result's `details`, under its path from the
+working directory: an exported session says nothing of where that was. While the session is open the last
+one of each file is kept in the shared memory; after reopening it is read back from the log.
 """
 
 from __future__ import annotations
@@ -66,11 +67,12 @@ async def last_seen(context: ToolContext, path: Path) -> str | None:
     seen = _seen(context)
     if str(path) not in seen.digests and not seen.has_read_log:
         logged: dict[str, str] = {}
+        home = context.cwd.resolve()
         async for result in context.results():
             details: dict[str, Any] = result.details or {}
             name, digest = details.get("path"), details.get("digest")
             if isinstance(name, str) and isinstance(digest, str) and not result.failed:
-                logged[name] = digest
+                logged[str(home / name)] = digest
         seen.digests = logged | seen.digests
         seen.has_read_log = True
     return seen.digests.get(str(path))

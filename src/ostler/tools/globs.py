@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
@@ -32,7 +33,7 @@ def _translated(glob: str) -> str:
             out.append(".+")
             position += 1
         elif character == "*":
-            out.append("[^/]*")
+            out.append(_STAR)
         elif character == "?":
             out.append("[^/]")
         elif character == "[" and (closing := _closing_bracket(glob, position)) > 0:
@@ -51,7 +52,27 @@ def _translated(glob: str) -> str:
             position += 1
         else:
             out.append(re.escape(character))
-    return "".join(out) + ")" * braces
+    return "".join(_without_backtracking(out)) + ")" * braces
+
+
+_STAR = "[^/]*"
+_BOUNDS = frozenset({"/", "(?:", ")", "|", "(?:.*/)?", ".+"})
+
+
+def _without_backtracking(pieces: list[str]) -> Iterator[str]:
+    """Several stars in one name would be tried in every combination, which takes for ever in a long name.
+
+    What stands between two of them is best taken where it is first found: the next star takes the rest.
+    """
+    place = 0
+    while place < len(pieces):
+        after = place + 1
+        while after < len(pieces) and pieces[after] != _STAR and pieces[after] not in _BOUNDS:
+            after += 1
+        is_between = pieces[place] == _STAR and after < len(pieces) and pieces[after] == _STAR
+        fixed = "".join(pieces[place + 1 : after])
+        yield f"(?>{_STAR}?{fixed})" if is_between else pieces[place] + fixed
+        place = after
 
 
 def _closing_bracket(glob: str, after: int) -> int:

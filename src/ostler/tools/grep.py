@@ -98,8 +98,11 @@ async def _searched(program: str | None, request: SearchRequest, context: ToolCo
 
         return await search_with_ripgrep(program, request, context)
 
+    from ostler.tools.search_child import may_take_long, search_in_child
     from ostler.tools.search_python import search_with_python
 
+    if may_take_long(request):
+        return await search_in_child(request, context)
     return await in_thread(lambda stop: search_with_python(request, stop))
 
 
@@ -114,7 +117,7 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
             f"[the first {matches} matches; there are more: narrow pattern, path or glob, or raise limit]"
         )
     details = {
-        "path": str(request.root),
+        "path": shown(request.root, context.cwd),
         "matches": matches,
         "files": len({line.path for line in result.lines if line.matches}),
         "truncated": result.has_more or not all_fit,

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ostler.kernel.tool import ToolContext, tool
-from ostler.tools.paths import missing, plain_failures, resolve
+from ostler.tools.paths import missing, plain_failures, resolve, shown
 from ostler.tools.threads import Stop, in_thread
 from ostler.tools.truncation import first_that_fit, size_text, without_surrogates
 from ostler.vocabulary.errors import ToolFailed
@@ -42,7 +42,11 @@ async def ls(
             raise ToolFailed(f"{path} is a file: use read to see it")
         listing = await in_thread(lambda stop: _list(folder, limit, stop))
     rows = first_that_fit(listing.rows)
-    details = {"path": str(folder), "entries": listing.total, "truncated": len(rows) < listing.total}
+    details = {
+        "path": shown(folder, context.cwd),
+        "entries": listing.total,
+        "truncated": len(rows) < listing.total,
+    }
     if len(rows) < listing.total:
         rows.append(
             f"[the first {len(rows)} of {listing.total} entries: raise limit, or use find with a pattern]"

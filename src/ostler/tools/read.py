@@ -72,9 +72,10 @@ async def read(
         _refuse_what_cannot_be_read(file, path)
         found = await in_thread(lambda stop: _look(file, path, window, stop))
     remember(context, file, found.digest)
+    name = shown(file, context.cwd)
     if isinstance(found, _Attachment):
-        return _as_attachment(found, file, shown(file, context.cwd))
-    return _as_text(found, {"path": str(file), "digest": found.digest})
+        return _as_attachment(found, name)
+    return _as_text(found, {"path": name, "digest": found.digest})
 
 
 def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
@@ -148,17 +149,17 @@ def _text_lines(pieces: Iterator[bytes], status: os.stat_result, window: LineWin
     return _Lines(window, stamp_of(status), complete=False)
 
 
-def _as_attachment(found: _Attachment, file: Path, name: str) -> Ok:
+def _as_attachment(found: _Attachment, name: str) -> Ok:
     from base64 import b64encode
 
     data = b64encode(found.content).decode()
     size = len(found.content)
     block = (
-        File(found.media_type, name=file.name, data=data)
+        File(found.media_type, name=Path(name).name, data=data)
         if found.media_type == "application/pdf"
         else Image(found.media_type, data=data)
     )
-    details = {"path": str(file), "media_type": found.media_type, "bytes": size, "digest": found.digest}
+    details = {"path": name, "media_type": found.media_type, "bytes": size, "digest": found.digest}
     about = f"{found.media_type}, {size_text(size)}"
     if found.scaled:
         original, shown_size = found.scaled.original_size, found.scaled.size

@@ -1,4 +1,4 @@
-"""Searching in Python, where there is no ripgrep."""
+"""Searching in Python, where there is no ripgrep. As a program, it prints what it finds as ripgrep would."""
 
 from __future__ import annotations
 
@@ -6,39 +6,48 @@ import io
 import os
 import re
 import stat
+import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from ostler.tools.search_request import Collector, FoundLine, SearchRequest, SearchResult
-from ostler.tools.threads import Stop
+import msgspec
+
+from ostler.tools.search_request import MAX_LINE, Collector, FoundLine, SearchRequest, SearchResult
 from ostler.tools.walking import in_path_order, walk
 from ostler.vocabulary.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from ostler.tools.threads import Stop
 
 _MAX_SEARCHED = 1 << 20
 """Bytes of one line; the rest of a longer one is not searched, so that memory stays bounded."""
 _HEAD = 64 * 1024
+_LEADING_ANYTHING = re.compile(r"^(?:\.\*)+(?![?+*{])")
 _BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
 
 def search_with_python(request: SearchRequest, stop: Stop) -> SearchResult:
     """The same lines that ripgrep finds, for patterns that mean the same in both."""
-    try:
-        pattern = re.compile(
-            re.escape(request.pattern) if request.literal else request.pattern,
-            re.IGNORECASE if request.ignore_case else 0,
-        )
-    except re.error as error:
-        raise ToolFailed(
-            f"invalid regular expression: {error}; set literal to search for the text itself"
-        ) from None
+    pattern = compiled(request)
     collector = Collector(request)
     for path, name in _files(request, stop):
         for line in _search_file(path, name, pattern, request.context, stop):
             if not collector.add(line):
                 return collector.result()
     return collector.result()
+
+
+def compiled(request: SearchRequest) -> re.Pattern[str]:
+    # What a line begins with does not matter, and on a long one Python would try every way to skip it.
+    text = re.escape(request.pattern) if request.literal else _LEADING_ANYTHING.sub("", request.pattern)
+    try:
+        return re.compile(text, re.IGNORECASE if request.ignore_case else 0)
+    except re.error as error:
+        raise ToolFailed(
+            f"invalid regular expression: {error}; set literal to search for the text itself"
+        ) from None
 
 
 def _files(request: SearchRequest, stop: Stop) -> list[tuple[Path, str]]:
@@ -103,3 +112,18 @@ def _decoded_lines(file: BinaryIO) -> Iterator[str]:
         yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
         if not raw:
             return
+
+
+def main(root: str, asked: str) -> None:
+    request = SearchRequest(root=Path(root), **msgspec.json.decode(asked))
+    # One match more than is wanted: whoever reads is to know that there are more.
+    wanted = msgspec.structs.replace(request, limit=request.limit + 1)
+    for line in search_with_python(wanted, lambda: False).lines:
+        path = os.fsencode(line.path)
+        sign = b":" if line.matches else b"-"
+        text = line.text[: MAX_LINE + 1].encode("utf-8", "replace")
+        sys.stdout.buffer.write(b"%b\0%d%b%b\n" % (path, line.number, sign, text))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

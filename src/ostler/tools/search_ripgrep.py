@@ -31,12 +31,16 @@ def _beside_python() -> str | None:
 
 
 async def search_with_ripgrep(program: str, request: SearchRequest, context: ToolContext) -> SearchResult:
-    """Lines in order of their paths; rg is ended as soon as there are enough."""
-    reader = _Reader(request)
-    is_file = request.root.is_file()
-    target = f"./{request.root.name}" if is_file else "./"
+    """Lines in order of their paths."""
+    target = f"./{request.root.name}" if request.root.is_file() else "./"
     command = [program, *_options(request), "--regexp", request.pattern, "--", target]
-    cwd = request.root.parent if is_file else request.root
+    return await search_with(command, request, context)
+
+
+async def search_with(command: list[str], request: SearchRequest, context: ToolContext) -> SearchResult:
+    """Runs a program that prints what it finds as rg does; it is ended as soon as there is enough."""
+    reader = _Reader(request)
+    cwd = request.root.parent if request.root.is_file() else request.root
     async with child_process(command, context=context, cwd=cwd, on_output=reader.take) as child:
         try:
             await child.wait()
@@ -44,7 +48,7 @@ async def search_with_ripgrep(program: str, request: SearchRequest, context: Too
             await child.end()
     reader.finish()
     result = reader.collector.result()
-    if child.returncode == 2 and not result.lines and reader.rest:
+    if child.returncode and not result.lines and reader.rest:
         raise ToolFailed(_complaint(reader.rest))
     return result
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ostler.tools.threads import Stop
 from ostler.vocabulary.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from ostler.tools.threads import Stop
 
 
 def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Path]:

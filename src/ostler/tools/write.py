@@ -45,7 +45,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     remember(context, file, digest)
     lines = len(lines_of(content))
     details = {
-        "path": str(file),
+        "path": name,
         "bytes": len(data),
         "lines": lines,
         "created": written.created,

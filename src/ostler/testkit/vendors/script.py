@@ -12,13 +12,13 @@ from ostler.vocabulary.messages import StopReason
 from ostler.vocabulary.usage import Usage
 
 
-class Say(msgspec.Struct, frozen=True, tag_field="type", tag="say"):
+class Say(msgspec.Struct, frozen=True, tag_field="type", tag="say", forbid_unknown_fields=True):
     """Text, streamed in these pieces."""
 
     pieces: tuple[str, ...]
 
 
-class Think(msgspec.Struct, frozen=True, tag_field="type", tag="think"):
+class Think(msgspec.Struct, frozen=True, tag_field="type", tag="think", forbid_unknown_fields=True):
     """Reasoning. `redacted` stands for one that only its vendor can read."""
 
     pieces: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Think(msgspec.Struct, frozen=True, tag_field="type", tag="think"):
     redacted: str = ""
 
 
-class Call(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
+class Call(msgspec.Struct, frozen=True, tag_field="type", tag="call", forbid_unknown_fields=True):
     """A tool call. `pieces` are the arguments' JSON text as it is streamed, valid or not."""
 
     name: str
@@ -34,14 +34,14 @@ class Call(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
     id: str = ""
 
 
-class Cite(msgspec.Struct, frozen=True, tag_field="type", tag="cite"):
+class Cite(msgspec.Struct, frozen=True, tag_field="type", tag="cite", forbid_unknown_fields=True):
     """A source for the text before it, as the wire names one."""
 
     url: str
     title: str = ""
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Trouble(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What goes wrong after so many frames of the stream have been sent.
 
     `cut` drops the connection, `end` closes the body as if it were whole, `silence` sends nothing more until
@@ -54,7 +54,7 @@ class Trouble(msgspec.Struct, frozen=True):
     message: str = "Overloaded"
 
 
-class Turn(msgspec.Struct, frozen=True, tag_field="type", tag="turn"):
+class Turn(msgspec.Struct, frozen=True, tag_field="type", tag="turn", forbid_unknown_fields=True):
     """One answer. A plain string among the parts is text in one piece."""
 
     parts: tuple[str | Say | Think | Call | Cite, ...] = ()
@@ -72,7 +72,7 @@ class Turn(msgspec.Struct, frozen=True, tag_field="type", tag="turn"):
         return self.stop or ("tool_calls" if calls else "end")
 
 
-class Refusal(msgspec.Struct, frozen=True, tag_field="type", tag="refusal"):
+class Refusal(msgspec.Struct, frozen=True, tag_field="type", tag="refusal", forbid_unknown_fields=True):
     """An HTTP error. Without a `body` the wire's own shape carries `code` and `message`."""
 
     status: int

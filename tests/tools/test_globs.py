@@ -1,0 +1,28 @@
+"""Globs: they mean what the shell's mean, and none takes for ever."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.tools.globs import compile_glob
+
+
+@given(st.text("ab*?", min_size=1, max_size=12), st.text("ab", min_size=1, max_size=12))
+def test_stars_and_question_marks_mean_what_they_always_mean(glob: str, name: str) -> None:
+    if "**" not in glob:
+        assert bool(compile_glob(glob).fullmatch(name)) == fnmatchcase(name, glob)
+
+
+def test_many_stars_in_a_long_name_are_decided_at_once() -> None:
+    assert compile_glob("*a" * 30 + "*b").fullmatch("a" * 250) is None
+    assert compile_glob("*a" * 30 + "*").fullmatch("a" * 250)
+
+
+def test_a_star_stays_within_its_part_of_the_path() -> None:
+    assert compile_glob("src/*a*b").fullmatch("src/xaxb")
+    assert not compile_glob("src/*a*b").fullmatch("src/a/b")
+    assert compile_glob("**/*a*.py").fullmatch("deep/down/bat.py")
+    assert compile_glob("*{a,ab}*c").fullmatch("xabc")
