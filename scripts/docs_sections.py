@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs_audit import action_table, facts_without_decision
 from docs_invariants import invariant_table, linnkit_invariant_table, store_invariant_table
 from docs_tables import row, spelled
 from ostler.faces import cli
@@ -49,6 +50,7 @@ _KINDS_IN_WORDS: dict[ToolKind, str] = {
     "edit": "change files",
     "execute": "run commands",
     "fetch": "use the network",
+    "agent": "plan or hand a task on",
     "other": "anything else",
 }
 
@@ -257,7 +259,10 @@ def _fenced(lines: Sequence[str], language: str = "") -> str:
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
+    "audit-actions": lambda: "\n".join(action_table()),
+    "audit-no-decision": facts_without_decision,
     "help": help_of,
+    "help-audit": lambda: help_of("audit"),
     "help-cost": lambda: help_of("cost"),
     "help-demo": lambda: help_of("demo"),
     "help-replay": lambda: help_of("replay"),

@@ -1,6 +1,7 @@
 """Writes what the documentation takes from the code; with --check, only says if it is current.
 
-docs/events.md and docs/errors.md are written whole; other pages have sections, see `docs_sections.py`.
+docs/events.md, docs/errors.md and docs/linnkit.md are written whole; other pages have sections, see
+`docs_sections.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from docs_linnkit import linnkit_page
 from docs_sections import filled
 from docs_tables import row, spelled
 from ostler.kernel.hooks import Point
@@ -126,8 +128,13 @@ def main() -> int:
 
 
 def pages() -> dict[Path, str]:
-    written = {ROOT / "docs" / "events.md": events_page(), ROOT / "docs" / "errors.md": errors_page()}
-    handwritten = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - written.keys())
+    docs = ROOT / "docs"
+    written = {
+        docs / "events.md": events_page(),
+        docs / "errors.md": errors_page(),
+        docs / "linnkit.md": linnkit_page(NOTICE),
+    }
+    handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - written.keys())
     return written | {path: filled(path.read_text(), path.name) for path in handwritten}
 
 

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.tool import tool
+from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.delegate import DelegateTool
+from ostler.runs.session import open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Limits, RunEnded, Warned
+from ostler.vocabulary.outcomes import NeedUser, Question
 from ostler.vocabulary.usage import Usage
 from tests.running import Ran, run
 
@@ -113,3 +117,20 @@ async def test_steps_are_counted_over_the_tree() -> None:
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit"
     assert (ran.quiet.own + ran.quiet.children).steps <= 6
+
+
+async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> None:
+    @tool
+    async def ask() -> NeedUser:
+        return NeedUser(Question("Well?"))
+
+    store = MemoryStore()
+    ran = await run([Call("ask")], tools=[ask], limits=Limits(steps=2), store=store, waits_for_answers=True)
+    await ran.session.close()
+    (asked,) = ran.all(events.QuestionAsked)
+    harness = Harness(ScriptedModel(_turns()))
+    harness.use([again, ask])
+    session = await open_session(store, ran.session.id, harness)
+    ended = await session.answer(asked.id, "yes")
+    assert isinstance(ended, RunEnded)
+    assert (ended.status, ended.own.steps) == ("limit", 2)

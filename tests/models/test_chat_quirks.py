@@ -12,6 +12,7 @@ from ostler.models.chat import ChatModel
 from ostler.models.chat_stream import ChatDecoder
 from ostler.vocabulary.events import SourceCited, TextDelta, ToolInputDelta, ToolInputEnded, ToolInputStarted
 from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.vocabulary.usage import UNKNOWN_USAGE
 
 
 def read(
@@ -151,6 +152,11 @@ def test_more_cached_than_prompt_tokens_do_not_make_a_negative_count() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 50}}
     _, done = decode(delta("stop", content="A"), {"choices": [], "usage": usage})
     assert done.usage.input_tokens == 5
+
+
+def test_a_total_alone_is_not_taken_apart() -> None:
+    _, done = decode(delta("stop", content="A"), {"choices": [], "usage": {"total_tokens": 12}})
+    assert done.usage == UNKNOWN_USAGE
 
 
 def test_a_refusal_is_text_and_a_reason_to_stop() -> None:

@@ -14,9 +14,9 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import open_session
+from ostler.runs.session import create_session, open_session
 from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import NotFound, UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
 from ostler.vocabulary.outcomes import NeedUser, Question
 
@@ -172,6 +172,29 @@ async def test_a_late_completion_never_overwrites_a_cancel() -> None:
     assert types.count("run_ended") == 1
 
 
+async def test_a_cancel_right_after_the_start_ends_the_run() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    handle = await desk.supervisor.start("go")
+    await desk.supervisor.cancel(handle.session)
+    assert ended(await asyncio.wait_for(handle.result(), 10)) == "cancelled"
+    async with await desk.supervisor.start("go", session=handle.session) as again:
+        pass
+    assert ended(await asyncio.wait_for(again.result(), 10)) == "cancelled"
+
+
+async def test_a_run_whose_start_is_cancelled_is_cancelled() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    starting = asyncio.ensure_future(desk.supervisor.start("go"))
+    await asyncio.sleep(0)  # it waits for the run to begin
+    assert desk.models
+    starting.cancel()
+    await asyncio.wait({starting})
+    assert starting.cancelled()
+    assert await desk.supervisor.drain(10)
+    (summary,) = await desk.supervisor.store.sessions()
+    assert summary.status == "cancelled"
+
+
 async def test_a_session_that_is_driven_takes_no_second_run_at_once() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
@@ -193,6 +216,37 @@ async def test_a_prompt_to_a_session_whose_last_run_failed_starts() -> None:
     assert ended(await again.result()) == "completed"
 
 
+async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
+    desk = Desk(lambda: [Call("hold"), "done"])
+    asking = Desk(lambda: [Call("ask")], desk.supervisor.store)
+    waits = await asking.supervisor.start("first")
+    await waits.result()
+    works = await desk.supervisor.start("second")
+    await asyncio.wait_for(desk.busy.wait(), 10)
+    listed = {row.session: row for row in await desk.supervisor.list()}
+    assert {session: row.status for session, row in listed.items()} == {
+        works.session: "running",
+        waits.session: "waiting",
+    }
+    assert [asked.text for asked in listed[waits.session].questions] == ["Well?"]
+    assert await desk.supervisor.peek(works.session) == listed[works.session]
+
+    desk.go_on.set()
+    await asyncio.wait_for(works.result(), 10)
+    assert [row.session for row in await desk.supervisor.list()] == [waits.session]
+    assert len(await desk.supervisor.list(ended=True)) == 2
+    last = await desk.supervisor.peek(works.session)
+    assert last is not None and (last.status, last.steps) == ("completed", 2)
+
+
+async def test_a_session_without_a_run_shows_none() -> None:
+    desk = Desk(list)
+    session = await create_session(desk.supervisor.store, Harness(ScriptedModel()))
+    assert await desk.supervisor.peek(session.id) is None
+    with pytest.raises(NotFound):
+        await desk.supervisor.peek("ses_none")
+
+
 async def test_a_session_held_elsewhere_is_reached_through_its_inbox() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     other = Desk(list, desk.supervisor.store)
@@ -204,3 +258,12 @@ async def test_a_session_held_elsewhere_is_reached_through_its_inbox() -> None:
     await handle.result()
     session = await open_session(desk.supervisor.store, handle.session, Harness(ScriptedModel()))
     assert session.state.last_status == "cancelled"
+
+
+async def test_the_same_request_twice_is_one_run() -> None:
+    desk = Desk(lambda: ["hello", "again"])
+    first = await desk.supervisor.start("hi", request="r1")
+    ending = await first.result()
+    again = await desk.supervisor.start("hi", session=first.session, request="r1")
+    assert await again.result() == ending
+    assert (await desk.types(first.session)).count("run_started") == 1

@@ -174,3 +174,9 @@ def limit_warning(name: str, used: float, limit: float) -> Warned:
     """The fact that most of a limit is used."""
     text = f"{used:.4g} of {limit:g} {_UNITS.get(name, name)} are used"
     return Warned(text, about="limit", details={"limit": name, "used": used, "of": limit})
+
+
+def limits_of(begun_with: Limits, now: Limits) -> Limits:
+    """A run that somebody goes on with keeps the limits it was begun with, where no others are given now."""
+    given = {name: limit for name in now.__struct_fields__ if (limit := getattr(now, name)) is not None}
+    return msgspec.structs.replace(begun_with, **given)

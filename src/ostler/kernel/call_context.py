@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,12 +138,15 @@ class CallContext:
         spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
         self.journal.publish([ChildEvent(self.call, child, event) for event in spelled])
 
-    async def run_child(self, request: ChildRequest) -> ChildResult:
+    def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
+        # Counted when it is called, not when it gets its first turn: it must be the same after a crash.
+        self._children += 1
+        return self._run_child(child_session(self.session, self.call, self._children), request)
+
+    async def _run_child(self, child: str, request: ChildRequest) -> ChildResult:
         children = self.harness.children
         if children is None:
             raise CallRefused("No child can be run here.")
-        self._children += 1
-        child = child_session(self.session, self.call, self._children)
         if child not in self._run.children:
             task = text_of(request.prompt)[:_TASK_EXCERPT]
             self.journal.record(ChildStarted(self.call, child, request.agent, task))

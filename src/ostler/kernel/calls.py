@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 
 from ostler.kernel.budget import Budget
-from ostler.kernel.call_context import CallContext
+from ostler.kernel.call_context import CallContext, record_child_end
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.child import ChildWaits, child_session
+from ostler.kernel.child import ChildResult, ChildWaits, child_session
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.hooks import FinishedCall, Oversight
 from ostler.kernel.journal import Journal
@@ -49,12 +49,16 @@ class Calls:
         self._tokens: dict[str, CancelToken] = {}
         self._moved: set[str] = set()
         """Calls whose children waited, and do not any more."""
+        self._turns: dict[str, asyncio.Lock] = {}
         self._cancel.on_cancel(self._cancel_all)
 
     async def run(self, step: StepState) -> None:
         """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
         while not self._cancel.cancelled and (group := self._next_group(step)):
             await self._run_group(step, group)
+            if ending := next((one.called.name for one in step.calls.values() if one.ends_run), None):
+                for call in step.open_calls():
+                    await self.settle_unrun(call, f"Not run: {ending} ended the run.")
 
     def cancel_call(self, call: str) -> bool:
         """Stops one running call; False when it is not running."""
@@ -107,22 +111,23 @@ class Calls:
         if len(running) == 1 and not asking and not twins:
             await self._execute(*running[0], step)
             return
-        await self._together(step, running, asking)
-        for call, ready in twins:  # the same call was under way: now its result is there, or it failed
-            if not self._cancel.cancelled and await self._has_started(call, ready):
-                await self._journal.commit()
-                await self._execute(call, ready, step)
+        await self._together(step, running, twins, asking)
 
     async def _together(
         self,
         step: StepState,
         running: list[tuple[CallState, Ready]],
+        twins: list[tuple[CallState, Ready]],
         asking: list[tuple[CallState, events.QuestionAsked]],
     ) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call, ready in running:
-                    tasks.create_task(self._execute(call, ready, step))
+                    turn = self._turn_of(ready.key)
+                    await turn.acquire()  # before any of its twins
+                    tasks.create_task(self._execute_and_release(call, ready, step, turn))
+                for call, ready in twins:
+                    tasks.create_task(self._begin_and_execute(call, ready, step))
                 if self._harness.asker is not None:
                     for call, asked in asking:
                         tasks.create_task(self._ask_then_execute(call, asked, step))
@@ -179,9 +184,26 @@ class Calls:
         if not isinstance(decision, Ready):
             await self._settle(call, decision, None)
             return
-        if await self._has_started(call, decision):
-            await self._journal.commit()
-            await self._execute(call, decision, step)
+        await self._begin_and_execute(call, decision, step)
+
+    async def _execute_and_release(
+        self, call: CallState, ready: Ready, step: StepState, turn: asyncio.Lock
+    ) -> None:
+        try:
+            await self._execute(call, ready, step)
+        finally:
+            turn.release()
+
+    async def _begin_and_execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+        """When the same call is under way, its result is waited for: if it has one, that is ours as well."""
+        async with self._turn_of(ready.key):
+            if not self._cancel.cancelled and await self._has_started(call, ready):
+                await self._journal.commit()
+                await self._execute(call, ready, step)
+
+    def _turn_of(self, key: str) -> asyncio.Lock:
+        """Calls with the same key run one after the other."""
+        return self._turns.setdefault(key, asyncio.Lock()) if key else asyncio.Lock()
 
     async def _answer(
         self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
@@ -294,6 +316,7 @@ class Calls:
     ) -> None:
         """Records the one result. The last of a step is left for the append that ends the step."""
         called, session = call.called, self._journal.session
+        await self._end_children(called.call)
         outcome = _storable(outcome)
         content, whole = await bounded(outcome.content, self._journal.store, session, called.call)
         failure = outcome.kind if isinstance(outcome, Failed) else None
@@ -341,6 +364,7 @@ class Calls:
         children, run = self._harness.children, self._journal.state.run
         if children is None or run is None:
             return False
+        self._moved.clear()
         for call in step.open_calls():
             tool = self._harness.tools.get(call.called.name)
             if not call.deferred or tool is None or not tool.spec.reattaches:
@@ -349,6 +373,16 @@ class Calls:
             if not any(peek.waits for peek in peeks):
                 self._moved.add(call.called.call)
         return bool(self._moved)
+
+    async def _end_children(self, call: str) -> None:
+        """No child outlives the call that it works for."""
+        run, children = self._journal.state.run, self._harness.children
+        for child in run.children_of(call) if run else ():
+            if run and run.children[child].ended is None:
+                reason = "its call has ended"
+                ended = await children.end(child, reason, self._harness) if children else None
+                ended = ended or ChildResult(child, "", "cancelled", reason=reason)
+                record_child_end(self._journal, self._budget, ended)
 
     async def settle_interrupted(self, call: CallState) -> None:
         """After a crash: the call had begun, and its effect may or may not have happened."""
@@ -375,6 +409,8 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
     except StoreError:
         raise  # not the tool's failure: the log cannot be written
     except ChildWaits as waits:
+        if not tool.spec.reattaches:
+            return failed(f"The child waits for somebody, and {tool.spec.name} cannot go on with it later.")
         return Pending(waits.child, "the child waits for an answer")
     except CallRefused as error:
         return failed(error.message, kind="call_refused")

@@ -55,6 +55,8 @@ class Judging:
             )
         if call.answered and call.question:
             return self.after_answer(call, tool, call.question, call.answered)
+        if call.started and tool.spec.reattaches:  # it was permitted, and its child knows what it was told
+            return self._ready_again(tool, call.arguments)
         arguments = normalised(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
         if problem:
@@ -128,10 +130,15 @@ class Judging:
             return ok("The person gave the secret.")
         if not is_called_again:
             return ok(_as_text(answered.answer), details={"answer": answered.answer})
-        validated, problem = _validated(tool, call.arguments)
+        return self._ready_again(tool, call.arguments, answered.answer, asked.state)
+
+    def _ready_again(
+        self, tool: Tool, arguments: dict[str, Any], answer: Any = None, state: Any = None
+    ) -> Ready | Failed:
+        validated, problem = _validated(tool, arguments)
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-        return Ready(tool, call.arguments, validated, "", answered.answer, asked.state)
+        return Ready(tool, arguments, validated, "", answer, state)
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:

@@ -20,11 +20,9 @@ from typing import Protocol
 import msgspec
 
 from ostler.kernel.answering import Answering, record_usage
-from ostler.kernel.budget import Budget
-from ostler.kernel.call_context import record_child_end
+from ostler.kernel.budget import Budget, limits_of
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.child import ChildResult
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
@@ -72,7 +70,9 @@ class Loop:
         self.steering: Steering | None = None
         self._over = Oversight(hook_reporter(journal), cancel)
         self._answering = Answering(journal, harness, cancel, self._over)
-        self.budget = Budget(journal, harness.limits, harness.place.budget if harness.place else None)
+        run = journal.state.run
+        self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
+        self.budget = Budget(journal, self._limits, harness.place.budget if harness.place else None)
         self.calls = Calls(journal, harness, cancel, questions, self._over, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
@@ -84,7 +84,7 @@ class Loop:
     async def advance(self) -> RunEnded | RunWaiting:
         """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
         with self._harness.span_of("run", session=self._journal.session):
-            async with time_limit(self._journal, self._harness.limits.seconds, self._cancel):
+            async with time_limit(self._journal, self._limits.seconds, self._cancel):
                 return await self._advance()
 
     async def _advance(self) -> RunEnded | RunWaiting:
@@ -94,7 +94,7 @@ class Loop:
             step = run.step
             if self._cancel.cancelled:
                 await self._end_cancelled(run)
-            elif run.waiting is not None and run.waiting.reason == "paused":
+            elif run.waiting is not None and run.is_paused:
                 return await self._rest(run, run.waiting)
             elif step is None or step.ended:
                 if self._pause and not self._is_last(step):
@@ -103,7 +103,10 @@ class Loop:
             elif step.message is None:
                 await self._ask_model(run, step)
             elif step.open_calls():
-                if await self.calls.find_moved(step) and run.waiting:
+                has_moved = await self.calls.find_moved(step)
+                if run.is_paused:
+                    continue  # a moment ago
+                if has_moved and run.waiting:
                     self._journal.record(events.RunResumed())
                 await self.calls.run(step)
                 if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
@@ -169,7 +172,7 @@ class Loop:
             if step.message is None:
                 self._end_without_message(run, step)
                 return True
-            if any(call.result and call.result.ends_run for call in step.calls.values()):
+            if any(call.ends_run for call in step.calls.values()):
                 self._end(run, "completed", "a tool ended the run")
                 return True
             if run.protocol_errors >= PROTOCOL_ERRORS_AT_MOST:
@@ -258,6 +261,8 @@ class Loop:
         return await self._rest(run, waiting)
 
     async def _rest(self, run: RunState, waiting: RunWaiting) -> RunWaiting:
+        if run.waiting is not None and run.is_paused:
+            waiting = run.waiting  # only `resume` ends that
         if run.waiting != waiting:
             self._journal.record(waiting, settles=waiting.request)
         await self._journal.commit()
@@ -282,21 +287,12 @@ class Loop:
     async def _close_step(self, run: RunState, reason: str) -> None:
         if run.waiting:
             self._journal.record(events.RunResumed(self._cancel.request))
-        await self._end_children(run, reason)
         step = run.step
         if step is None or step.ended:
             return
         for call in step.open_calls():
             await self.calls.settle_unrun(call, reason)
         self._journal.record(events.StepEnded(step.number))
-
-    async def _end_children(self, run: RunState, reason: str) -> None:
-        """No child outlives the run that it works for."""
-        for child in run.open_children():
-            children = self._harness.children
-            ended = await children.end(child, reason, self._harness) if children else None
-            ended = ended or ChildResult(child, "", "cancelled", reason=reason)
-            record_child_end(self._journal, self.budget, ended)
 
     def _end(
         self, run: RunState, status: RunStatus, reason: str, failure: Failure | None = None, request: str = ""

@@ -31,6 +31,10 @@ class CallState:
         return self.result is None
 
     @property
+    def ends_run(self) -> bool:
+        return self.result is not None and self.result.ends_run
+
+    @property
     def is_asking(self) -> bool:
         return self.is_open and self.question is not None and self.answered is None
 
@@ -133,6 +137,10 @@ class RunState:
         self.waited_ms = 0
         self.repeats: dict[str, int] = {}
         """How many steps in a row the same call had the same result, by digest of both."""
+
+    @property
+    def is_paused(self) -> bool:
+        return self.waiting is not None and self.waiting.reason == "paused"
 
     def open_children(self) -> list[str]:
         return [child for child, state in self.children.items() if state.ended is None]

@@ -20,9 +20,10 @@ from ostler.kernel.harness import Harness, ParentCall, Place
 from ostler.kernel.journal import World
 from ostler.kernel.model import Transcript
 from ostler.kernel.run_state import Used
-from ostler.kernel.state import fold
+from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.session import Session, create_session, open_session
+from ostler.runs.run_tree import facts_in, is_stuck, state_of
+from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused, NotFound, OstlerError, SessionHeld
 from ostler.vocabulary.events import RunEnded, RunWaiting, ToolResultFact
@@ -30,8 +31,6 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Block, Message, ToolCall, ToolResult, text_of
 from ostler.vocabulary.outcomes import Failed, Ok, failed, ok
 from ostler.vocabulary.requests import Cancel
-
-NOT_STARTED = Used()
 
 LOOK_AGAIN = 2.0
 """Seconds after which a child that another process drives is tried again."""
@@ -44,21 +43,25 @@ class RunsChildren:
         self._store = store
         self._world = world
         self._turns = asyncio.Semaphore(together)
+        self._rested: dict[str, int] = {}
+        """How many facts a child and its own had when it last came to rest here."""
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        if ended := await self._ended(child, request, parent):
+            return ended
         async with self._turns:
             while True:
                 try:
                     session = await self._open(child, request, parent)
                     break
                 except SessionHeld:  # somebody answers its question, and drives it on
-                    await self._rested(child)
+                    await self._comes_to_rest(child)
             try:
                 return await self._drive(session, request, parent)
             finally:
                 await session.close()
 
-    async def _rested(self, child: str) -> None:
+    async def _comes_to_rest(self, child: str) -> None:
         """Waits until a child that another process drives has come to rest, or that process is gone."""
         last = await self._store.last_seq(child)
         with suppress(TimeoutError):
@@ -70,28 +73,42 @@ class RunsChildren:
     async def _drive(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
         if request.trace.live:
             session.observe(lambda batch: parent.publish_trace(session.id, batch))
+        judge = request.execution.judge
         try:
-            if session.state.run is not None or session.state.last_run:
-                quiet = await session.advance()
-            else:
-                quiet = await session.prompt(request.prompt)
+            while (result := await self._result(session.state, judge)) is None:
+                if session.state.run is None:
+                    quiet: Quiet = await session.prompt(request.prompt, at_once=True)
+                else:
+                    quiet = await session.advance()
+                if isinstance(quiet, RunWaiting):
+                    self._rested[session.id] = await facts_in(self._store, session.state)
+                    raise ChildWaits(session.id)
         except asyncio.CancelledError:
-            await self._report(session, request, parent)
+            if cut := await self._result(session.state, judge):
+                record_child_end(parent.journal, parent.budget, cut)
             raise
-        if isinstance(quiet, RunWaiting):
-            raise ChildWaits(session.id)
-        return await self._report(session, request, parent)
-
-    async def _report(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
-        """What came of it, also as a fact of the parent's."""
-        result = result_of(await self._store.read(session.id), request.execution.judge)
         record_child_end(parent.journal, parent.budget, result)
         return result
+
+    async def _ended(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult | None:
+        """What came of a child whose end is a fact already, even if it never began: nor will it now."""
+        run = parent.journal.state.run
+        told = run.children[child].ended if run else None
+        if told is None:
+            return None
+        with suppress(NotFound):
+            state = await state_of(self._store, child)
+            if result := await self._result(state, request.execution.judge):
+                return result
+        return ChildResult(child, "", told.status, reason=told.reason)
+
+    async def _result(self, state: SessionState, judge: str = "") -> ChildResult | None:
+        return result_of(await self._store.read(state.id), judge) if state.last_run else None
 
     async def _open(self, child: str, request: ChildRequest, parent: ParentCall) -> Session:
         harness = child_harness(request, parent)
         try:
-            return await open_session(self._store, child, harness, world=self._world)
+            session = await open_session(self._store, child, harness, world=self._world)
         except NotFound:
             session = await create_session(
                 self._store,
@@ -101,38 +118,55 @@ class RunsChildren:
                 child_of=parent.session,
                 call=parent.call,
             )
-        if seed := inherited(parent.journal.state.transcript, request.history):
+        seed = inherited(parent.journal.state.transcript, request.history)
+        if seed and session.state.run is None and not session.state.leaf:  # also if a process died in between
             await session.replace_history(seed)
         return session
 
     async def peek(self, child: str) -> ChildPeek:
         try:
-            state = fold(await self._store.read_opening(child))
+            state = await state_of(self._store, child)
         except NotFound:
-            return ChildPeek(False, NOT_STARTED)
-        run = state.run
-        return ChildPeek(run is not None and run.waiting is not None, run.used() if run else NOT_STARTED)
+            return ChildPeek(False, Used())
+        if result := await self._result(state):
+            return ChildPeek(False, Used.of(result.own + result.children))
+        # One that was just driven, and did not get any further, is not driven again and again.
+        waits = await is_stuck(self._store, state) or (
+            self._rested.get(child) == await facts_in(self._store, state)
+        )
+        return ChildPeek(waits, await self._used_by(state))
+
+    async def _used_by(self, state: SessionState) -> Used:
+        """By an open run and all below it."""
+        used = state.run.used() if state.run else Used()
+        for child in state.run.open_children() if state.run else ():
+            used.add((await self.peek(child)).used)
+            used.children += 1
+        return used
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
         """Asked for in its inbox; done here, unless somebody else drives it."""
-        try:
-            state = fold(await self._store.read_opening(child))
-        except NotFound:
-            return None
-        if state.run is not None:
-            cancel = Cancel(id=f"end-{state.run.id}", by="its parent")
-            await self._store.submit(child, cancel)
+        while True:
+            try:
+                state = await state_of(self._store, child)
+            except NotFound:
+                return None
+            result = await self._result(state)
+            if result is not None or state.run is None:
+                return result
+            await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
             await self._take_up_cancel(child, harness)
-        return result_of(await self._store.read(child))
 
     async def _take_up_cancel(self, child: str, harness: Harness) -> None:
         harness = replace(harness, memory={}, place=None)
         try:
             session = await open_session(self._store, child, harness, world=self._world)
         except SessionHeld:
-            return  # whoever holds it will take it up
+            await self._comes_to_rest(child)  # whoever holds it takes it up
+            return
         try:
-            await session.advance()
+            if session.state.run is not None:
+                await session.advance()
         finally:
             await session.close()
 
@@ -211,15 +245,19 @@ def _id_of(block: Block) -> str | None:
     return None
 
 
-def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult:
-    """What came of a child's run: its answer, or the judge's, or what there was when it was cut."""
-    session = facts[0].session
-    run = next((fact.run for fact in facts if fact.run), "")
+def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
+    """What came of a child's run: its answer, or the judge's, or what there was when it was cut.
+
+    None while it has not ended. Runs that people asked for in its session are not the child's.
+    """
+    session, run = facts[0].session, ""
     text, judged, ended = "", None, None
     for fact in facts:
-        if not run or fact.run != run:
+        if fact.type != "run_started" and (not run or fact.run != run):
             continue
         match fact.event:
+            case events.RunStarted(parent_run=parent) if parent:
+                run = run or fact.run
             case events.AssistantMessage(content=content) if judged is None:
                 text = text_of(content) or text
             case ToolResultFact(name=name, failed=None, content=content, details=details) if name == judge:
@@ -227,7 +265,7 @@ def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult:
             case RunEnded() as end:
                 ended = end
     if ended is None:
-        return ChildResult(session, run, "interrupted", text, "it has not ended")
+        return None
     return ChildResult(
         session, run, ended.status, text, ended.reason, judged, own=ended.own, children=ended.children
     )

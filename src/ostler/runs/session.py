@@ -57,19 +57,33 @@ class Session:
     def observe(self, observer: Observer) -> Callable[[], None]:
         return self.journal.observe(observer)
 
-    async def prompt(self, content: tuple[PlainBlock, ...], *, request: str = "") -> RunEnded | RunWaiting:
+    async def prompt(
+        self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
+    ) -> RunEnded | RunWaiting:
         """Starts a run with this message, and drives it. A run that was cut before is closed first.
 
-        Prompts that wait in the inbox came before it and run first, unless they are held. Not while a run
-        waits: that one still occupies the session. It goes on with `answer`.
+        Prompts that wait in the inbox came before it and run first, unless they are held, or it is to run
+        `at_once`. Not while a run waits: that one still occupies the session. It goes on with `answer`.
         """
         if problem := storing_problem(events.UserMessage(content, request=request)):
             raise UsageError(f"the prompt cannot be stored: {problem}")
+        if request and (known := await self._run_of(request)):
+            return known
         await self._prepare()
-        while waiting := await self._next_in_line():
+        while not at_once and (waiting := await self._next_in_line()):
             await self._run(waiting)
             await self._prepare()
         return await self._run(requests.Prompt(id=request, content=content))
+
+    async def _run_of(self, request: str) -> Quiet:
+        """The run that a request has started, at rest: the same id twice gives the first answer."""
+        seq = await self.journal.store.settled(self.id, request)
+        if seq is None:
+            return None
+        facts = await self.journal.store.read(self.id, seq - 1)
+        run = facts[0].run
+        ends = [fact.event for fact in facts if fact.run == run and isinstance(fact.event, RunEnded)]
+        return ends[0] if ends else await self.advance()
 
     async def continue_(self, *, request: str = "") -> RunEnded | RunWaiting:
         """Starts a run on the transcript as it is, without a new message."""
@@ -165,7 +179,7 @@ class Session:
                 parent_run=place.parent if place else "",
                 depth=place.depth if place else 0,
                 trace=harness.trace,
-                tags=harness.tags,
+                tags=dict(harness.tags),
                 agent=harness.agent,
             ),
             run=self.journal.world.new_id("run"),

@@ -1,0 +1,70 @@
+"""A run and its children, looked at from outside: who waits for whom, and what people are asked."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from ostler.kernel.state import SessionState, fold
+from ostler.kernel.store import Store
+from ostler.vocabulary.errors import NotFound
+from ostler.vocabulary.events import QuestionAsked
+
+
+class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question that somebody can answer now, and where it was asked."""
+
+    session: str
+    asked: QuestionAsked
+    agent: str = ""
+    """The child that asks; empty when it is the run itself."""
+
+
+async def state_of(store: Store, session: str) -> SessionState:
+    return fold(await store.read_opening(session))
+
+
+async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
+    """Those of the session's run, and of the children that it works with."""
+    questions = [OpenQuestion(state.id, asked, agent) for asked in state.questions.values()]
+    for child in await children_of(store, state):
+        name = child.run.started.agent if child.run else ""
+        questions += await open_questions(store, child, name or "subagent")
+    return questions
+
+
+async def children_of(store: Store, state: SessionState) -> list[SessionState]:
+    """The children of the open run whose end it does not know yet."""
+    found = []
+    for child in state.run.open_children() if state.run else ():
+        with suppress(NotFound):  # the process ended before the child began
+            found.append(await state_of(store, child))
+    return found
+
+
+async def is_stuck(store: Store, state: SessionState) -> bool:
+    """Whether the open run waits, and nothing that it waits for has come."""
+    if state.run is None or state.run.waiting is None:
+        return False
+    if state.run.waiting.reason == "paused":
+        return True
+    return all([await is_stuck(store, child) for child in await children_of(store, state)])
+
+
+async def facts_in(store: Store, state: SessionState) -> int:
+    """How many facts the open run's session and its children's have: the number grows when one moves."""
+    return state.last_seq + sum([await facts_in(store, child) for child in await children_of(store, state)])
+
+
+async def root_of(store: Store, state: SessionState) -> SessionState:
+    """The session where the tree of open runs begins: whoever drives that one drives all below it."""
+    while state.child_of:
+        try:
+            parent = await state_of(store, state.child_of)
+        except NotFound:
+            break
+        if parent.run is None or state.id not in parent.run.open_children():
+            break
+        state = parent
+    return state
