@@ -12,6 +12,7 @@ import pytest
 
 from ostler.testkit.vendors import FakeVendor, call, say, turn
 
+CITIES = ("Bergen", "Faro")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -43,6 +44,12 @@ def answers_to(request: dict[str, Any]) -> Any:
                 if results
                 else turn(call("save", {"path": "haiku.txt", "content": haiku}, size=3))
             )
+        case "Does it rain more in Bergen or in Faro? Hand out the cities.":
+            tasks = [call("delegate", {"task": f"How much rain falls in {city}?"}) for city in CITIES]
+            return turn("In Bergen, by far.") if results else turn(*tasks)
+        case "How much rain falls in Bergen?" | "How much rain falls in Faro?":
+            city = prompt.removesuffix("?").split()[-1]
+            return turn(results[0]) if results else turn(call("rainfall", {"city": city}))
     raise AssertionError(prompt)
 
 
@@ -57,6 +64,14 @@ PRINTED = {
     "growing_file.py": (
         "An old silent pond\nA frog jumps into the pond\nSplash! Silence again 🐸\n"
         "saved 69 characters as haiku.txt\n"
+    ),
+    "children.py": (
+        "→ How much rain falls in Bergen?\n→ How much rain falls in Faro?\n"
+        "In Bergen, by far.\ncompleted: 2 steps, and 4 of 2 children\n"
+    ),
+    "supervisor.py": (
+        "Sweep the yard. completed\nWatch the gate. paused\nBuy hay. question Where shall I buy hay?\n"
+        "Buy hay. completed: I go to the mill.\nWatch the gate. completed: As you say: Come in.\n"
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import tool
+from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.delegate import DelegateTool
@@ -108,8 +108,11 @@ async def test_depth_and_number_of_children_are_limited_over_the_tree() -> None:
     assert ran.quiet.status == "completed" and ran.quiet.children.runs == 4  # the fourth was not let begin
     ran = await run(tree(3, 3), "0", tools=[DelegateTool({})], limits=Limits(children=10))
     assert isinstance(ran.quiet, RunEnded)
-    assert ran.quiet.children.steps <= 20
+    assert ran.quiet.status == "completed" and 10 <= ran.quiet.children.steps <= 20
     assert _warnings(ran) == ["children"]
+    ran = await run(tree(1, 5), "0", tools=[DelegateTool({})], limits=Limits(children=2))
+    ends = [ended.status for ended in ran.all(events.ChildEnded)]
+    assert ran.status == "completed" and sorted(ends) == ["completed"] * 2 + ["limit"] * 3
 
 
 async def test_steps_are_counted_over_the_tree() -> None:
@@ -134,3 +137,16 @@ async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> No
     ended = await session.answer(asked.id, "yes")
     assert isinstance(ended, RunEnded)
     assert (ended.status, ended.own.steps) == ("limit", 2)
+
+
+async def test_time_stands_still_while_a_person_thinks() -> None:
+    @tool
+    async def ask(context: ToolContext) -> str:
+        return str(await context.ask(Question("Well?")))
+
+    async def person(asked: events.QuestionAsked) -> str:
+        await asyncio.sleep(0.3)
+        return "at last"
+
+    ran = await run([Call("ask"), "ok"], tools=[ask], asker=person, limits=Limits(seconds=0.25))
+    assert ran.status == "completed" and ran.results() == ["at last"]

@@ -14,6 +14,9 @@ from ostler.vocabulary.usage import NOTHING_USED, Usage
 WARN_AT = 0.8
 """The part of a limit that a person is warned at, once."""
 
+TINY = 1e-9
+"""What sums of dollars may be wrong by."""
+
 CHARACTERS_A_TOKEN = 4
 
 
@@ -22,6 +25,7 @@ class Budget:
 
     What has been used follows from the facts; only what is reserved for the call under way is kept here. So a
     tree is counted in the one process that drives it, and after a crash the facts say where it stood.
+    Time is not counted here: its limit must also reach a call that hangs (`time_limit.py`).
     """
 
     def __init__(self, journal: Journal, limits: Limits, parent: Budget | None = None) -> None:
@@ -30,18 +34,23 @@ class Budget:
         self._parent = parent
         self._children: dict[str, Budget] = {}
         """Those that this process drives, by their session."""
-        self._elsewhere: dict[str, Used] = {}
+        self._at_rest: dict[str, Used] = {}
         """What the others had used when they were last looked at: they wait, or were cut."""
         self._reserved: Usage | None = None
         self._at_the_end: Used | None = None
-        self._has_limits = any(
+        if parent is not None:
+            parent._children[journal.session] = self
+            parent._at_rest.pop(journal.session, None)
+        self._begun_before = self._number_in_each()
+        self._has_own_limits = any(
             limit is not None
             for limit in (limits.steps, limits.tokens, limits.cost, limits.depth, limits.children)
         )
-        self._is_limited: bool = self._has_limits or (parent is not None and parent._is_limited)
-        if parent is not None:
-            parent._children[journal.session] = self
-            parent._elsewhere.pop(journal.session, None)
+        self._is_limited: bool = self._has_own_limits or (parent is not None and parent._is_limited)
+
+    def _number_in_each(self) -> dict[Budget, int]:
+        """For each of those above, how many children it had when this one was begun, with this one."""
+        return {budget: budget.used().children for budget, depth in self._with_parents() if depth}
 
     @property
     def _run(self) -> RunState | None:
@@ -54,7 +63,7 @@ class Budget:
         total = Used()
         if (run := self._run) is not None:
             total.add(run.used())
-        for used in (*(child.used() for child in self._children.values()), *self._elsewhere.values()):
+        for used in (*(child.used() for child in self._children.values()), *self._at_rest.values()):
             total.add(used)
             total.children += 1
         return total
@@ -66,12 +75,12 @@ class Budget:
 
     def count(self, child: str, used: Used) -> None:
         """What a child that nobody drives here has used so far."""
-        self._elsewhere[child] = used
+        self._at_rest[child] = used
 
     def forget(self, child: str) -> None:
-        """The child's end is a fact now: it counts as one."""
+        """A child's end is a fact now, and counts as one: it is not counted here any more."""
         self._children.pop(child, None)
-        self._elsewhere.pop(child, None)
+        self._at_rest.pop(child, None)
 
     async def reserve(self) -> str:
         """Sets aside what the next model call will use, or says which limit forbids it."""
@@ -94,8 +103,19 @@ class Budget:
 
     def _obstacle(self, next_call: Usage) -> str:
         for budget, depth in self._with_parents():
-            if reason := budget._limit_reached(next_call, depth):
+            if reason := self._not_let_in(budget, depth) or budget._limit_reached(next_call):
                 return reason
+        return ""
+
+    def _not_let_in(self, above: Budget, depth: int) -> str:
+        """A child that is too deep, or one too many, is refused its first step; the others go on."""
+        if not depth or (self._run is not None and self._run.steps):
+            return ""
+        limits = above._limits
+        if limits.depth is not None and depth > limits.depth:
+            return f"the limit of {limits.depth} levels of children was reached"
+        if limits.children is not None and self._begun_before[above] > limits.children:
+            return f"the limit of {limits.children} children was reached"
         return ""
 
     def _with_parents(self) -> Iterator[tuple[Budget, int]]:
@@ -105,15 +125,11 @@ class Budget:
             yield budget, depth
             budget, depth = budget._parent, depth + 1
 
-    def _limit_reached(self, next_call: Usage, depth: int) -> str:
+    def _limit_reached(self, next_call: Usage) -> str:
         limits = self._limits
-        if not self._has_limits:
+        if not self._has_own_limits:
             return ""
         used, reserved = self.used(), self._reservations()
-        if limits.depth is not None and depth > limits.depth:
-            return f"the limit of {limits.depth} levels of children was reached"
-        if limits.children is not None and used.children > limits.children:
-            return f"the limit of {limits.children} children was reached"
         if limits.steps is not None and used.steps + 1 > limits.steps:
             return f"the limit of {limits.steps} steps was reached"
         tokens = used.tokens + reserved.total_tokens
@@ -149,10 +165,10 @@ class Budget:
             return
         for budget, depth in self._with_parents():
             run = budget._run
-            if not budget._has_limits or run is None:
+            if not budget._has_own_limits or run is None:
                 continue
             for name, used, limit in budget._shares(depth):
-                if limit and used >= limit * WARN_AT and name not in run.warned:
+                if limit and used >= limit * WARN_AT - TINY and name not in run.warned:
                     budget._journal.record(limit_warning(name, used, limit))
                     await budget._journal.commit()
 

@@ -13,15 +13,19 @@ from ostler.vocabulary.events import Limits, RunStatus, Totals
 from ostler.vocabulary.messages import Message, PlainBlock
 
 MAX_TOGETHER = 8
-"""Children of one run that work at the same time; more wait their turn."""
+"""Children of one run that work at the same time; more wait their turn. Each of them may have as many."""
 
 
 class HistoryPolicy(msgspec.Struct, frozen=True):
-    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs."""
+    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs.
+
+    The present run is the last one: with 1 the child is told what the parent was asked.
+    """
 
     runs: int = 0
     keep: Callable[[Message], bool] | None = None
-    """A filter over all messages of those runs, in place of prompts and answers only."""
+    """Is asked about each message of those runs, in place of prompts and answers only. A call is told only
+    together with its result."""
 
 
 class TracePolicy(msgspec.Struct, frozen=True):
@@ -46,9 +50,11 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
 
 
 class ChildRequest(msgspec.Struct, frozen=True):
+    """What a child shall do, and how."""
+
     prompt: tuple[PlainBlock, ...]
     agent: str = ""
-    """A named agent, for the record."""
+    """What it is called in the log. The policies say how it works: no file is read for it."""
     history: HistoryPolicy = HistoryPolicy()
     trace: TracePolicy = TracePolicy()
     execution: ExecutionPolicy = ExecutionPolicy()
@@ -73,7 +79,7 @@ class ChildResult(msgspec.Struct, frozen=True):
 
 
 class ChildPeek(msgspec.Struct, frozen=True):
-    """How a child stands: whether it waits for a person, and what it and its own children have used."""
+    """How a child stands: whether only somebody else can move it, and what it and its own have used."""
 
     waits: bool
     used: Used

@@ -133,8 +133,9 @@ class RunState:
         self.children_totals = events.Totals()
         self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
-        self.waiting_since_ms = 0
-        self.waited_ms = 0
+        self.still_since_ms: int | None = None
+        self.still_ms = 0
+        """How long it has waited for people so far."""
         self.repeats: dict[str, int] = {}
         """How many steps in a row the same call had the same result, by digest of both."""
 

@@ -27,6 +27,7 @@ class SessionState:
         self.title = ""
         self.driver = "agent"
         self.last_seq = 0
+        self.last_time_ms = 0
         self.leaf = 0
         self._telling = Telling()
         self.usage: Usage = NOTHING_USED
@@ -56,7 +57,7 @@ class SessionState:
 
     def apply(self, fact: Fact, *, on_path: bool = True) -> None:
         """Takes one more fact in. `on_path` is false for entries of branches that were left."""
-        self.last_seq = fact.seq
+        self.last_seq, self.last_time_ms = fact.seq, fact.time_ms
         is_on_path = on_path and fact.parent is not None
         if is_on_path:
             self.leaf = fact.seq
@@ -211,14 +212,27 @@ def _run_started(state: SessionState, event: events.RunStarted, fact: Fact) -> N
 
 def _run_waiting(state: SessionState, event: events.RunWaiting, fact: Fact) -> None:
     if state.run:
-        state.run.waiting_since_ms = state.run.waiting_since_ms if state.run.waiting else fact.time_ms
         state.run.waiting = event
+        _note_stillness(state, fact.time_ms)
 
 
 def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> None:
-    if state.run and state.run.waiting:
+    if state.run:
         state.run.waiting = None
-        state.run.waited_ms += max(0, fact.time_ms - state.run.waiting_since_ms)
+        _note_stillness(state, fact.time_ms)
+
+
+def _note_stillness(state: SessionState, time_ms: int) -> None:
+    """While a run waits, or a person has a question before them, its time stands still."""
+    run = state.run
+    if run is None:
+        return
+    is_still = run.waiting is not None or bool(state.questions)
+    if is_still and run.still_since_ms is None:
+        run.still_since_ms = time_ms
+    elif not is_still and run.still_since_ms is not None:
+        run.still_ms += max(0, time_ms - run.still_since_ms)
+        run.still_since_ms = None
 
 
 def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
@@ -342,12 +356,14 @@ def _repeated(run: RunState) -> dict[str, int]:
 
 def _question_asked(state: SessionState, event: events.QuestionAsked, fact: Fact) -> None:
     state.questions[event.id] = event
+    _note_stillness(state, fact.time_ms)
     if event.durable and (call := _call(state, event.call)):
         call.question, call.answered = event, None
 
 
 def _question_answered(state: SessionState, event: events.QuestionAnswered, fact: Fact) -> None:
     asked = state.questions.pop(event.id, None)
+    _note_stillness(state, fact.time_ms)
     if asked and (call := _call(state, asked.call)) and call.question is asked:
         call.answered = event
 

@@ -12,15 +12,18 @@ from ostler.kernel.journal import Journal
 from ostler.kernel.run_state import RunState
 from ostler.vocabulary.errors import StoreError
 
+LOOK_AGAIN = 0.25
+"""Seconds after which it is seen that a person has answered."""
+
 
 @asynccontextmanager
 async def time_limit(journal: Journal, seconds: float | None, cancel: CancelToken) -> AsyncIterator[None]:
-    """Fires the token when the open run has had its time. While it waits for somebody, time stands still."""
+    """Fires the token when the open run has had its time. While a person is waited for, time stands still."""
     run = journal.state.run
     if run is None or seconds is None:
         yield
         return
-    watching = asyncio.ensure_future(_watch(journal, run, seconds, cancel))
+    watching = asyncio.ensure_future(_Watch(journal, run).watch(seconds, cancel))
     try:
         yield
     finally:
@@ -28,17 +31,31 @@ async def time_limit(journal: Journal, seconds: float | None, cancel: CancelToke
         await asyncio.wait({watching})
 
 
-async def _watch(journal: Journal, run: RunState, seconds: float, cancel: CancelToken) -> None:
-    used = _seconds_used(run, journal.world.now_ms())
-    await asyncio.sleep(max(0.0, seconds * WARN_AT - used))
-    if "seconds" not in run.warned and journal.state.run is run and not journal.failed:
-        journal.record(limit_warning("seconds", seconds * WARN_AT, seconds))
-        with suppress(StoreError):  # `Journal.fail` has told everybody
-            await journal.commit()
-    await asyncio.sleep(max(0.0, seconds - _seconds_used(run, journal.world.now_ms())))
-    cancel.cancel(f"the limit of {seconds:g} seconds was reached", is_limit=True)
+class _Watch:
+    """Counts the time of a run from where its log ends: for as long as nobody drove it, none has passed."""
 
+    def __init__(self, journal: Journal, run: RunState) -> None:
+        self._journal = journal
+        self._run = run
+        self._unattended_ms = max(0, journal.world.now_ms() - journal.state.last_time_ms)
+        if run.still_since_ms is not None:
+            self._unattended_ms = 0  # it stood still in any case
 
-def _seconds_used(run: RunState, now_ms: int) -> float:
-    waiting = now_ms - run.waiting_since_ms if run.waiting else 0
-    return max(0, now_ms - run.time_ms - run.waited_ms - waiting) / 1000
+    async def watch(self, seconds: float, cancel: CancelToken) -> None:
+        await self._until(seconds * WARN_AT)
+        journal, run = self._journal, self._run
+        if "seconds" not in run.warned and journal.state.run is run and not journal.failed:
+            journal.record(limit_warning("seconds", seconds * WARN_AT, seconds))
+            with suppress(StoreError):  # `Journal.fail` has told everybody
+                await journal.commit()
+        await self._until(seconds)
+        cancel.cancel(f"the limit of {seconds:g} seconds was reached", is_limit=True)
+
+    async def _until(self, used: float) -> None:
+        while (left := used - self._used()) > 0:  # noqa: ASYNC110  # it is time that is waited for
+            await asyncio.sleep(left if self._run.still_since_ms is None else max(left, LOOK_AGAIN))
+
+    def _used(self) -> float:
+        run, now_ms = self._run, self._journal.world.now_ms()
+        until_ms = now_ms if run.still_since_ms is None else run.still_since_ms
+        return (until_ms - run.time_ms - run.still_ms - self._unattended_ms) / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
@@ -111,8 +111,9 @@ class ToolContext(Protocol):
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
         """Shows what happens under this call, in `child`, live; it is not stored."""
 
-    async def run_child(self, request: ChildRequest) -> ChildResult:
-        """Runs a child to its end. Raises `CallRefused` where there can be none.
+    def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
+        """Runs a child to its end. Raises `CallRefused` where there can be none, and `ChildWaits` when it
+        waits for a person: let that pass, and the call stays open.
 
         The n-th child of a call is the same one when the call is started again after a crash.
         """

@@ -8,6 +8,8 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from ostler.kernel.call_context import record_child_end
 from ostler.kernel.child import (
     ChildPeek,
@@ -174,13 +176,15 @@ class RunsChildren:
 def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
     """What a child works with: its parent's, less what it shall not have, with the same guards."""
     harness, execution = parent.harness, request.execution
+    if execution.judge and execution.judge not in harness.tools:
+        raise CallRefused(f"There is no tool {execution.judge!r} that could judge the child's work.")
     allowed = set(harness.tools if execution.tools is None else execution.tools) | {execution.judge}
     child = replace(
         harness,
         system="\n\n".join(
             part for part in (execution.system or harness.system, execution.append_system) if part
         ),
-        limits=execution.limits,
+        limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
         answer_schema=None,
         memory={},
         agent=request.agent,
@@ -277,8 +281,9 @@ def outcome_of(result: ChildResult) -> Ok | Failed:
     if result.judged:
         details["judged"] = result.judged
     cost = (result.own + result.children).usage.cost
-    price = "cost unknown" if cost is None else f"${cost:.4g}"
-    summary = f"{result.status} after {result.own.steps} steps, {price}"
+    price = "cost unknown" if cost is None else f"${cost:.4f}"
+    steps = "1 step" if result.own.steps == 1 else f"{result.own.steps} steps"
+    summary = f"{result.status} after {steps}, {price}"
     if result.is_whole:
         return ok(result.text or "(the child gave no answer)", details=details, summary=summary)
     so_far = f"\nIts answer so far:\n{result.text}" if result.text else ""

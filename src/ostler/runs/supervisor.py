@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ostler.kernel.harness import Harness
-from ostler.kernel.journal import Observer, World
+from ostler.kernel.journal import Journal, Observer, World
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
+from ostler.runs.run_list import RunRow, latest_run, list_runs
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import requests
 from ostler.vocabulary.errors import SessionHeld, UsageError
-from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.events import Event, RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import PlainBlock, as_content
 from ostler.vocabulary.requests import AnyRequest
@@ -35,7 +36,7 @@ MOVING = (
     requests.FinishCall,
     requests.ReleasePrompts,
 )
-"""Requests that somebody has to drive a session for, when nobody does."""
+"""Requests that let a session move: when nobody drives it, it is driven for them."""
 
 
 class RunHandle:
@@ -44,15 +45,19 @@ class RunHandle:
     One that is detached goes on by itself, until it rests or the supervisor is closed.
     """
 
-    def __init__(self, supervisor: Supervisor, session: str, task: asyncio.Task[Quiet]) -> None:
+    def __init__(
+        self, supervisor: Supervisor, session: str, task: asyncio.Task[Quiet], rested: asyncio.Future[Quiet]
+    ) -> None:
         self.session = session
         self._supervisor = supervisor
         self._task = task
+        self._rested = rested
         self._is_detached = False
 
     async def result(self) -> Quiet:
         """How it came to rest. Whoever is cancelled here does not cancel the run."""
-        return await asyncio.shield(self._task)
+        await asyncio.wait({self._rested, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        return self._rested.result() if self._rested.done() else self._task.result()
 
     def detach(self) -> None:
         """From now on nobody's leaving cancels it."""
@@ -64,9 +69,9 @@ class RunHandle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._is_detached and not self._task.done():
+        if not self._is_detached and not self._rested.done() and not self._task.done():
             await self._supervisor.cancel(self.session)
-            await asyncio.wait({self._task})
+            await asyncio.wait({self._rested, self._task}, return_when=asyncio.FIRST_COMPLETED)
 
 
 class Supervisor:
@@ -83,11 +88,13 @@ class Supervisor:
         self._world = world or World()
         self._driven: dict[str, Session] = {}
         self._tasks: dict[str, asyncio.Task[Quiet]] = {}
+        self._rested: dict[str, asyncio.Future[Quiet]] = {}
+        """Done when what was begun has come to rest; a task goes on with what waits its turn."""
         self._observers: list[Callable[[str], Observer]] = []
         self._is_closing = False
 
     def observe(self, make: Callable[[str], Observer]) -> None:
-        """`make` is given the id of each session that is driven here, and makes an observer of it."""
+        """`make` is given the id of each session that is driven here, children's too, to make its observer."""
         self._observers.append(make)
 
     # --- starting -----------------------------------------------------------------------------------
@@ -95,49 +102,76 @@ class Supervisor:
     async def start(
         self, prompt: Prompt, *, session: str = "", cwd: Path | None = None, request: str = ""
     ) -> RunHandle:
-        """Begins a run: in a new session, or in that one if nobody drives it. `queue` is for busy ones."""
+        """Begins a run: in a new session, or in that one if nobody drives it. `queue` is for busy ones.
+
+        The same `request` id twice is one run.
+        """
         self._refuse_when_closing()
         content = as_content(prompt)
         if session in self._tasks:
             raise UsageError(f"session {session} is being driven already; queue the prompt, or steer its run")
         opened = await self._open(session) if session else await self._create(cwd or Path.cwd())
-        return self._begin(opened, opened.prompt(content, request=request))
+        return await self._begin(opened, opened.prompt(content, request=request))
 
     async def advance(self, session: str) -> RunHandle:
         """Drives a session on from its last fact: a run that was cut, or what waits in its inbox."""
         self._refuse_when_closing()
         if session in self._tasks:
-            return RunHandle(self, session, self._tasks[session])
+            return RunHandle(self, session, self._tasks[session], self._rested[session])
         opened = await self._open(session)
-        return self._begin(opened, opened.advance())
+        return await self._begin(opened, opened.advance())
 
-    def _begin(self, session: Session, first: Any) -> RunHandle:
+    async def _begin(self, session: Session, first: Any) -> RunHandle:
+        """Returns when the run is a fact: what was asked of it before would be refused, a cancel too."""
+        begun = asyncio.get_running_loop().create_future()
+
+        def see(batch: Sequence[Fact | Event]) -> None:
+            if session.state.run is not None and not begun.done():
+                begun.set_result(None)
+
+        stop = session.observe(see)
         self._driven[session.id] = session
-        task = self._tasks[session.id] = asyncio.ensure_future(self._drive(session, first))
-        return RunHandle(self, session.id, task)
+        rested = self._rested[session.id] = asyncio.get_running_loop().create_future()
+        task = self._tasks[session.id] = asyncio.ensure_future(self._drive(session, first, rested))
+        try:
+            if session.state.run is None:
+                await asyncio.wait({task, begun}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            session.cancel("whoever started it was cancelled")
+            raise
+        finally:
+            stop()
+        return RunHandle(self, session.id, task, rested)
 
     async def _create(self, cwd: Path) -> Session:
-        session = await create_session(self.store, self._equip(cwd), world=self._world)
-        self._attach(session)
-        return session
+        return await create_session(self.store, self._equipped(cwd), world=self._world)
 
     async def _open(self, session: str) -> Session:
         (first,) = await self.store.read(session, 0, 1)
-        harness = self._equip(Path(getattr(first.event, "cwd", ".")))
+        harness = self._equipped(Path(getattr(first.event, "cwd", ".")))
         opened = await open_session(self.store, session, harness, world=self._world)
         if opened.state.settings.model and harness.make_model is not None:
             harness.set_model(opened.state.settings.model)
-        self._attach(opened)
         return opened
 
-    def _attach(self, session: Session) -> None:
-        for make in self._observers:
-            session.observe(make(session.id))
+    def _equipped(self, cwd: Path) -> Harness:
+        harness = self._equip(cwd)
+        own = harness.attend
 
-    async def _drive(self, session: Session, first: Any) -> Quiet:
+        def attend(journal: Journal) -> None:
+            if own is not None:
+                own(journal)
+            for make in self._observers:
+                journal.observe(make(journal.session))
+
+        harness.attend = attend
+        return harness
+
+    async def _drive(self, session: Session, first: Any, rested: asyncio.Future[Quiet]) -> Quiet:
         """To the first rest of what was begun, and then on with whatever waits its turn."""
         try:
             quiet: Quiet = await first
+            rested.set_result(quiet)
             last = quiet
             while isinstance(last, RunEnded) and not self._is_closing:
                 last = await session.advance()
@@ -145,7 +179,10 @@ class Supervisor:
         finally:
             self._driven.pop(session.id, None)
             self._tasks.pop(session.id, None)
+            self._rested.pop(session.id, None)
             await session.close()
+            if all(other.harness.model is not session.harness.model for other in self._driven.values()):
+                await session.harness.model.aclose()
         if not self._is_closing:
             await self._look_again(session, quiet)
         return quiet
@@ -217,6 +254,17 @@ class Supervisor:
         """The facts after that number, and then each new one, whoever writes it."""
         return self.store.follow(session, after)
 
+    async def list(self, *, ended: bool = False, limit: int | None = None) -> list[RunRow]:
+        """The open runs of the store, newest first, each with its children below it, whoever drives them.
+
+        With `ended` the others as well, the newest `limit` of them at least.
+        """
+        return await list_runs(self.store, ended=ended, limit=limit)
+
+    async def peek(self, session: str) -> RunRow | None:
+        """How the session's run stands, or how its last one ended; None if it never had one."""
+        return await latest_run(self.store, session)
+
     async def wait(self, session: str, *, timeout: float | None = None) -> RunEnded | RunWaiting | None:
         """Until the session's run rests, wherever it is driven; None if it never had one.
 
@@ -250,7 +298,7 @@ class Supervisor:
     # --- leaving ------------------------------------------------------------------------------------
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """No run starts any more; waits for those under way. False when some had not ended in time."""
+        """From now on no run starts here; waits for those under way. False when some did not end in time."""
         self._is_closing = True
         if self._tasks:
             await asyncio.wait(set(self._tasks.values()), timeout=timeout)
