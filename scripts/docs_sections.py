@@ -85,6 +85,10 @@ def help_of(*command: str) -> str:
     return f"```\n{printed.getvalue()}```"
 
 
+RUN_COMMANDS = ("follow", "steer", "cancel", "pause", "resume", "release")
+"""The commands about one run that have no section of their own."""
+
+
 def help_of_each(command: str) -> str:
     """The help of each command below this one."""
     names = re.findall(r"(?m)^    (\w+) ", help_of(command))
@@ -144,9 +148,9 @@ def exit_code_table() -> Iterator[str]:
         (exit_code(refused), "the run completed, but a call was refused; or the model refused to answer"),
         (
             exit_code(RunEnded("limit")),
-            "a limit ended the run: `max_steps`, or the same call over and over",
+            "a limit ended the run: steps, tokens, cost, time, or the same call over and over",
         ),
-        (exit_code(RunWaiting("question")), "the run waits for a person (`--on-question wait`)"),
+        (exit_code(RunWaiting("question")), "the run waits for a person, or was paused"),
         (exit_code(RunEnded("cancelled")), "cancelled with Ctrl-C"),
         (141, "whoever read the output has left, as `head` does"),
         (exit_code(RunEnded("cancelled", TERMINATED)), "terminated: SIGTERM or SIGHUP"),
@@ -262,10 +266,13 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "audit-actions": lambda: "\n".join(action_table()),
     "audit-no-decision": facts_without_decision,
     "help": help_of,
+    "help-answer": lambda: help_of("answer"),
     "help-audit": lambda: help_of("audit"),
     "help-cost": lambda: help_of("cost"),
     "help-demo": lambda: help_of("demo"),
     "help-replay": lambda: help_of("replay"),
+    "help-run-commands": lambda: "\n\n".join(map(help_of, RUN_COMMANDS)),
+    "help-runs": lambda: help_of("runs"),
     "help-sessions": lambda: help_of("sessions"),
     "help-sessions-commands": lambda: help_of_each("sessions"),
     "help-key": lambda: help_of("key"),

@@ -73,7 +73,9 @@ class Ostler:
             for name, value in os.environ.items()
             if not name.startswith("OSTLER_") and not name.endswith(("_API_KEY", "_BASE_URL"))
         }
-        return {**inherited, "HOME": str(self.home), "OSTLER_HOME": str(self.home), **variables}
+        inherited.pop("PYTHONUNBUFFERED", None)  # it hides output that is never flushed
+        own = {"HOME": str(self.home), "OSTLER_HOME": str(self.home), "TMPDIR": str(self.home.parent)}
+        return {**inherited, **own, **variables}
 
     def start(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ostler.faces import cli
 from ostler.models.provider_table import PROVIDERS
 from ostler.testkit.vendors import Answer, FakeVendor, Script
 from tests.cli.command import Ostler
@@ -54,3 +57,25 @@ def serve() -> Iterator[Serve]:
             return running.enter_context(FakeVendor(answers if by is None else by, **options))
 
         yield start
+
+
+InProcess = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def in_process(
+    ostler: Ostler, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> InProcess:
+    """Runs a command in the process of the test: its exit code, output and errors. Quick, for refusals."""
+    for name in list(os.environ):
+        if name.startswith("OSTLER_") or name.endswith(("_API_KEY", "_BASE_URL")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OSTLER_HOME", str(ostler.home))
+    monkeypatch.chdir(ostler.work)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(list(arguments))
+        return code, *capsys.readouterr()
+
+    return run

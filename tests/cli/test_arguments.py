@@ -74,6 +74,15 @@ def test_a_closed_input_is_no_input(ostler: Ostler) -> None:
     assert prompt_of(finish(process)) == "go"
 
 
+def test_an_input_that_cannot_be_read_is_no_input(ostler: Ostler) -> None:
+    unreadable = os.open(os.devnull, os.O_WRONLY)  # what `nohup` gives its command
+    try:
+        assert prompt_of(finish(ostler.start("-p", *DEMO, "go", stdin=unreadable))) == "go"
+        assert finish(ostler.start("-p", *DEMO, stdin=unreadable)).code == 2
+    finally:
+        os.close(unreadable)
+
+
 REFUSED = [
     (("-p", "--model", "demo"), "there is no prompt"),
     (("-p", "--yes", "--permissions", "read-only", "x"), "--yes and --permissions read-only exclude"),
@@ -82,6 +91,8 @@ REFUSED = [
     (("-p", "--frob", "x"), "unrecognized arguments: --frob"),
     (("-p", "--mod", "demo", "x"), "unrecognized arguments: --mod"),
     (("hello",), "say what to do: `ostler -p PROMPT…`"),
+    (("hello",), "; the commands are: "),
+    (("sesions", "list", "--here"), "there is no command 'sesions': perhaps you mean `ostler sessions`"),
     (("-p", "--model"), "argument --model: expected one argument"),
     (("-p", "--max-steps", "none", "x"), "argument --max-steps: 'none' is not a whole number from 1 on"),
     (("-p", "--max-steps", "0", "x"), "argument --max-steps: '0' is not a whole number from 1 on"),

@@ -85,6 +85,8 @@ def test_a_session_that_another_process_runs_is_refused(ostler: Ostler, serve: S
     for ran in refused:
         assert (ran.code, ran.out) == (1, "")
         assert f"is held by process {running.pid} on " in ran.err and ran.err.count("\n") == 1
+    for ran in refused[:2]:
+        assert f"`ostler follow {session['id']}` shows what it does" in ran.err
     renamed = ostler("sessions", "rename", session["id"], "while", "it", "works")
     assert (renamed.code, renamed.err) == (0, "")
     assert ostler("sessions", "--json").lines[0]["title"] == "while it works"
@@ -107,6 +109,18 @@ def test_a_run_whose_process_was_killed_is_closed_by_the_next_prompt(ostler: Ost
     (session,) = ostler("sessions", "--json").lines
     shown = ostler("sessions", "show", session["id"], "--json")
     assert [line["status"] for line in shown.all("run_ended")] == ["interrupted", "completed"]
+
+
+def test_a_run_that_goes_on_is_printed_from_its_beginning(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("never", trouble=Trouble("silence", after=0)), turn("answered"))
+    running = ostler.start("-p", *use(vendor), "hello")
+    wait_until(lambda: vendor.requests)
+    running.kill()
+    finish(running)
+    ran = ostler("-p", "--json", *use(vendor), "--continue")
+    assert (ran.code, ran.types[0], ran.types[-1]) == (0, "run_started", "run_ended")
+    assert [fact["seq"] for fact in ran.facts] == list(range(2, 2 + len(ran.facts)))
+    assert len({fact["run"] for fact in ran.facts}) == 1
 
 
 def test_a_session_keeps_the_model_that_it_was_given(ostler: Ostler, serve: Serve) -> None:
@@ -143,3 +157,8 @@ def test_a_session_that_keeps_its_model_needs_no_other(ostler: Ostler, serve: Se
     (session,) = ostler("sessions", "--json").lines
     assert ostler("-p", "--session", session["id"], "and?").out == "three\n"
     assert ostler("-p", "a new one").code == 3
+
+
+def test_the_demo_is_continued_by_the_demo(ostler: Ostler) -> None:
+    ostler("-p", "--model", "demo", "hello")
+    assert ostler("-p", "--continue", "and?").code == 0

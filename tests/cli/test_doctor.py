@@ -111,6 +111,18 @@ def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configu
     assert (ran.code, ran.err) == (3, "") and "config.toml is not valid TOML" in ran.out
 
 
+def test_a_file_of_settings_that_is_wrong_has_its_row(ostler: Ostler, configure: Configure) -> None:
+    (ostler.work / "ostler.toml").write_text("[models.'a/b']\ntools = 'yes'")
+    ran = ostler("doctor", "--json")
+    (told,) = ran.lines
+    assert ran.code == 3 and place(told, "configuration")["sound"]
+    assert place(told, "project")["state"] == "models.\"a/b\".tools must be true or false, not 'yes'"
+    ostler.configure("[providers.acme]\nbase_url = 5")
+    (told,) = ostler("doctor", "--json").lines
+    broken = place(told, "configuration")
+    assert (broken["sound"], broken["state"]) == (False, "providers.acme.base_url must be a text")
+
+
 def test_a_home_that_is_no_folder_is_said(ostler: Ostler) -> None:
     ostler.home.write_text("a file where a folder should be")
     (told,) = ostler("doctor", "--json").lines

@@ -54,7 +54,10 @@ def test_4_when_something_was_refused(ostler: Ostler, serve: Serve) -> None:
 def test_5_when_a_limit_was_reached(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(by=lambda request: turn(call("ls", {"path": "." + "/." * len(request["messages"])})))
     ran = ostler("-p", *use(vendor), "--max-steps", "2", "go")
-    assert (ran.code, ran.err) == (5, "ostler: limit: the limit of 2 steps was reached\n")
+    assert (ran.code, ran.err) == (
+        5,
+        "ostler: 2 of 2 steps are used\nostler: limit: the limit of 2 steps was reached\n",
+    )
     assert len(vendor.requests) == 2
 
 
@@ -67,7 +70,8 @@ def test_6_when_the_run_waits_for_a_person(ostler: Ostler, serve: Serve) -> None
     assert ran.err == (
         "ostler: waiting for an answer: Allow bash: touch made "
         "[session/project/user remembers bash(=touch made)]\n"
-        f"ostler: the run waits in session {session['id']}\n"
+        f"ostler: the run waits in session {session['id']}; "
+        f"`ostler answer {session['id']} yes` goes on\n"
     )
     assert not (ostler.work / "made").exists()
 

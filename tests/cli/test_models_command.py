@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ostler.faces.cli.models import HEADINGS
 from ostler.models.catalogue import Catalogue
 from tests.cli.command import Ostler
 
@@ -68,6 +69,31 @@ def test_nothing_found_says_that_other_models_work_too(ostler: Ostler) -> None:
 
 
 def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:
-    head, *lines = ostler.on_terminal("models", "opus", columns=60).out.splitlines()
-    assert head.split()[:3] == ["MODEL", "CONTEXT", "OUTPUT"]
-    assert lines and max(map(len, (head, *lines))) <= 60
+    head, *lines = ostler.on_terminal("models", "opus", columns=150).out.splitlines()
+    assert tuple(re.split(r" {2,}", head)) == HEADINGS
+    assert lines and max(map(len, (head, *lines))) <= 150
+
+
+def test_a_narrow_terminal_keeps_names_prices_and_aliases(ostler: Ostler) -> None:
+    head, *lines = ostler.on_terminal("models", "claude-opus-5", columns=80).out.splitlines()
+    assert head.split("  ")[0] == "MODEL" and "$ IN" in head and "ALIASES" in head and "INPUT" not in head
+    assert any(line.endswith(" opus") for line in lines)
+    assert max(map(len, (head, *lines))) <= 80
+    cramped = ostler.on_terminal("models", "opus", columns=30).out.splitlines()
+    assert max(map(len, cramped)) <= 30
+
+
+def test_an_alias_of_an_alias_is_listed_with_its_model(ostler: Ostler) -> None:
+    ostler.configure(
+        """
+        [aliases]
+        swift = "quick"
+        quick = "acme/small"
+        bard = "sonnet"
+        [models."acme/small"]
+        tools = true
+        """
+    )
+    (small,) = ostler("models", "swift", "--json").lines
+    assert (small["name"], small["aliases"]) == ("acme/small", ["quick", "swift"])
+    assert "bard" in ostler("models", "bard", "--json").lines[0]["aliases"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.faces.cli.json_output import Backlog
-from ostler.testkit.vendors import Refusal, Trouble, call, say, turn
+from ostler.testkit.vendors import Cite, Refusal, Trouble, call, say, turn
 from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry
 from tests.cli.command import PATIENCE, Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
@@ -49,6 +49,18 @@ def test_plain_output_is_the_last_answer_alone(ostler: Ostler, serve: Serve) -> 
     vendor = serve(turn("I look first.", call("ls", {})), turn("Nothing is there: äöü ✓"))
     ran = ostler("-p", *use(vendor), "what is here?")
     assert (ran.code, ran.out, ran.err) == (0, "Nothing is there: äöü ✓\n", "")
+
+
+def test_the_sources_of_the_answer_follow_it_on_standard_error(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(
+        turn("I look first.", Cite("https://example.org/old", "Old"), call("ls", {})),
+        turn("It rains.", Cite("https://example.org/rain", "Rain"), Cite("https://example.org/sky")),
+    )
+    ran = ostler("-p", *use(vendor), "how is the weather?")
+    assert (ran.code, ran.out) == (0, "It rains.\n")
+    assert ran.err == (
+        "ostler: source: Rain, https://example.org/rain\nostler: source: https://example.org/sky\n"
+    )
 
 
 def test_a_retry_is_told_to_the_person_who_waits(ostler: Ostler, serve: Serve) -> None:
@@ -97,7 +109,7 @@ def test_a_run_is_terminated_while_nobody_reads_and_its_lines_can_still_be_read(
     process.terminate()
     wait_until(lambda: [one["status"] for one in ostler("sessions", "--json").lines] == ["cancelled"])
     ran = finish(process)
-    assert (ran.code, ran.err) == (143, "")
+    assert (ran.code, ran.err) == (143, "ostler: cancelled: terminated\n")
     assert (ran.lines[-1]["type"], ran.lines[-1]["status"]) == ("run_ended", "cancelled")
 
 
@@ -205,6 +217,8 @@ def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None
     for said, complaint in (("Bess", "the answer is not JSON"), ("{}", "it has no 'name'")):
         unfit = ostler("-p", *use(serve(turn(said))), "--schema", "horse.json", "which horse?")
         assert (unfit.code, unfit.out) == (1, f"{said}\n") and complaint in unfit.err
+    refused = serve(turn(call("bash", {"command": "touch made"})), turn("Bess"))
+    assert ostler("-p", *use(refused), "--schema", "horse.json", "which horse?").code == 1  # not 4
     (ostler.work / "horse.json").write_text("[1")
     (ostler.work / "odd.json").write_text('{"type": "objekt"}')
     for file, complaint in (
@@ -214,3 +228,10 @@ def test_an_answer_can_be_held_to_a_schema(ostler: Ostler, serve: Serve) -> None
     ):
         broken = ostler("-p", *use(vendor), "--schema", file, "which horse?")
         assert broken.code == 2 and complaint in broken.err
+
+
+def test_what_a_vendor_says_cannot_command_the_terminal(ostler: Ostler, serve: Serve) -> None:
+    ran = ostler("-p", *use(serve(Refusal(400, "no\x1b[2J, never\n\x1b]0;mine\x07"))), "hello")
+    assert ran.code == 1
+    assert ran.err.startswith("ostler: failed: openai answered 400: no\ufffd[2J, never \ufffd]0;mine\ufffd;")
+    assert ran.err.count("\n") == 1

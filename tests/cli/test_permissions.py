@@ -83,7 +83,7 @@ def test_only_the_named_tools_are_offered(ostler: Ostler, serve: Serve) -> None:
         assert offered == names
 
 
-def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_is_told_the_ways_on(
+def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_waits_behind_it(
     ostler: Ostler, serve: Serve
 ) -> None:
     vendor = serve(turn(BASH))
@@ -96,11 +96,11 @@ def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_is_told_the_w
     assert question["question"]["choices"] == ["yes", "session", "project", "user", "no"]
     again = ostler("-p", *use(vendor), "--continue", "and then?")
     assert again.code == 6
-    assert "waits for an answer: Allow bash: echo run | tee ran.txt" in again.err
-    assert f"the prompt was not sent to session {question['session']}; permit it with --yes" in again.err
-    assert f"`ostler sessions fork {question['session']}`" in again.err
+    assert "waiting for an answer: Allow bash: echo run | tee ran.txt" in again.err
+    assert f"the prompt waits in session {question['session']}" in again.err
+    assert f"`ostler answer {question['session']} yes`" in again.err
     lines = ostler("-p", "--json", *use(vendor), "--continue", "and then?")
-    assert (lines.code, lines.lines) == (6, [waiting])
+    assert (lines.code, lines.facts) == (6, ran.facts)
     assert len(vendor.requests) == 1
     assert not (ostler.work / "ran.txt").exists()
 
@@ -110,7 +110,8 @@ def test_yes_permits_what_a_run_waits_for_and_the_prompt_comes_after_it(ostler: 
     ostler("-p", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     ran = ostler("-p", "--json", *use(vendor), "--continue", "--yes", "and then?")
     assert ran.code == 0
-    assert (ran.types[0], ran.all("question_answered")[0]["answer"]) == ("question_answered", "yes")
+    assert (ran.types[0], ran.all("question_answered")[0]["answer"]) == ("run_started", "yes")
+    assert len(ran.all("run_started")) == 2
     assert [line["status"] for line in ran.all("run_ended")] == ["completed", "completed"]
     assert (ostler.work / "ran.txt").read_text() == "run\n"
     assert vendor.requests[2].json["messages"][-1]["content"] == "and then?"

@@ -199,10 +199,10 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
     def tried(call: str, profile: str) -> list[str]:
         return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
 
-    assert tried("bash: git push", "full") == ["allow"]
-    assert tried("bash: ls -l", "edit") == ["allow"]
+    assert tried("bash: git push", "full") == ["allow: profile full"]
+    assert tried("bash: ls -l | sort", "edit") == ["allow: profile edit, it only looks"]
     assert tried("bash: ls -l", "ask")[0].startswith("ask: ")
-    assert tried("read: /etc/passwd", "read-only") == ["allow"]
+    assert tried("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
     assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
     assert tried("bash: ls && git push -f", "edit") == [
         "ask: permissions are edit: tools that run commands need a person's consent (--yes gives it to all)",

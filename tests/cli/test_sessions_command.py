@@ -174,6 +174,26 @@ def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(
     assert [one["content"] for one in messages[-3:]] == ["What is the question?", "The answer.", "And now?"]
 
 
+def test_an_exported_session_does_not_say_where_it_worked(ostler: Ostler, serve: Serve) -> None:
+    (ostler.work / "a.txt").write_text("text")
+    edits = [{"old_text": "text", "new_text": "words"}]
+    vendor = serve(
+        turn(
+            call("read", {"path": "a.txt"}),
+            call("edit", {"path": "a.txt", "edits": edits}),
+            call("write", {"path": "b.txt", "content": "new"}),
+            call("grep", {"pattern": "words"}),
+            call("find", {"pattern": "*.txt"}),
+            call("ls", {}),
+            call("bash", {"command": "ls"}),
+        ),
+        turn("done"),
+    )
+    ran = ostler("-p", "--json", "--yes", *use(vendor), "go")
+    assert [result.get("failed") for result in ran.all("tool_result")] == [None] * 7
+    assert str(ostler.work) not in ostler("sessions", "export", ran.lines[0]["session"]).out
+
+
 def test_a_file_that_cannot_be_imported_adds_nothing(ostler: Ostler) -> None:
     session = ask(ostler, "hello")
     lines = ostler("sessions", "export", session).out.splitlines(keepends=True)

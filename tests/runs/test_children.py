@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.agents import AgentSpec
 from ostler.runs.delegate import DelegateTool
 from ostler.runs.session import delete_session, open_session
+from ostler.runs.stores import newest_session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused
 from ostler.vocabulary.events import ChildEvent, Limits, RunEnded, RunWaiting
@@ -308,3 +310,20 @@ async def test_deleting_a_session_deletes_its_childrens() -> None:
     assert len(await store.sessions()) == 3
     await delete_session(store, ran.session.id)
     assert await store.sessions() == []
+
+
+async def test_the_newest_session_of_a_directory_is_no_childs() -> None:
+    store = MemoryStore()
+    calls = [Call("delegate", {"task": "a"}) for _ in range(9)]
+
+    def answer(request: ModelRequest) -> Any:
+        is_first = request.transcript[0].text == "go" and len(request.transcript) == 1
+        return calls if is_first else "ok"
+
+    model = ScriptedModel([answer] * 20)
+    ran = await run(model, tools=[DELEGATE], store=store)
+    for one in await store.sessions():
+        if one.child_of:
+            await open_session(store, one.id, ran.session.harness)
+    assert await newest_session(store, ran.session.harness.cwd) == ran.session.id
+    assert await newest_session(store, Path("/nowhere")) == ""

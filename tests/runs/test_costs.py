@@ -55,6 +55,7 @@ def spent(*usages: Usage) -> Spent:
         ([UNPRICED], "unknown"),
         ([UNPRICED, UNPRICED], "unknown"),
         ([PRICED, UNPRICED, UNPRICED, UNPRICED], "at least $0.12, 3 calls of unknown price"),
+        ([Usage(1, 1, cost=0.00002), UNPRICED], "more than $0.00, 1 call of unknown price"),
         ([FREE, UNPRICED], "unknown"),
         ([UNKNOWN_USAGE], "unknown; tokens of 1 call unknown"),
         ([PRICED, UNKNOWN_USAGE], "at least $0.12, 1 call of unknown price; tokens of 1 call unknown"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from ostler.log.invariants import violations
-from ostler.testkit.vendors import FakeVendor, call, turn
+from ostler.testkit.vendors import FakeVendor, call, say, turn
 from tests.runs.real_run import PATIENCE, Home, processes_of, statuses
 
 
@@ -52,3 +53,15 @@ def test_a_disk_that_fills_up_stops_the_run_and_its_commands(tiny_disk: Path, tm
         facts = home.facts()
         assert statuses(facts) == ["interrupted", "completed"]
         assert violations(facts) == []
+
+
+def test_a_slow_reader_gets_whole_lines_of_a_run_whose_disk_filled_up(
+    tiny_disk: Path, tmp_path: Path
+) -> None:
+    with FakeVendor([turn(say(*["word " * 1000] * 500))]) as vendor:
+        process = Home(tmp_path, vendor).start("tell me a lot")
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err.count(b"\n")) == (1, 1)
+        assert json.loads(out.splitlines()[-1])["type"] == "store_failed"

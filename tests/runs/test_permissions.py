@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.hooks import Ask, PlannedCall, Refuse
+from ostler.kernel.hooks import Allow, Ask, PlannedCall, Refuse
 from ostler.kernel.journal import World
 from ostler.kernel.tool import tool
 from ostler.log.fork import fork
@@ -168,7 +168,7 @@ async def test_what_is_revoked_counts_no_more_at_the_next_call(project: Path) ->
     guard = user_guard("ask", project, ())
     assert guard is not None
     call = PlannedCall("c", "bash", "execute", {"command": "git push"}, 1)
-    assert guard.handler(call) is None
+    assert isinstance(guard.handler(call), Allow)
     forget("bash(git push)", None)
     assert isinstance(guard.handler(call), Ask)
     remember("bash(git)", "deny", project)
@@ -293,7 +293,7 @@ def test_relative_paths_of_a_project_s_rules_begin_in_the_project(project: Path)
     remember("edit(docs/**)", "allow", project)
     guard = user_guard("ask", below, ())
     assert guard is not None
-    assert guard.handler(PlannedCall("c", "write", "edit", {"path": "../docs/a.md"}, 1)) is None
+    assert isinstance(guard.handler(PlannedCall("c", "write", "edit", {"path": "../docs/a.md"}, 1)), Allow)
     assert isinstance(guard.handler(PlannedCall("c", "write", "edit", {"path": "docs/a.md"}, 1)), Ask)
 
 

@@ -41,7 +41,7 @@ class Budget:
         if parent is not None:
             parent._children[journal.session] = self
             parent._at_rest.pop(journal.session, None)
-        self._begun_before = self._number_in_each()
+        self._numbers = self._number_in_each()
         self._has_own_limits = any(
             limit is not None
             for limit in (limits.steps, limits.tokens, limits.cost, limits.depth, limits.children)
@@ -114,7 +114,7 @@ class Budget:
         limits = above._limits
         if limits.depth is not None and depth > limits.depth:
             return f"the limit of {limits.depth} levels of children was reached"
-        if limits.children is not None and self._begun_before[above] > limits.children:
+        if limits.children is not None and self._numbers[above] > limits.children:
             return f"the limit of {limits.children} children was reached"
         return ""
 

@@ -7,37 +7,35 @@ from contextlib import aclosing
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, World, open_journal
-from ostler.kernel.processes import current_process
 from ostler.kernel.store import Store
-from ostler.runs import tree_requests
 from ostler.runs.orphans import end_orphans
-from ostler.runs.tree_requests import TreeRequest
 from ostler.vocabulary.errors import SessionHeld, UsageError
 from ostler.vocabulary.events import RequestRefused
-from ostler.vocabulary.requests import CollapseBranch
+from ostler.vocabulary.requests import AnyRequest, Cancel
 
 PATIENCE = 2.0
 """Seconds that the holder of a session has to take a request up while we wait."""
 
 
 async def ask(
-    store: Store,
-    session: str,
-    request: TreeRequest | CollapseBranch,
-    world: World,
-    harness: Harness | None = None,
+    store: Store, session: str, request: AnyRequest, world: World, harness: Harness | None = None
 ) -> bool:
     """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
 
-    Collapsing a branch needs a harness, whose model writes the summary.
+    It drives nothing, so a model is only needed to collapse a branch: the harness brings it.
     False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
     """
     last = await store.last_seq(session)
     await store.submit(session, request)
-    try:
-        lease = await store.acquire(session, current_process())
-    except SessionHeld:
-        return await _is_taken_up(store, session, request.id, last)
+    while True:
+        try:
+            lease = await store.acquire(session, world.process())
+            break
+        except SessionHeld:
+            if await _is_taken_up(store, session, request.id, last):
+                return True
+            if await store.holder(session) is not None:
+                return False
     try:
         journal = await open_journal(store, lease, world)
         await end_orphans(journal)
@@ -48,14 +46,16 @@ async def ask(
     return await _is_settled(store, session, request.id)
 
 
-async def _take_up(journal: Journal, request: TreeRequest | CollapseBranch, harness: Harness | None) -> None:
-    if not isinstance(request, CollapseBranch):
-        await tree_requests.take_up(journal, request)
-        return
-    from ostler.runs.collapsing import collapse
+async def _take_up(journal: Journal, request: AnyRequest, harness: Harness | None) -> None:
+    from ostler.runs.absent_model import harness_without_model
+    from ostler.runs.inbox import InboxReader
+    from ostler.runs.session import Session
 
-    assert harness is not None
-    await collapse(journal, harness, request)
+    harness = harness or harness_without_model(journal.state.cwd)
+    if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
+        await Session(journal, harness).end_run(request)
+    else:
+        await InboxReader(journal, harness).take_up(request)
 
 
 async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:

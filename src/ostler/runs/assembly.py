@@ -37,7 +37,7 @@ def make_harness(
         permission=user_guard(settings.permissions, cwd, configured_rules(settings)),
         remember=remember_answer,
         permissions=settings.permissions,
-        limits=Limits(steps=settings.max_steps, retries=settings.max_retries),
+        limits=limits_of(settings),
         reasoning=settings.reasoning,
         max_output_tokens=settings.max_output_tokens,
         silence_limit=settings.silence_limit,
@@ -48,6 +48,19 @@ def make_harness(
     )
     harness.use(choose_tools(settings.tools, cwd, say))
     return harness
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What ends a run, counted over it and its children."""
+    return Limits(
+        steps=settings.max_steps,
+        tokens=settings.max_tokens,
+        cost=settings.max_cost,
+        seconds=settings.max_seconds,
+        depth=settings.max_depth,
+        children=settings.max_children,
+        retries=settings.max_retries,
+    )
 
 
 def _auditing(audit: str, say: Say) -> Callable[[Journal], None]:

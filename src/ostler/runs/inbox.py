@@ -65,7 +65,7 @@ class InboxReader:
         for request in await self._journal.store.pending(self._journal.session):
             if request.id not in self._seen and not isinstance(request, Prompt | Continue):
                 self._seen.add(request.id)
-                await self._take_up(request)
+                await self.take_up(request)
 
     async def keep_reading(self) -> None:
         """Takes up requests as they arrive, until it is cancelled."""
@@ -77,7 +77,8 @@ class InboxReader:
         except StoreError as error:
             self._journal.fail(error)
 
-    async def _take_up(self, request: AnyRequest) -> None:
+    async def take_up(self, request: AnyRequest) -> None:
+        """Makes facts of one request, or of its refusal."""
         journal, run = self._journal, self._journal.state.run
         match request:
             case Steer() if run and self._loop:
@@ -87,7 +88,7 @@ class InboxReader:
                 self._cancel.cancel(f"cancelled by {request.by}" if request.by else "cancelled", request.id)
                 return
             case Cancel(call=call) if call and self._loop and self._loop.calls.cancel_call(call):
-                journal.record(events.Audited("call_cancelled", "asked for by a person"), settles=request.id)
+                journal.record(_cancelled(request), settles=request.id)
             case Pause() if run and run.waiting and run.waiting.reason != "paused":
                 paused = events.RunWaiting("paused", run.waiting.questions, run.waiting.calls, request.id)
                 journal.record(events.RunResumed(request.id))
@@ -178,8 +179,8 @@ class InboxReader:
                 return f"the call {call} is not running"
             case Resume():
                 return "no run is paused"
-            case Pause() if self._journal.state.run:
-                return "the run is paused already"
+            case Pause() if (run := self._journal.state.run) is not None:
+                return "the run is paused already" if run.waiting else "nobody works on the run"
             case Cancel() | Steer() | Pause():
                 return "no run is open"
         return f"{type(request).__name__} requests cannot be taken up by this version"
@@ -193,3 +194,8 @@ def _answered(request: Answer) -> events.QuestionAnswered:
         request.by,
         request.id,
     )
+
+
+def _cancelled(request: Cancel) -> events.Audited:
+    about = {"call": request.call, "actor": "user", "who": request.by}
+    return events.Audited("tool.cancel", "somebody asked for it", about)

@@ -32,7 +32,7 @@ def model_maker(
     catalogue = Catalogue(settings.models, settings.aliases)
 
     def make(name: str) -> Model:
-        if name == "demo":
+        if name in ("demo", "demo/script"):  # as it is asked for, and as a session remembers it
             from ostler.models.demo import DemoModel
 
             return DemoModel()

@@ -10,6 +10,9 @@ from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.events import QuestionAsked
+from ostler.vocabulary.requests import Answer, Cancel, FinishCall, Resume
+
+_MOVING = (Answer, Cancel, FinishCall, Resume)
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,6 +50,8 @@ async def is_stuck(store: Store, state: SessionState) -> bool:
     """Whether the open run waits, and nothing that it waits for has come."""
     if state.run is None or state.run.waiting is None:
         return False
+    if any(isinstance(request, _MOVING) for request in await store.pending(state.id)):
+        return False  # whoever asked for it could not take it up himself
     if state.run.waiting.reason == "paused":
         return True
     return all([await is_stuck(store, child) for child in await children_of(store, state)])

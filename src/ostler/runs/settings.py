@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ostler.models.provider_table import ProviderSettings, Wire
+from ostler.models.provider_table import ProviderSettings, Wire, configured_providers
 from ostler.runs.home import configuration_file
-from ostler.runs.trust import SENSITIVE, is_trusted, untrusted_part
+from ostler.runs.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.tools.permission_rules import Effect, anchored, parse_rule
 from ostler.tools.permissions import Profile
 from ostler.vocabulary.errors import ConfigurationError, UsageError
@@ -60,7 +60,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tools: tuple[str, ...] | None = None
     """Only these tools; absent means all."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """The run ends after so many answers of the model; absent means no limit."""
+    """The run ends after so many answers of the model, its children's included; absent means no limit."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The run ends after so many tokens, its children's included; absent means no limit."""
+    max_cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The run ends after so many dollars, its children's included; absent means no limit."""
+    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The run ends after so many seconds, without those in which it waits; absent means no limit."""
+    max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many subagents a run may have, theirs included; absent means no limit."""
+    max_depth: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_DEPTH
+    """How deep subagents may be nested."""
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """The most that one answer may have; absent means the model's own limit."""
     reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
@@ -79,6 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds without a byte from the model until the call counts as failed."""
     durability: Literal["process", "power"] = "process"
     """What a committed fact survives: the death of the process, or also a power cut."""
+    audit: str = ""
+    """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
@@ -196,11 +208,19 @@ def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    _check_rules(_checked(values, str(path)), path)
+    _check_parts(_checked(values, str(path)), path)
     return values, content
 
 
-def _check_rules(settings: Settings, path: Path) -> None:
+def _check_parts(settings: Settings, path: Path) -> None:
+    try:
+        configured_providers(settings.providers)
+        if settings.models:
+            from ostler.models.catalogue import Catalogue
+
+            Catalogue(settings.models)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error.message}") from None
     for name in RULES:
         for text in getattr(settings, name):
             try:
@@ -227,36 +247,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{where}: {_complaint(str(error), values)}") from None
+    except msgspec.ValidationError:
+        from ostler.models.misfit import misfit
 
-
-def _complaint(error: str, values: Mapping[str, Any]) -> str:
-    """What a value must be, in the words of people. A value that may be a key is not shown."""
-    from msgspec import inspect
-
-    name = error.rpartition("`$.")[2].partition("`")[0].partition("[")[0]
-    info = inspect.type_info(Settings)
-    assert isinstance(info, inspect.StructType)
-    kinds = {field.name: field.type for field in info.fields}
-    if name not in kinds or name in TABLES:
-        return error.replace("`$.", "`")
-    got = "" if name in SENSITIVE else f", not {values[name]!r}"
-    return f"{name} must be {_described(kinds[name])}{got}"
-
-
-def _described(kind: Any) -> str:
-    from msgspec import inspect
-
-    match kind:
-        case inspect.UnionType(types=types):
-            return _described(next(one for one in types if not isinstance(one, inspect.NoneType)))
-        case inspect.LiteralType(values=choices):
-            return f"one of {', '.join(map(str, choices))}"
-        case inspect.IntType(ge=least):
-            return f"a whole number from {least} on"
-        case inspect.FloatType():
-            return "a number above 0"
-        case inspect.VarTupleType():
-            return "a list of texts"
-    return "a text"
+        raise ConfigurationError(f"{where}: {misfit(dict(values), Settings, strict=False)}") from None

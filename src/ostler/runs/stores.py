@@ -31,3 +31,14 @@ async def find_session(store: Store, beginning: str) -> str:
     if len(found) > 1 and found[0].id != beginning:
         raise UsageError(f"several sessions begin with {beginning!r}; say more of the id")
     return found[0].id if found else (await store.summary(beginning)).id
+
+
+async def newest_session(store: Store, cwd: Path) -> str:
+    """The id of the session of that directory which was used last, and is no child's; empty if there is none."""
+    limit = 4
+    while True:
+        found = await store.sessions(cwd=str(cwd), limit=limit)
+        own = [one.id for one in found if not one.child_of]
+        if own or len(found) < limit:
+            return own[0] if own else ""
+        limit *= 8

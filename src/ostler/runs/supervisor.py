@@ -94,7 +94,7 @@ class Supervisor:
         self._is_closing = False
 
     def observe(self, make: Callable[[str], Observer]) -> None:
-        """`make` is given the id of each session that is driven here, children's too, to make its observer."""
+        """`make` is given the id of each session driven here, also of children, to make its observer."""
         self._observers.append(make)
 
     # --- starting -----------------------------------------------------------------------------------

@@ -9,15 +9,29 @@ import sys
 from importlib import import_module
 from itertools import pairwise
 
+TYPE_CHECKING = False  # not from typing, which takes longer to import than all of this to run
+if TYPE_CHECKING:
+    from ostler.faces.cli.arguments import Parser
+
 COMMANDS = {
+    "agents": ("ostler.faces.cli.agents", "list the named agents that work can be given to"),
+    "answer": ("ostler.faces.cli.answer", "answer what a run asks, and drive it on"),
+    "audit": ("ostler.faces.cli.audit", "why a session did what it did"),
+    "cancel": ("ostler.faces.cli.cancel", "end a run, or one of its calls"),
     "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
     "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
     "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
+    "follow": ("ostler.faces.cli.follow", "watch a run of another process"),
     "key": ("ostler.faces.cli.key", "keep, list, remove and try the keys of providers"),
     "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),
+    "pause": ("ostler.faces.cli.pause", "let a run rest before its next step"),
     "permissions": ("ostler.faces.cli.permissions", "list, give, take back and try what may run"),
+    "release": ("ostler.faces.cli.release", "run the prompts that wait in a session, or drop them"),
     "replay": ("ostler.faces.cli.replay", "run a recorded session again, and find the first difference"),
+    "resume": ("ostler.faces.cli.resume", "drive a run on that was cut, paused or answered"),
+    "runs": ("ostler.faces.cli.runs", "list runs: who works on them, and what they wait for"),
     "sessions": ("ostler.faces.cli.sessions", "list, show, search, branch, copy, check and delete sessions"),
+    "steer": ("ostler.faces.cli.steer", "say something to a run between two steps"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
 
@@ -52,13 +66,10 @@ def _fill_closed_descriptors() -> None:
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code."""
     try:
-        if arguments and arguments[0] in COMMANDS:
-            command = import_module(COMMANDS[arguments[0]][0])
-            code: int = command.run(arguments[1:])
-        else:
-            code = _run_prompt(arguments)
-        sys.stdout.flush()
-        return code
+        try:
+            return _run_command(arguments)
+        finally:
+            sys.stdout.flush()  # also after `--help`, which ends by an exception
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     except KeyboardInterrupt:
@@ -71,32 +82,51 @@ def run(arguments: list[str]) -> int:
         return _explain(error, arguments)
 
 
+def _run_command(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in COMMANDS:
+        return _run_prompt(arguments)
+    command = import_module(COMMANDS[arguments[0]][0])
+    code: int = command.run(arguments[1:])
+    return code
+
+
 def _run_prompt(arguments: list[str]) -> int:
-    from ostler.faces.cli.arguments import print_parser
+    from ostler.faces.cli.arguments import parse_words, print_parser
 
     parser = print_parser(COMMANDS)
     if not arguments:
         parser.print_help()
         return 2
-    # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_intermixed_args(arguments[:end])
-    options.words += arguments[end + 1 :]
+    if not arguments[0].startswith("-") and not {"-p", "--print"} & {*arguments}:
+        _look_for_command(parser, arguments[0])
+    options = parse_words(parser, arguments)
     if not options.print:
-        parser.error("say what to do: `ostler -p PROMPT…` runs one prompt and prints the answer")
+        parser.error(
+            "say what to do: `ostler -p PROMPT…` runs one prompt and prints the answer; "
+            f"the commands are: {', '.join(COMMANDS)}"
+        )
     from ostler.faces.cli.prompt import run_prompt
 
     return run_prompt(options)
 
 
+def _look_for_command(parser: Parser, word: str) -> None:
+    """Complains about a command that was nearly one of ours."""
+    from difflib import get_close_matches
+
+    if near := get_close_matches(word, COMMANDS, 1):
+        parser.error(f"there is no command {word!r}: perhaps you mean `ostler {near[0]}`")
+
+
 def _explain(error: Exception, arguments: list[str]) -> int:
     """One clear line for every mistake that is foreseen. Anything else is ours, and shows where."""
+    from ostler.faces.cli.columns import one_line
     from ostler.models.keys import without_keys
     from ostler.vocabulary.errors import OstlerError
 
     typed = [value for name, value in pairwise(arguments) if name == "--api-key"]
     if isinstance(error, OstlerError):
-        print(f"ostler: {without_keys(' '.join(error.message.split()), typed)}", file=sys.stderr)
+        print(f"ostler: {without_keys(one_line(error.message), typed)}", file=sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         print(f"ostler: the output cannot be written: {error.strerror}", file=sys.stderr)

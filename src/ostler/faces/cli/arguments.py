@@ -48,6 +48,33 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         "--json", action="store_true", help="print every fact and delta, one JSON object a line"
     )
     parser.add_argument("--version", action="version", version=f"ostler {__version__}")
+    model = add_model_options(parser)
+    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
+    add_work_options(parser)
+    session = parser.add_argument_group("session")
+    session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
+    session.add_argument(
+        "--continue", dest="continue_", action="store_true", help="the newest of this directory"
+    )
+    session.add_argument("--no-session", action="store_true", help="keep nothing")
+    return parser
+
+
+def driving_parser(command: str, about: str) -> Parser:
+    """The parser of a command that drives a session's run on, with the options of `-p` that then count."""
+    parser = Parser(prog=f"ostler {command}", description=about, allow_abbrev=False)
+    add_session(parser)
+    parser.add_argument("--json", action="store_true", help="print every fact and delta, as `-p --json` does")
+    add_model_options(parser)
+    add_work_options(parser)
+    return parser
+
+
+def add_session(parser: Parser) -> None:
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+
+
+def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
     model = parser.add_argument_group("model")
     model.add_argument(
         "--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo"
@@ -57,16 +84,18 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         "--api-key", metavar="KEY", help="better set in the environment: others can see arguments"
     )
     model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
-    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
     model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
     model.add_argument(
         "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"
     )
+    return model
+
+
+def add_work_options(parser: Parser) -> None:
     work = parser.add_argument_group("work")
-    work.add_argument("--cwd", metavar="DIR", help="where to work (default: here)")
+    work.add_argument("--cwd", metavar="DIR", help="where to work (default: here, or where the run began)")
     work.add_argument("--tools", metavar="NAME,…", help="only these tools")
     work.add_argument("--no-tools", action="store_true", help="none at all")
-    work.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
     work.add_argument(
         "--permissions",
         choices=("read-only", "ask", "edit", "full"),
@@ -78,16 +107,41 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         choices=("refuse", "wait"),
         help="when a person is needed: refuse (default), or stop and wait with exit code 6",
     )
-    session = parser.add_argument_group("session")
-    session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
-    session.add_argument(
-        "--continue", dest="continue_", action="store_true", help="the newest of this directory"
-    )
-    session.add_argument("--no-session", action="store_true", help="keep nothing")
-    return parser
+    limits = parser.add_argument_group("limits of a run and its children together")
+    limits.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
+    limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="after N tokens")
+    limits.add_argument("--max-cost", metavar="DOLLARS", type=positive, help="after so many dollars")
+    limits.add_argument("--max-seconds", metavar="S", type=positive, help="after S seconds")
+    limits.add_argument("--max-children", metavar="N", type=at_least_zero, help="at most N subagents")
+    limits.add_argument("--max-depth", metavar="N", type=at_least_zero, help="nested so deep (default: 3)")
+
+
+def parse_words(parser: Parser, arguments: list[str]) -> argparse.Namespace:
+    """Options stand before, between and after the words; after `--` everything is a word."""
+    # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_intermixed_args(arguments[:end])
+    options.words += arguments[end + 1 :]
+    return options
 
 
 def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def at_least_zero(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number

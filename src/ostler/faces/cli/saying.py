@@ -6,9 +6,12 @@ import sys
 
 import msgspec
 
+from ostler.faces.cli.columns import one_line
+
 
 def say(text: str) -> None:
-    print(f"ostler: {text}", file=sys.stderr)
+    """One line, whatever is said, and nothing in it that a terminal would obey."""
+    print(f"ostler: {one_line(text)}", file=sys.stderr)
 
 
 def print_json(value: msgspec.Struct) -> None:

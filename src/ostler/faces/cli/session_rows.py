@@ -25,7 +25,7 @@ def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> It
     if not sys.stdout.isatty():
         yield from aligned(
             [
-                (one.id, _moment(one.updated_ms), one.status or "new", _text(one), printable(one.cwd))
+                (one.id, moment(one.updated_ms), one.status or "new", _text(one), printable(one.cwd))
                 for one in shown
             ]
         )
@@ -33,7 +33,7 @@ def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> It
     width = shutil.get_terminal_size().columns
     short = short_ids([one.id for one in known])
     home, now = str(Path.home()), time.time()
-    left = [(short[one.id], _age(now - one.updated_ms / 1000), one.status or "new") for one in shown]
+    left = [(short[one.id], age(now - one.updated_ms / 1000), one.status or "new") for one in shown]
     folders = [cut_left(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in shown]
     taken = sum(max(map(width_of, column)) + 2 for column in (*zip(*left, strict=True), folders))
     room = max(_NARROWEST_TEXT, width - taken)
@@ -81,14 +81,14 @@ def _text(summary: SessionSummary) -> str:
     return one_line(summary.title or summary.preview) or "(no prompt)"
 
 
-def _age(seconds: float) -> str:
+def age(seconds: float) -> str:
     for size, unit in _UNITS:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "now"
 
 
-def _moment(time_ms: int) -> str:
+def moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

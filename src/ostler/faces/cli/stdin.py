@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -28,7 +29,12 @@ def prompt_from(words: list[str]) -> tuple[str, str]:
         return typed, ""
     if typed and not _has_begun(descriptor):
         return typed, f"standard input was silent for {PATIENCE:g} s and is not waited for"
-    data = sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        data = sys.stdin.buffer.read(LARGEST + 1)
+    except OSError as error:
+        if error.errno == errno.EBADF:  # `nohup` gives its command an input that cannot be read
+            return typed, ""
+        raise UsageError(f"standard input cannot be read: {error.strerror}; name a file instead") from None
     if len(data) > LARGEST:
         raise UsageError(f"standard input has more than {LARGEST >> 20} MiB: save it to a file and name that")
     piped = data.decode(errors="replace").strip()

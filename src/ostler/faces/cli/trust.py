@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.person import ask_person, has_terminal
+from ostler.runs.agents import find_agents, project_of
 from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
 from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
@@ -21,8 +24,8 @@ SECRET = ("api_key", "headers")
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
-        description=f"Shows what a project's {PROJECT_FILE} may only decide with your consent, and gives it. "
-        "Consent is for the file as it is now: when it changes, it is asked anew.",
+        description=f"Shows what a project's {PROJECT_FILE} and agents may only decide with your consent, "
+        "and gives it. Consent is for the files as they are now: when one changes, it is asked anew.",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
     choice = parser.add_mutually_exclusive_group()
@@ -41,22 +44,55 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """What a file of a project sets and needs consent for."""
+
+    file: Path
+    folder: Path
+    """The project's, which consent is given to and taken back from."""
+    trusted: Path
+    """What the consent is kept under."""
+    content: bytes
+    lines: tuple[str, ...]
+
+
 def _consent(folder: Path) -> None:
     project = read_project_file(folder)
-    if project is None:
-        raise UsageError(f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it")
-    if not project.risky:
+    wanted = [*_wanted_by_project_file(project), *_wanted_by_agents(folder)]
+    if project is None and not wanted:
+        raise UsageError(
+            f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it, "
+            "and no agent that needs your consent"
+        )
+    if project is not None and not wanted:
         print(f"{project.path} sets nothing that needs your consent")
         return
-    print(f"{project.path} sets:")
-    for name in sorted(project.risky):
-        for line in _lines(name, name, project.values[name]):
+    for one in wanted:
+        print(f"{one.file} sets:")
+        for line in one.lines:
             print(f"  {line}")
     if has_terminal() and not ask_person("do you trust it?"):
         print("nothing was changed")
         return
-    trust(project.path.parent, project.content)
-    print(f"trusted; `ostler trust --remove {project.path.parent}` takes it back")
+    for one in wanted:
+        trust(one.trusted, one.content)
+    for trusted in dict.fromkeys(one.folder for one in wanted):
+        print(f"trusted; `ostler trust --remove {trusted}` takes it back")
+
+
+def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:
+    if project is None or not project.risky:
+        return
+    folder = project.path.parent
+    lines = (line for name in sorted(project.risky) for line in _lines(name, name, project.values[name]))
+    yield Wanted(project.path, folder, folder, project.content, tuple(lines))
+
+
+def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
+    for one in find_agents(folder).models_to_trust:
+        yield Wanted(
+            one.path, project_of(one.path), one.path, one.content, (f"model = {one_line(one.model)}",)
+        )
 
 
 def _lines(path: str, name: str, value: Any) -> Iterator[str]:
@@ -80,11 +116,23 @@ def _shown(name: str, value: Any) -> str:
 
 def _remove(folder: Path) -> None:
     """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
+    trusted = [Path(name) for name in trusted_folders()]
     for candidate in (folder, *folder.parents):
-        if distrust(candidate):
+        if given := [one for one in trusted if candidate in (one, _agents_project(one))]:
+            for one in given:
+                distrust(one)
             print(f"{candidate} is no longer trusted")
             return
     print(f"ostler: {folder} was not trusted", file=sys.stderr)
+
+
+def _agents_project(path: Path) -> Path | None:
+    return project_of(path) if _is_agent(path) else None
+
+
+def _is_agent(path: Path) -> bool:
+    """What else is trusted are folders."""
+    return path.suffix == ".md" and not path.is_dir()
 
 
 def _list() -> None:
@@ -93,6 +141,8 @@ def _list() -> None:
 
 
 def _note(folder: Path) -> str:
+    if _is_agent(folder):
+        return _note_on_agent(folder)
     try:
         project: ProjectFile | None = read_project_file(folder)
     except ConfigurationError:
@@ -100,3 +150,10 @@ def _note(folder: Path) -> str:
     if project is None or project.path.parent != folder:
         return f"  (has no {PROJECT_FILE} now)"
     return "" if is_trusted(folder, project.content) else "  (changed since)"
+
+
+def _note_on_agent(file: Path) -> str:
+    try:
+        return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
+    except OSError:
+        return "  (cannot be read now)"

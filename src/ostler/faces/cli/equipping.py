@@ -1,0 +1,57 @@
+"""From options to what an agent works with: settings, and the harness that they make."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler.faces.cli.person import ask_person, has_terminal
+from ostler.faces.cli.saying import say
+from ostler.kernel.harness import Harness
+from ostler.runs.assembly import make_harness
+from ostler.runs.first_run import settled
+from ostler.runs.settings import Settings, load_settings
+from ostler.vocabulary.errors import UsageError
+
+LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
+
+
+def settings_from(options: argparse.Namespace, cwd: Path) -> Settings:
+    """The settings for work in that directory, with what the options say; says what a person should know."""
+    loaded = load_settings(cwd, _overrides(options))
+    for notice in loaded.notices:
+        say(notice)
+    if options.no_tools and options.tools is not None:
+        raise UsageError("--no-tools and --tools exclude each other")
+    if options.yes and options.permissions not in (None, "full"):
+        raise UsageError(f"--yes and --permissions {options.permissions} exclude each other")
+    return loaded.settings
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Any]:
+    tools = None
+    if options.tools is not None:
+        tools = [name.strip() for name in options.tools.split(",") if name.strip()]
+    return {
+        "model": options.model,
+        "base_url": options.base_url,
+        "api_key": options.api_key,
+        "reasoning": options.reasoning,
+        "system": options.system,
+        "append_system": options.append_system,
+        "tools": [] if options.no_tools else tools,
+        "permissions": "full" if options.yes else options.permissions,
+        "on_question": options.on_question,
+        **{name: getattr(options, name) for name in LIMITS},
+    }
+
+
+def equipped(settings: Settings, cwd: Path, kept_model: str) -> tuple[Settings, Harness]:
+    """With a model, in any case: the one that is named, the session's, or what else can answer."""
+    if not settings.model and kept_model:
+        settings = msgspec.structs.replace(settings, model=kept_model)
+    settings = settled(settings, ask=ask_person if has_terminal() else None, say=say)
+    return settings, make_harness(settings, cwd, say=say)

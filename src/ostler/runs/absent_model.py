@@ -1,0 +1,28 @@
+"""What a session is opened with to be closed only: no model is needed to end a run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.model import ModelEvent, ModelFailure, ModelRequest
+from ostler.vocabulary.errors import Failure
+
+NOBODY_ANSWERS = "the session was opened without a model"
+
+
+class AbsentModel:
+    """Stands where nothing is going to be asked."""
+
+    name = "absent"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        yield [ModelFailure(Failure("no_model", NOBODY_ANSWERS))]
+
+    async def aclose(self) -> None:
+        pass
+
+
+def harness_without_model(cwd: str) -> Harness:
+    return Harness(AbsentModel(), cwd=Path(cwd))

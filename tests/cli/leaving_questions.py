@@ -1,0 +1,71 @@
+"""A program that leaves sessions whose runs wait: `python leaving_questions.py STORE CWD KIND,KIND KIND …`.
+
+Each argument is a session, and prints its id; the kinds in it are what its run asks. With `--stay KIND` it
+does not leave: it puts the question to somebody who never answers, and prints what came of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.tool import tool
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.runs.session import create_session
+from ostler.vocabulary.events import QuestionAsked
+from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.outcomes import NeedUser, Question
+
+FORM = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
+QUESTIONS = {
+    "choice": Question("Which colour?", "choice", choices=("Red", "Blue")),
+    "form": Question("Where?", "form", form=FORM),
+    "text": Question("Why?"),
+    "secret": Question("The password?", secret=True),
+}
+
+
+@tool(parallel=True)
+async def ask(kind: str) -> NeedUser:
+    return NeedUser(QUESTIONS[kind])
+
+
+async def leave(store: Path, cwd: Path, sessions: list[str]) -> None:
+    kept = SqliteStore(store)
+    for kinds in sessions:
+        calls = tuple(Call("ask", {"kind": kind}) for kind in kinds.split(","))
+        harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, waits_for_answers=True)
+        harness.use([ask])
+        session = await create_session(kept, harness)
+        await session.prompt(as_content("go"))
+        await session.close()
+        print(session.id)
+    await kept.close()
+
+
+async def stay(store: Path, cwd: Path, kind: str) -> None:
+    kept = SqliteStore(store)
+
+    async def never(asked: QuestionAsked) -> None:
+        print(session.id, flush=True)
+        await asyncio.get_running_loop().create_future()
+
+    harness = Harness(ScriptedModel([Call("ask", {"kind": kind}), "done"]), cwd=cwd, asker=never)
+    harness.use([ask])
+    session = await create_session(kept, harness)
+    await session.prompt(as_content("go"))
+    print(session.state.transcript[-2].content)
+    await session.close()
+    await kept.close()
+
+
+if __name__ == "__main__":
+    place, folder, *wanted = sys.argv[1:]
+    asyncio.run(
+        stay(Path(place), Path(folder), wanted[1])
+        if wanted[0] == "--stay"
+        else leave(Path(place), Path(folder), wanted)
+    )

@@ -1,0 +1,116 @@
+"""`ostler follow`: a run as another process sees it."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from ostler.testkit.vendors import call, turn
+from tests.cli.command import Ostler, finish, use
+from tests.cli.conftest import Serve
+from tests.cli.open_runs import (
+    GATED,
+    SILENCE,
+    TOUCH,
+    cut_run,
+    facts,
+    gated_run,
+    only_session,
+    parent_and_child,
+    read_to_end,
+    waiting_run,
+)
+
+
+def test_a_run_is_followed_from_its_beginning_to_its_end(ostler: Ostler, serve: Serve) -> None:
+    with gated_run(ostler, serve(turn("I wait.", GATED), turn("Done."))) as gated:
+        lines = ostler.start("follow", gated.session, "--json")
+        plain = ostler.start("follow", gated.session[:14])
+        assert lines.stdout is not None and plain.stdout is not None
+        first = json.loads(lines.stdout.readline())
+        assert plain.stdout.readline() == b"I wait.\n"
+        gated.open()
+        followed, read = read_to_end(lines), read_to_end(plain)
+        assert finish(gated.process).code == 0
+    whole = [fact for fact in facts(ostler, gated.session) if fact["run"]]
+    assert (followed.code, [first, *followed.lines]) == (0, whole)
+    assert (read.code, read.out) == (0, "Done.\n")
+    assert read.err == "ostler: you: go\nostler: bash: cat gate\n"
+
+
+def test_the_exit_code_is_that_of_the_run(ostler: Ostler, serve: Serve) -> None:
+    with gated_run(ostler, serve(turn(GATED))) as gated:
+        following = ostler.start("follow", gated.session)
+        assert following.stderr is not None and following.stderr.readline() == b"ostler: you: go\n"
+        gated.process.send_signal(signal.SIGTERM)
+        ran = read_to_end(following)
+    assert ran.code == 143 and ran.err.endswith("ostler: cancelled: terminated\n")
+
+
+def test_a_run_that_waits_is_told_with_its_question(ostler: Ostler, serve: Serve) -> None:
+    session = waiting_run(ostler, serve(turn(TOUCH)))
+    ran = ostler("follow", session)
+    assert ran.code == 6
+    assert "waiting for an answer: Allow bash: touch made" in ran.err
+    assert f"`ostler answer {session} yes`" in ran.err
+    last = facts(ostler, session)[-1]
+    assert ostler("follow", session, "--json").lines[-1] == last
+    assert ostler("follow", session, "--json", "--after", str(last["seq"] - 1)).lines == [last]
+    assert ostler("follow", session, "--after", str(last["seq"])).code == 6
+
+
+def test_the_question_of_a_child_is_told_with_its_name(ostler: Ostler, serve: Serve) -> None:
+    _, parent, _ = parent_and_child(ostler, serve)
+    ran = ostler("follow", parent)
+    assert ran.code == 6
+    assert "ostler: delegate: make it\n" in ran.err
+    assert "waiting for an answer (subagent): Allow bash: touch made" in ran.err
+
+
+def test_nobody_is_waited_for_when_no_run_is_under_way(ostler: Ostler, serve: Serve) -> None:
+    ostler("-p", *use(serve(turn("Done."))), "go")
+    session = only_session(ostler)
+    ran = ostler("follow", session)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"ostler: no run is open in session {session}; the last one ended: completed\n"
+    again = ostler("follow", session, "--after", "0")
+    assert (again.code, again.out) == (0, "Done.\n")
+
+
+def test_a_cut_run_is_not_waited_for(ostler: Ostler, serve: Serve) -> None:
+    session = cut_run(ostler, serve(SILENCE))
+    ran = ostler("follow", session)
+    assert ran.code == 1 and f"`ostler resume {session}` goes on" in ran.err
+
+
+def test_a_process_that_dies_while_it_is_followed_is_noticed(ostler: Ostler, serve: Serve) -> None:
+    with gated_run(ostler, serve(turn("I wait.", GATED))) as gated:
+        following = ostler.start("follow", gated.session)
+        assert following.stdout is not None and following.stdout.readline() == b"I wait.\n"
+        gated.process.kill()
+        ran = read_to_end(following)
+    assert ran.code == 1 and "nobody works on the run" in ran.err
+
+
+def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn("One."), turn("Two."), turn(call("ls", {})), turn("Three."))
+    ostler("-p", *use(vendor), "one")
+    following = ostler.start("follow", only_session(ostler), "--forever", "--after", "0")
+    assert following.stdout is not None
+    assert following.stdout.readline() == b"One.\n"
+    for number in ("Two.", "Three."):
+        ostler("-p", *use(vendor), "--continue", "more")
+        assert following.stdout.readline().decode() == f"{number}\n"
+    following.send_signal(signal.SIGINT)
+    ran = read_to_end(following)
+    assert (ran.code, ran.out) == (130, "") and "Traceback" not in ran.err
+
+
+def test_a_session_that_is_not_there_cannot_be_followed(ostler: Ostler) -> None:
+    none = ostler("follow", "ses_nowhere")
+    assert (none.code, none.err) == (2, "ostler: there are no sessions yet; `ostler -p PROMPT…` begins one\n")
+    ostler("-p", "--model", "demo", "hello")
+    wrong = ostler("follow", "ses_nowhere", "--json")
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1) and "no session" in wrong.err

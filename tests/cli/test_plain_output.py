@@ -1,0 +1,62 @@
+"""What a person is told while a run goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ostler.faces.cli.plain_output import Notices, say_waiting
+from ostler.runs.run_tree import OpenQuestion
+from ostler.vocabulary import events
+from ostler.vocabulary.events import Event, QuestionAsked, RunWaiting, Totals
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.outcomes import Question
+from ostler.vocabulary.usage import Usage
+
+
+class Working(Notices):
+    shows_work = True
+
+
+def facts(*told: Event) -> list[Fact]:
+    return [
+        Fact.of(event, seq=seq, session="ses_1", run="run_1", time_ms=0, parent=0)
+        for seq, event in enumerate(told, 2)
+    ]
+
+
+def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    cheap = Totals(steps=4, usage=Usage(cost=0.02))
+    unknown = Totals(steps=1, usage=Usage())
+    Working().see(
+        facts(
+            events.ToolCalled("call_1", "delegate", {"task": "look"}, 1, kind="agent"),
+            events.ChildStarted("call_1", "ses_2", task="look\naround"),
+            events.ChildStarted("call_2", "ses_3", "critic", "judge"),
+            events.ChildEnded("call_2", "ses_3", "completed", own=cheap),
+            events.ChildEnded("call_1", "ses_2", "limit", own=unknown),
+            events.ToolCalled("call_3", "read", {"path": "a.txt"}, 1),
+        )
+    )
+    assert capsys.readouterr().err.splitlines() == [
+        "ostler: delegate: look around",
+        "ostler: critic: judge",
+        "ostler: critic: completed, 4 steps, $0.02",
+        "ostler: delegate: limit, 1 step, cost unknown",
+        "ostler: read: a.txt",
+    ]
+
+
+def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    own = OpenQuestion("ses_1", QuestionAsked("q_1", Question("Why?")))
+    childs = OpenQuestion("ses_2", QuestionAsked("q_2", Question("Allow it?", "permission")), "critic")
+    waiting = RunWaiting("question")
+    say_waiting(waiting, "ses_1", [own, childs])
+    assert capsys.readouterr().err.splitlines() == [
+        "ostler: waiting for an answer [q_1]: Why?",
+        "ostler: waiting for an answer (critic) [q_2]: Allow it?",
+        "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` goes on",
+    ]
+    say_waiting(waiting, "ses_1", [childs])
+    assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
+    say_waiting(RunWaiting("pending"), "ses_1", [])
+    assert "for a call that finishes later; `ostler runs` shows it" in capsys.readouterr().err
