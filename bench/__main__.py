@@ -22,6 +22,7 @@ from bench.rows import Row, table, write_between_marks
 from bench.starting import cold_start, help_text
 from bench.stepping import steps, together
 from bench.streaming import streams
+from bench.supervising import idle, runs, tree
 from bench.wires import wires
 
 MEASURES: dict[str, Callable[[Room], list[Row]]] = {
@@ -31,6 +32,9 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "together": together,
     "streams": streams,
     "agents": agents,
+    "runs": runs,
+    "idle": idle,
+    "tree": tree,
     "resume": resume,
     "wires": wires,
     "probe": probe,

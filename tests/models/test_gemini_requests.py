@@ -354,8 +354,8 @@ async def test_a_model_that_is_known_not_to_reason_is_not_told_to() -> None:
 
 def test_a_call_that_was_never_run_is_answered_under_its_name() -> None:
     telling = Telling()
-    telling.tell(UserMessage((Text("Hi"),)))
-    telling.tell(AssistantMessage("mc_1", (ToolCall("c", "read", "{}"),), "tool_calls"))
+    telling.tell(UserMessage((Text("Hi"),)), 1)
+    telling.tell(AssistantMessage("mc_1", (ToolCall("c", "read", "{}"),), "tool_calls"), 1)
     telling.close_results()
     result = sent(request_of(*telling.transcript))["contents"][-1]["parts"][0]["functionResponse"]
     assert result["name"] == "read"

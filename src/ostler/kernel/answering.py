@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.context import Built
 from ostler.kernel.draft import Draft
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import (
@@ -60,20 +61,21 @@ class Answering:
         self._patience = stops_with(cancel, silence=harness.silence_limit)
 
     async def answer(
-        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+        self, step: StepState, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
     ) -> Model:
         """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
 
         Returns the model to use next: a hook may have chosen another one after a failure.
         """
-        request = await self._request(step, model, tools, tool_choice)
+        request = await self._request(built, model, tools, tool_choice)
         self._journal.record(
             events.ModelCalled(
                 id=request.id,
                 model=model.name,
                 digest=request.digest(),
                 attempt=step.attempts + 1,
-                messages=len(request.transcript),
+                messages=len(request.transcript) + len(request.tail),
+                trace=built.trace,
             )
         )
         await self._journal.commit()
@@ -92,10 +94,10 @@ class Answering:
         return await self._record_failure(request, end, draft, model, step, held)
 
     async def _request(
-        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+        self, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
     ) -> ModelRequest:
         harness = self._harness
-        transcript, system = self._journal.state.transcript, harness.system
+        transcript, system = built.transcript, built.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
             changed = await harness.hooks.context(draft, self._over)
@@ -113,6 +115,7 @@ class Answering:
             max_output_tokens=harness.max_output_tokens,
             session=self._journal.session,
             answer_schema=harness.answer_schema,
+            tail=built.tail,
         )
 
     async def _stream(
@@ -276,6 +279,8 @@ class Answering:
             shown, suppressed = await self._decide_shown(request, draft.text(), "other", held)
             partial = () if suppressed else shown or draft.text()
         delay = retry_delay(failure, step.tries, self._journal.world.random)
+        if failure.kind == "context_overflow" and self._harness.context and not step.has_overflowed:
+            delay = 0.0  # once, after a compaction
         if self._is_budget_spent():
             delay = None
         if delay is None and is_rescuable(failure) and (rescuer := self._harness.rescuer(model, self._warn)):

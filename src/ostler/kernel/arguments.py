@@ -17,8 +17,8 @@ Place = tuple[list[Schema], Any, str]
 """What is allowed somewhere in the arguments, what is there, and how that place is called."""
 
 _MISSING, _UNKNOWN = "Object missing required field", "Object contains unknown field"
-_FORMAT = re.compile(r"Invalid ((?:RFC3339|ISO8601|base64|UUID|decimal|epoch)\b.*)")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_FORMAT = r"Invalid ((?:RFC3339|ISO8601|base64|UUID|decimal|epoch)\b.*)"
+_STEP = r"\.([^.\[]+)|\[(\d+|\.\.\.)\]"
 _NOUNS = {
     "string": "a string",
     "integer": "an integer",
@@ -74,14 +74,14 @@ def _in_words(error: msgspec.ValidationError, arguments: dict[str, Any], schema:
     if is_key:
         names = [one["propertyNames"] for one in allowed if "propertyNames" in one]
         return f"a name in {place} must be {_described([{'type': 'string'} | name for name in names])}"
-    form = _FORMAT.fullmatch(said)
+    form = re.fullmatch(_FORMAT, said)
     return f"{place} must be {f'a valid {form[1]}' if form else _described(allowed)}; got {_excerpt(value)}"
 
 
 def _at(path: str, arguments: Any, schema: Schema) -> Place:
     """The place that a path such as `$.items[2].city` leads to."""
     place: Place = list(_alternatives(schema, schema)), arguments, ""
-    for name, index in _STEP.findall(path.removeprefix("$")):
+    for name, index in re.findall(_STEP, path.removeprefix("$")):
         if index == "...":  # some name that is not told: the first whose value does not fit
             allowed, value, _ = place
             name = next((name for name in value if _misfits(allowed, name, value[name], schema)), "...")

@@ -152,10 +152,12 @@ class Budget:
         return total
 
     def _estimate(self) -> Usage:
-        """The next call is taken to be like the last; the first one, by what the model is told."""
-        run = self._run
-        if run is not None and run.last_usage is not None and run.last_usage.source == "reported":
-            return msgspec.structs.replace(run.last_usage, cost=run.last_usage.cost or 0.0)
+        """The next call is taken to be like the last, a child's first one like its parent's last. Where there
+        was none yet, what the model is told is counted."""
+        for budget, _ in self._with_parents():
+            last = budget._run.last_usage if budget._run else None
+            if last is not None and last.source == "reported":
+                return msgspec.structs.replace(last, cost=last.cost or 0.0)
         characters = sum(len(message.text) for message in self._journal.state.transcript)
         return Usage(input_tokens=characters // CHARACTERS_A_TOKEN, cost=0.0)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from ostler.kernel.digest import blake2b
 from ostler.kernel.run_state import Used
 from ostler.vocabulary.events import Limits, RunStatus, Totals
 from ostler.vocabulary.messages import Message, PlainBlock

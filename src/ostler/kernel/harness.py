@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast, get_args
 
+import msgspec
+from msgspec import field
+
 from ostler.kernel.budget import Budget
 from ostler.kernel.child import MAX_TOGETHER, ChildPeek, ChildRequest, ChildResult
+from ostler.kernel.context import Context
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
@@ -35,8 +38,7 @@ SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a child stands in the tree of runs."""
 
     root: str
@@ -79,8 +81,7 @@ class Children(Protocol):
         ...
 
 
-@dataclass
-class Harness:
+class Harness(msgspec.Struct):
     """May be changed between two runs; the kernel reads it anew at each step."""
 
     model: Model
@@ -95,6 +96,8 @@ class Harness:
     limits: Limits = field(default_factory=Limits)
     reasoning: ReasoningLevel | None = None
     max_output_tokens: int | None = None
+    context: Context | None = None
+    """Chooses what the model is told; without one it is told everything. One session's own."""
     answer_schema: dict[str, Any] | None = None
     """A JSON Schema that each answer shall fit, where the model's vendor can promise it."""
     fallbacks: tuple[str | Model, ...] = ()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from ostler.kernel.digest import blake2b
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Allow, Ask, Oversight, PlannedCall, Refuse
 from ostler.kernel.journal import Journal

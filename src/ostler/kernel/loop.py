@@ -23,10 +23,11 @@ from ostler.kernel.answering import Answering, record_usage
 from ostler.kernel.budget import Budget, limits_of
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.context import Built, Occasion, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
-from ostler.kernel.model import Model
+from ostler.kernel.model import Model, ToolOffer
 from ostler.kernel.questions import Questions
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
 from ostler.kernel.retry import retry_delay
@@ -243,7 +244,12 @@ class Loop:
             self._end(run, "limit", reason)
             return
         offers = self._harness.offers(plan.tools)
-        chosen = await self._answering.answer(step, plan.model, offers, plan.tool_choice)
+        built = await self._context(step, plan.model, offers)
+        if built.problem:
+            self._journal.record(events.StepEnded(step.number))
+            self._end(run, "failed", built.problem, Failure("context_overflow", built.problem))
+            return
+        chosen = await self._answering.answer(step, built, plan.model, offers, plan.tool_choice)
         self.budget.settle()
         await self.budget.warn()
         if chosen is not plan.model:
@@ -251,6 +257,24 @@ class Loop:
             if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step
                 self._rescuers[plan.model.name] = chosen
             self._plan = msgspec.structs.replace(plan, model=chosen)
+
+    async def _context(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]) -> Built:
+        """What the model is told now. When there is no room for it, room is made first."""
+        journal, context = self._journal, self._harness.context
+        if context is None:
+            return Built(self._harness.system, journal.state.transcript)
+        told = self._told(model, tools)
+        has_overflowed = step.failure is not None and step.failure.failure.kind == "context_overflow"
+        if has_overflowed or await context.is_full(journal, told):
+            occasion: Occasion = "overflow" if has_overflowed else "automatic"
+            if problem := await context.compact(journal, self._harness, told, occasion):
+                journal.record(events.Warned(f"the context was not compacted: {problem}"))
+            told = self._told(model, tools)
+        return await context.build(journal, told)
+
+    def _told(self, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
+        state = self._journal.state
+        return Told(self._harness.system, state.transcript, state.sources, tools, model)
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]

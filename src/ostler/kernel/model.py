@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ostler.kernel.digest import blake2b
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import (
     ReasoningDelta,
@@ -100,6 +100,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Where it belongs, for vendors that keep the cached prefixes of one conversation together."""
     answer_schema: dict[str, Any] | None = None
     """A JSON Schema that the answer's text shall fit, where the vendor can promise that."""
+    tail: tuple[Message, ...] = ()
+    """Told after the transcript, this once; no part of the prefix that prompt caches keep."""
 
     def digest(self) -> str:
         """Of what is asked, apart from its id; costs only what was added since the last time."""
@@ -108,6 +110,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
         hasher.update(_encoder.encode(rest))
         if self.answer_schema is not None:
             hasher.update(_encoder.encode(self.answer_schema))
+        if self.tail:
+            hasher.update(_encoder.encode(self.tail))
         return hasher.hexdigest()
 
 

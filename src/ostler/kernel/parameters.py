@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
@@ -13,8 +12,7 @@ import msgspec
 Schema = dict[str, Any]
 
 _DEFINITIONS = "#/$defs/"
-_HEADING = re.compile(r"^(?:Args|Attributes):[ \t]*$", re.MULTILINE)
-_ENTRY = re.compile(r"(\w+)(?:\s*\([^)]*\))?:\s*(.*)")
+_HEADINGS = ("Args:", "Attributes:")
 _AROUND_A_TYPE = (Union, UnionType, Required, NotRequired)
 
 
@@ -47,22 +45,33 @@ def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
     """The first paragraph, and what is said of each name under `Args:` or `Attributes:`."""
-    head, *sections = _HEADING.split(inspect.cleandoc(text or ""), maxsplit=1)
-    about = " ".join(head.strip().split("\n\n")[0].split())
+    lines = inspect.cleandoc(text).splitlines() if text else []
+    heading = next((place for place, line in enumerate(lines) if line.rstrip() in _HEADINGS), len(lines))
+    about = " ".join("\n".join(lines[:heading]).strip().split("\n\n")[0].split())
     entries: list[list[str]] = []
     margin = 0
-    for line in sections[0].splitlines() if sections else ():
+    for line in lines[heading + 1 :]:
         if line and not line[0].isspace():
             break  # the next heading
         words = line.strip()
         indent = len(line) - len(line.lstrip())
         margin = margin or (indent if words else 0)
-        entry = _ENTRY.fullmatch(words) if indent <= margin else None
+        entry = _entry(words) if indent <= margin else None
         if entry:
-            entries.append([entry[1], entry[2]])
+            entries.append(entry)
         elif entries:
             entries[-1].append(words)
     return about, {name: " ".join(filter(None, told)) for name, *told in entries}
+
+
+def _entry(words: str) -> list[str] | None:
+    """The name and the text of `name: text` or `name (type): text`. Without a pattern, whose making takes
+    longer than reading all docstrings of a start."""
+    name, colon, text = words.partition(":")
+    if "(" in name:
+        name, colon, text = words.partition("):")
+        name = name.partition("(")[0].rstrip()
+    return [name, text.strip()] if colon and name.isidentifier() else None
 
 
 def schema_of(parameters: type[msgspec.Struct], descriptions: dict[str, str] | None = None) -> Schema:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import msgspec
 
+from ostler.kernel.digest import blake2b
 from ostler.kernel.run_state import CallState, RunState
 
 REMIND_AT = 3

@@ -58,6 +58,8 @@ class StepState:
         self.usage_known = True
         """That call's usage has been recorded."""
         self.failure: events.ModelFailed | None = None
+        self.has_overflowed = False
+        """Its vendor said that the context is too long."""
         self.message: events.AssistantMessage | None = None
         self.calls: dict[str, CallState] = {}
         self.ended: events.StepEnded | None = None

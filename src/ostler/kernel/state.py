@@ -51,6 +51,11 @@ class SessionState:
         """The type of an unknown critical entry on the path: such a session is not advanced."""
 
     @property
+    def sources(self) -> list[int]:
+        """The number of the entry that each message of the transcript comes from."""
+        return self._telling.sources
+
+    @property
     def transcript(self) -> Transcript:
         """What the model is told."""
         return self._telling.transcript
@@ -65,7 +70,7 @@ class SessionState:
             return  # of a run that has ended: its message says the same
         event = fact.event
         if is_on_path:
-            self._telling.tell(event)
+            self._telling.tell(event, fact.seq)
             if isinstance(event, events.TodoUpdated):
                 self.todo[event.list] = event.items
         if isinstance(event, UnknownEvent):
@@ -75,6 +80,12 @@ class SessionState:
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)
+
+    def leave_undone(self, facts: Iterable[Fact]) -> None:
+        """Compactions that these facts undo are not told; to be said before any fact is applied."""
+        undoings = [fact.event for fact in facts if fact.type == "compaction_undone"]
+        undone = {event.compaction for event in undoings if isinstance(event, events.CompactionUndone)}
+        self._telling.undone = frozenset(undone)
 
     def close_cut_results(self) -> None:
         """Makes the transcript one that a model can be told, when no run is open to finish its calls."""
@@ -113,10 +124,12 @@ def fold(facts: Sequence[Fact]) -> SessionState:
     state = SessionState()
     decode_together(facts)
     if _is_one_line(facts):
+        state.leave_undone(facts)
         for fact in facts:
             state.apply(fact)
     else:
         path = path_of(facts)
+        state.leave_undone(fact for fact in facts if fact.seq in path)
         for fact in facts:
             state.apply(fact, on_path=fact.seq in path)
         state.leaf = leaf_of(facts)
@@ -284,6 +297,7 @@ def _model_failed(state: SessionState, event: events.ModelFailed, fact: Fact) ->
     step = state.run.step if state.run else None
     if state.run and step and step.model_call and step.model_call.id == event.call:
         step.failure = event
+        step.has_overflowed = step.has_overflowed or event.failure.kind == "context_overflow"
         if event.retry_in is not None:
             state.run.retries += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 from ostler.kernel.model import Transcript
@@ -12,6 +13,8 @@ from ostler.vocabulary.messages import Message, Text, ToolResult
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
 
+SUMMARY = "This conversation began earlier. What came before the messages below, in a summary:"
+
 OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
 
 
@@ -20,24 +23,34 @@ class Telling:
 
     def __init__(self) -> None:
         self.transcript = Transcript()
+        self.sources: list[int] = []
+        """The number of the entry that each message comes from; of results, the last one's."""
+        self.undone: frozenset[int] = frozenset()
+        """Compactions that were undone: nothing is left out for them."""
+        self._seq = 0
         self._results: dict[str, ToolResult | None] = {}
         """The calls of the last assistant message, in its order, with their results so far."""
         self._names: dict[str, str] = {}
 
-    def tell(self, event: events.Event | UnknownEvent) -> None:
+    def tell(self, event: events.Event | UnknownEvent, seq: int) -> None:
         teller = _TELLERS.get(type(event))
         if teller is not None and fate(event).told:
+            self._seq = seq
             teller(self, event)
+
+    def _add(self, message: Message) -> None:
+        self.transcript.append(message)
+        self.sources.append(self._seq)
 
     def _user(self, event: events.UserMessage) -> None:
         self.close_results()
-        self.transcript.append(Message("user", event.content))
+        self._add(Message("user", event.content))
 
     def _answer(self, event: events.AssistantMessage) -> None:
         if self._results:
             self.close_results()
         message = Message("assistant", event.content)
-        self.transcript.append(message)
+        self._add(message)
         self._names = {call.id: call.name for call in message.calls}
         self._results = dict.fromkeys(self._names)
 
@@ -46,7 +59,7 @@ class Telling:
             result = ToolResult(event.call, event.name, event.content, event.failed is not None)
             if len(self._results) == 1:  # nearly always, in sessions of thousands of them
                 self._results = {}
-                self.transcript.append(Message("tool", (result,)))
+                self._add(Message("tool", (result,)))
                 return
             self._results[event.call] = result
             if None not in self._results.values():
@@ -55,13 +68,24 @@ class Telling:
     def _new_history(self, event: events.HistoryReplaced) -> None:
         self._results = {}
         self.transcript = Transcript(event.messages)
+        self.sources = [self._seq] * len(event.messages)
+
+    def _compacted(self, event: events.Compacted) -> None:
+        """A summary in place of what came before `keeps_from`; everything after it stays as it was."""
+        if self._seq in self.undone:
+            return
+        self.close_results()
+        kept = bisect_left(self.sources, event.keeps_from)
+        summary = Message("user", (Text(f"{SUMMARY}\n\n{event.summary}"),))
+        self.transcript = Transcript([summary, *list(self.transcript)[kept:]])
+        self.sources = [self._seq, *self.sources[kept:]]
 
     def _collapsed(self, event: events.BranchCollapsed) -> None:
         self.close_results()
-        self.transcript.append(Message("user", (Text(f"{OTHER_BRANCH}\n\n{event.summary}"),)))
+        self._add(Message("user", (Text(f"{OTHER_BRANCH}\n\n{event.summary}"),)))
 
     def _extension(self, event: events.ExtensionEntry) -> None:
-        self.transcript.append(Message("user", event.told))
+        self._add(Message("user", event.told))
 
     def close_results(self) -> None:
         """A tool message with one result a call, in the order of the calls.
@@ -74,7 +98,7 @@ class Telling:
             result or ToolResult(call, self._names[call], (Text(NEVER_RUN),), failed=True)
             for call, result in self._results.items()
         ]
-        self.transcript.append(Message("tool", tuple(results)))
+        self._add(Message("tool", tuple(results)))
         self._results = {}
 
 
@@ -83,6 +107,7 @@ _TELLERS: dict[type[Any], Any] = {
     events.AssistantMessage: Telling._answer,
     events.ToolResultFact: Telling._result,
     events.HistoryReplaced: Telling._new_history,
+    events.Compacted: Telling._compacted,
     events.BranchCollapsed: Telling._collapsed,
     events.ExtensionEntry: Telling._extension,
 }

@@ -93,7 +93,7 @@ class AnthropicModel(WireModel):
     def _marked_messages(self, request: ModelRequest) -> list[bytes]:
         messages = list(self._encoded_messages(request, WIRE, encode_message))
         left = _MARKED_MESSAGES
-        for index in range(len(messages) - 1, -1, -1):
+        for index in range(len(request.transcript) - 1, -1, -1):
             if not left:
                 break
             if messages[index] and request.transcript[index].role != "assistant":

@@ -6,11 +6,11 @@ import base64
 import binascii
 import re
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
+from ostler.kernel.digest import blake2b
 from ostler.vocabulary.ids import base32
 from ostler.vocabulary.messages import Block, File, Image, Message, Text, ToolResult
 

@@ -128,7 +128,8 @@ class WireModel:
             return encode(without_foreign_data(message, provider) if message.role == "assistant" else message)
 
         sight = f"{self._sees_images:d}{self._reads_files:d}"
-        return request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)
+        encoded = request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)
+        return [*encoded, *map(encode_own, request.tail)] if request.tail else encoded
 
     def _output_limit(self, request: ModelRequest) -> int | None:
         """How long the answer may be, where somebody set it; never more than the model can write."""

@@ -23,7 +23,7 @@ PLACES = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
 LARGEST_FILE = 256 * 1024
 INHERIT = "inherit"
-_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_NAME = r"[a-z0-9_-]{1,64}"
 _OTHER_NAMES = {"glob": "find", "list": "ls", "multiedit": "edit"}
 """What other programs call a tool of ours, in small letters."""
 _NOT_FOLLOWED = ("disallowedTools", "hooks", "permission", "permissionMode")
@@ -259,9 +259,9 @@ def _checked(values: dict[str, Any]) -> _Fields:
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
     """The name in the front matter, or that of the file."""
-    if named and _NAME.fullmatch(named):
+    if named and re.fullmatch(_NAME, named):
         return named
-    if not _NAME.fullmatch(stem):
+    if not re.fullmatch(_NAME, stem):
         raise _Unusable(f"a name has a to z, 0 to 9, - and _, and {named or stem!r} has more")
     if named:
         problems.append(f"a name has a to z, 0 to 9, - and _: the agent is called {stem}, not {named!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -160,7 +159,7 @@ class RunsChildren:
             await self._take_up_cancel(child, harness)
 
     async def _take_up_cancel(self, child: str, harness: Harness) -> None:
-        harness = replace(harness, memory={}, place=None)
+        harness = msgspec.structs.replace(harness, memory={}, place=None)
         try:
             session = await open_session(self._store, child, harness, world=self._world)
         except SessionHeld:
@@ -179,13 +178,14 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
     if execution.judge and execution.judge not in harness.tools:
         raise CallRefused(f"There is no tool {execution.judge!r} that could judge the child's work.")
     allowed = set(harness.tools if execution.tools is None else execution.tools) | {execution.judge}
-    child = replace(
+    child = msgspec.structs.replace(
         harness,
         system="\n\n".join(
             part for part in (execution.system or harness.system, execution.append_system) if part
         ),
         limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
         answer_schema=None,
+        context=harness.context.anew() if harness.context else None,
         memory={},
         agent=request.agent,
         place=Place(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.child import ChildRequest, ExecutionPolicy, HistoryPolicy
-from ostler.kernel.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.kernel.tool import ToolContext, ToolSpec, checked
 from ostler.runs.agents import AgentSpec
 from ostler.runs.children import outcome_of
 from ostler.vocabulary.display import Display
@@ -22,6 +22,8 @@ ABOUT = (
     "It knows nothing of this conversation: say all that it needs to know. "
     "Several tasks that do not depend on each other can be handed out at once."
 )
+
+TASK = {"type": "string", "description": "what to do, and everything needed to do it"}
 
 CHILD_NOTE = (
     "You work on a task that another agent handed to you. Nobody can be asked for more: "
@@ -41,20 +43,23 @@ class DelegateTool:
         self._agents = agents
         names = "".join(f"\n- {agent.name}: {agent.description}" for agent in agents.values())
         about = f"{ABOUT}\nThe agents are:{names}" if agents else ABOUT
-        schema = schema_of(Delegation, {"task": "what to do, and everything needed to do it"})
+        properties: dict[str, Any] = {"task": TASK}
         if agents:
-            schema["properties"]["agent"] = {
+            properties["agent"] = {
                 "type": "string",
                 "enum": ["", *agents],
                 "default": "",
                 "description": "who shall do it; empty for one like you",
             }
-        else:
-            del schema["properties"]["agent"]
         self.spec = ToolSpec(
             name=NAME,
             description=about,
-            schema=schema,
+            schema={
+                "type": "object",
+                "properties": properties,
+                "required": ["task"],
+                "additionalProperties": False,
+            },
             kind="agent",
             parallel=True,
             reattaches=True,

@@ -9,7 +9,6 @@ difference ends the replay.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import cast, get_args
 
@@ -104,7 +103,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
     judged: set[Judged] = {"results", "hooks"} if stage.own else {"results"} if stage.live else set()
     replaying = RunReplay(run, then, journal, cancel, folders, judged)
     model = ReplayedModel(replaying)
-    harness = dataclasses.replace(
+    harness = msgspec.structs.replace(
         own,
         model=model,
         hooks=ReplayHooks(own.hooks, replaying, model, own_counts=stage.own),

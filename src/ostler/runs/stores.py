@@ -34,7 +34,7 @@ async def find_session(store: Store, beginning: str) -> str:
 
 
 async def newest_session(store: Store, cwd: Path) -> str:
-    """The id of the session of that directory which was used last, and is no child's; empty if there is none."""
+    """The session of that directory which was used last and is no child's: its id, empty if there is none."""
     limit = 4
     while True:
         found = await store.sessions(cwd=str(cwd), limit=limit)

@@ -6,7 +6,6 @@ Trust is given to a folder *and* to the content of its file: when the file chang
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +106,8 @@ def _name(folder: Path) -> str:
 
 
 def _digest(content: bytes) -> str:
+    from hashlib import sha256  # which loads OpenSSL; most projects have nothing to trust
+
     return sha256(content).hexdigest()
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ostler.kernel.harness import Harness
 from ostler.models.recorded import RecordedModel
@@ -49,7 +50,7 @@ async def replayed(
         recorded = Recording(tuple(recording))
     if agent is None:
         return await replay(recorded, Stage(Harness(RecordedModel(recorded.facts))))
-    own = dataclasses.replace(agent._harness, memory={})
+    own = msgspec.structs.replace(agent._harness, memory={})
     return await replay(recorded, Stage(own, live=live, own=True))
 
 

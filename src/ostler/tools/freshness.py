@@ -15,7 +15,7 @@ from ostler.kernel.tool import ToolContext
 from ostler.vocabulary.errors import ToolFailed
 
 if TYPE_CHECKING:
-    from hashlib import blake2b
+    from ostler.kernel.digest import blake2b
 
 MAX_DIGESTED = 64 * 1024 * 1024
 """Larger files are known by size and time of change: hashing them at each look would take too long."""
@@ -30,7 +30,7 @@ class _SeenFiles:
 
 
 def new_digest() -> blake2b:
-    from hashlib import blake2b
+    from ostler.kernel.digest import blake2b
 
     return blake2b(digest_size=16)
 

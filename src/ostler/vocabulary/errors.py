@@ -40,8 +40,6 @@ OstlerError
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 
@@ -231,7 +229,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def kind_of(error: type[OstlerError]) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error.__name__).lower()
+    return "".join([f"_{one.lower()}" if one.isupper() else one for one in error.__name__]).removeprefix("_")
 
 
 def failure_of(error: OstlerError) -> Failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -146,7 +147,12 @@ OVERTAKING = (Cancel, Answer)
 """These are taken up before anything that arrived earlier."""
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[AnyRequest] = msgspec.json.Decoder(AnyRequest)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[AnyRequest]:
+    """Made when it is needed: most inboxes are empty, and a union of so many takes its time."""
+    return msgspec.json.Decoder(AnyRequest)
 
 
 def encode_request(request: AnyRequest) -> bytes:
@@ -156,6 +162,6 @@ def encode_request(request: AnyRequest) -> bytes:
 def decode_request(body: bytes) -> AnyRequest | None:
     """The request in these bytes; None for one of a newer version, which must wait for that version."""
     try:
-        return _decoder.decode(body)
+        return _decoder().decode(body)
     except msgspec.ValidationError:
         return None

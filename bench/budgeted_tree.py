@@ -1,0 +1,82 @@
+"""Runs a tree of children under a limit of cost, and prints how far it went.
+
+Arguments: a SQLite file, how many children, how many of them at a time, and the limit in model calls.
+All calls cost the same, and each child would make five of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from bench.supervised import echo
+from ostler.kernel.harness import Harness
+from ostler.kernel.model import ModelEvent, ModelRequest
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.runs.delegate import DelegateTool
+from ostler.runs.supervisor import Supervisor
+from ostler.vocabulary.events import Limits, RunEnded
+from ostler.vocabulary.usage import Usage
+
+PRICE = 0.01
+CALLS_OF_A_CHILD = 5
+
+
+class SlowModel(ScriptedModel):
+    """Answers only after all who can ask have asked, and counts how many are being answered at once."""
+
+    answering = 0
+    most = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        self.answering += 1
+        self.most = max(self.most, self.answering)
+        try:
+            await asyncio.sleep(0.05)
+            async for batch in super().stream(request):
+                yield batch
+        finally:
+            self.answering -= 1
+
+
+def main() -> None:
+    _, path, *numbers = sys.argv
+    print(json.dumps(asyncio.run(_grown(Path(path), *map(int, numbers)))))
+
+
+async def _grown(path: Path, children: int, together: int, limit: int) -> tuple[int, int]:
+    """The calls that were made in all, and the most that were under way at once."""
+    model = SlowModel([_answer(children)] * (children * CALLS_OF_A_CHILD + 1))
+
+    def equip(cwd: Path) -> Harness:
+        limits = Limits(cost=limit * PRICE)
+        harness = Harness(model, cwd=cwd, limits=limits, children_together=together)
+        harness.use([echo, DelegateTool({})])
+        return harness
+
+    store = SqliteStore(path)
+    supervisor = Supervisor(store, equip)
+    ended = await (await supervisor.start("begin")).result()
+    await supervisor.close()
+    await store.close()
+    assert isinstance(ended, RunEnded) and ended.status == "limit", ended
+    assert ended.children.runs == children, ended
+    return len(model.requests), model.most
+
+
+def _answer(children: int) -> Callable[[ModelRequest], Turn]:
+    def answer(request: ModelRequest) -> Turn:
+        said = len(request.transcript)
+        calls: list[Call] = []
+        if request.transcript[0].text == "begin":
+            calls = [Call("delegate", {"task": f"task {number}"}) for number in range(children)]
+        elif said < 2 * CALLS_OF_A_CHILD - 1:
+            calls = [Call("echo", {"text": f"hi {said}"})]
+        usage = Usage(input_tokens=10, output_tokens=5, cost=PRICE)
+        return Turn("" if calls else "done", tuple(calls), usage=usage)
+
+    return answer

@@ -1,0 +1,62 @@
+"""Drives scripted runs in this process through a supervisor, and prints their steps a processor second.
+
+Arguments: `alone` (one after the other) or `together` (all at once), a SQLite file, and how many runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from time import process_time
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.tool import tool
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import Call, ScriptedModel
+from ostler.runs.supervisor import Supervisor
+from ostler.vocabulary.events import RunEnded
+
+STEPS = 10
+
+
+@tool(parallel=True)
+async def echo(text: str) -> str:
+    """Says it again."""
+    return text
+
+
+def main() -> None:
+    _, how, path, count = sys.argv
+    print(json.dumps(asyncio.run(_steps_a_second(how, Path(path), int(count)))))
+
+
+async def _steps_a_second(how: str, path: Path, count: int) -> float:
+    store = SqliteStore(path)
+    supervisor = Supervisor(store, _equip)
+    await _run(supervisor)
+    begin = process_time()
+    if how == "alone":
+        for _ in range(count):
+            await _run(supervisor)
+    else:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(_run(supervisor))
+    spent = process_time() - begin
+    await supervisor.close()
+    await store.close()
+    return count * STEPS / spent
+
+
+def _equip(cwd: Path) -> Harness:
+    calls = [Call("echo", {"text": f"hi {number}"}) for number in range(STEPS - 1)]
+    harness = Harness(ScriptedModel([*calls, "done"]), cwd=cwd)
+    harness.use([echo])
+    return harness
+
+
+async def _run(supervisor: Supervisor) -> None:
+    ended = await (await supervisor.start("begin")).result()
+    assert isinstance(ended, RunEnded) and ended.own.steps == STEPS, ended

@@ -1,0 +1,65 @@
+"""The Context contract: what a model is told in one step, and what is recorded of how that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from ostler.kernel.model import Model, ToolOffer, Transcript
+from ostler.vocabulary.messages import Message
+
+if TYPE_CHECKING:  # which hold a context themselves
+    from ostler.kernel.harness import Harness
+    from ostler.kernel.journal import Journal
+
+Occasion = Literal["automatic", "overflow", "user", "checkpoint"]
+"""Why it is compacted: it is about to be full, the vendor says so, a person or the model wants it."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What could be told: all that is on the session's path, and what the agent works with."""
+
+    system: str
+    transcript: Transcript
+    sources: Sequence[int]
+    """The number of the entry that each message comes from."""
+    tools: tuple[ToolOffer, ...]
+    model: Model
+
+
+class Built(msgspec.Struct, frozen=True):
+    """What is told."""
+
+    system: str
+    transcript: Transcript
+    tail: tuple[Message, ...] = ()
+    trace: dict[str, Any] | None = None
+    problem: str = ""
+    """Why it cannot be made to fit: nothing is sent then."""
+
+
+class Context(Protocol):
+    """Chooses by rule what the model is told. One for each session; it may keep what it has counted.
+
+    - The same session and policy give the same bytes, whatever was counted before.
+    - What was told in the step before stays as it was, unless the trace says why not.
+    - A call is never parted from its result.
+    """
+
+    async def build(self, journal: Journal, told: Told) -> Built: ...
+
+    def anew(self) -> Context:
+        """Another one by the same rules, for a child's session."""
+        ...
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        """Whether a compaction is due before the next call."""
+        ...
+
+    async def compact(
+        self, journal: Journal, harness: Harness, told: Told, occasion: Occasion, *, wish: str = ""
+    ) -> str:
+        """Records a `compacted`, and commits it. Returns why not, if it did not."""
+        ...
