@@ -322,6 +322,8 @@ class Calls:
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:
+            if told := self._journal.state.instructions:
+                finished = msgspec.structs.replace(finished, instructions=told)
             finished = await self._harness.hooks.after_tool(finished, self._over)
         result = events.ToolResultFact(
             call=called.call,

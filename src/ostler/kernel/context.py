@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -25,6 +25,8 @@ class Told(msgspec.Struct, frozen=True):
     transcript: Transcript
     sources: Sequence[int]
     """The number of the entry that each message comes from."""
+    prompts: Set[int]
+    """Those of them that began a run."""
     tools: tuple[ToolOffer, ...]
     model: Model
 

@@ -22,7 +22,15 @@ from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError
 from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question
 
-Point = Literal["before_step", "context", "before_tool", "after_tool", "before_message", "after_failure"]
+Point = Literal[
+    "before_step",
+    "context",
+    "before_tool",
+    "after_tool",
+    "before_message",
+    "after_failure",
+    "before_compact",
+]
 
 TIME_LIMIT = 30.0
 """Seconds a handler may take."""
@@ -90,6 +98,8 @@ class FinishedCall(msgspec.Struct, frozen=True):
     content: tuple[PlainBlock, ...]
     failed: FailureKind | None
     details: dict[str, Any] | None
+    instructions: dict[str, str] = {}
+    """Instruction files that earlier results told of (`details["instructions"]`), each with its digest."""
 
 
 class DraftMessage(msgspec.Struct, frozen=True):
@@ -129,6 +139,20 @@ class Retry(msgspec.Struct, frozen=True):
 
 class GiveUp(msgspec.Struct, frozen=True):
     pass
+
+
+class PlannedCompaction(msgspec.Struct, frozen=True):
+    """before_compact: messages that a summary is about to replace. Return `Refuse`, `Summary` or None."""
+
+    messages: Sequence[Message]
+    by: str
+    wish: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Tell this in place of the messages; no model is asked for it."""
+
+    text: str
 
 
 Handler = Callable[[Any], Any]
@@ -238,6 +262,13 @@ class Hooks:
                 return decision
         return None
 
+    async def before_compact(self, planned: PlannedCompaction, over: Oversight) -> Refuse | Summary | None:
+        for hook in self._of("before_compact"):
+            decision = await _ask_handler(hook, planned, over)
+            if isinstance(decision, Refuse | Summary):
+                return decision
+        return None
+
     def _of(self, point: Point) -> tuple[Hook, ...]:
         return tuple(self._hooks.get(point, ()))
 
@@ -327,4 +358,5 @@ _DECISIONS: dict[Point, tuple[type, ...]] = {
     "after_tool": (FinishedCall,),
     "before_message": (Suppress, Replace),
     "after_failure": (Retry, GiveUp),
+    "before_compact": (Refuse, Summary),
 }

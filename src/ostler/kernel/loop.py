@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from ostler.kernel.answering import Answering, record_usage
+from ostler.kernel.aside import INTERRUPTED, record_failure
 from ostler.kernel.budget import Budget, limits_of
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
@@ -27,7 +28,7 @@ from ostler.kernel.context import Built, Occasion, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
-from ostler.kernel.model import Model, ToolOffer
+from ostler.kernel.model import Model, ModelFailure, ToolOffer
 from ostler.kernel.questions import Questions
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
 from ostler.kernel.retry import retry_delay
@@ -274,7 +275,7 @@ class Loop:
 
     def _told(self, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
         state = self._journal.state
-        return Told(self._harness.system, state.transcript, state.sources, tools, model)
+        return Told(self._harness.system, state.transcript, state.sources, state.prompts, tools, model)
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]
@@ -350,6 +351,8 @@ class Loop:
             if not asked.durable:
                 self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"))
         run = self._journal.state.run
+        for aside in list(run.asides.values()) if run else ():
+            record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
         step = run.step if run else None
         if run is None or step is None or step.ended:
             return

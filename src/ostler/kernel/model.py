@@ -51,6 +51,11 @@ class Transcript:
     def append(self, message: Message) -> None:
         self._messages.append(message)
 
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All of them; it grows with the transcript."""
+        return self._messages
+
     def __len__(self) -> int:
         return len(self._messages)
 

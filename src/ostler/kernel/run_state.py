@@ -133,6 +133,8 @@ class RunState:
         self.children: dict[str, ChildState] = {}
         """By their session."""
         self.children_totals = events.Totals()
+        self.asides: dict[str, events.ModelCalled] = {}
+        """Model calls beside its steps that have no usage yet."""
         self.first_seq = 0
         self.waiting: events.RunWaiting | None = None
         self.still_since_ms: int | None = None

@@ -56,6 +56,16 @@ class SessionState:
         return self._telling.sources
 
     @property
+    def instructions(self) -> dict[str, str]:
+        """The instruction files that the model was told of by results, each with its digest."""
+        return self._telling.instructions
+
+    @property
+    def prompts(self) -> set[int]:
+        """The numbers of the entries on the path that began a run."""
+        return self._telling.prompts
+
+    @property
     def transcript(self) -> Transcript:
         """What the model is told."""
         return self._telling.transcript
@@ -101,6 +111,7 @@ class SessionState:
             "last_seq": self.last_seq,
             "leaf": self.leaf,
             "messages": list(self.transcript),
+            "instructions": self.instructions,
             "usage": self.usage,
             "run": (self.run.id, self.run.steps, self.run.repeats, self.run.waiting) if self.run else None,
             "step": (step.number, step.attempts, step.message, step.ended) if step else None,
@@ -265,7 +276,9 @@ def _model_called(state: SessionState, event: events.ModelCalled, fact: Fact) ->
     if state.run and fact.run == state.run.id:
         state.run.model_calls += 1
         step = state.run.step
-        if event.purpose == "step" and step:
+        if event.purpose != "step":
+            state.run.asides[event.id] = event
+        elif step:
             is_same = step.model_call is not None and step.model_call.model == event.model
             step.tries = step.tries + 1 if is_same else 1
             step.model_call = event
@@ -278,6 +291,7 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
     if state.run and fact.run == state.run.id:
         state.run.usage = state.run.usage + event.usage
         state.run.last_usage = event.usage
+        state.run.asides.pop(event.call, None)
         if event.usage.cost is not None:
             state.run.known_cost += event.usage.cost
         elif event.usage.source == "reported":

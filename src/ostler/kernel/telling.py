@@ -25,8 +25,12 @@ class Telling:
         self.transcript = Transcript()
         self.sources: list[int] = []
         """The number of the entry that each message comes from; of results, the last one's."""
+        self.prompts: set[int] = set()
+        """The numbers of the entries that began a run."""
         self.undone: frozenset[int] = frozenset()
         """Compactions that were undone: nothing is left out for them."""
+        self.instructions: dict[str, str] = {}
+        """The instruction files that results told of, each with its digest."""
         self._seq = 0
         self._results: dict[str, ToolResult | None] = {}
         """The calls of the last assistant message, in its order, with their results so far."""
@@ -44,6 +48,8 @@ class Telling:
 
     def _user(self, event: events.UserMessage) -> None:
         self.close_results()
+        if event.source == "prompt":
+            self.prompts.add(self._seq)
         self._add(Message("user", event.content))
 
     def _answer(self, event: events.AssistantMessage) -> None:
@@ -56,6 +62,8 @@ class Telling:
 
     def _result(self, event: events.ToolResultFact) -> None:
         if event.call in self._results:
+            if event.details:
+                self._note_instructions(event.details.get("instructions"))
             result = ToolResult(event.call, event.name, event.content, event.failed is not None)
             if len(self._results) == 1:  # nearly always, in sessions of thousands of them
                 self._results = {}
@@ -65,8 +73,14 @@ class Telling:
             if None not in self._results.values():
                 self.close_results()
 
+    def _note_instructions(self, named: Any) -> None:
+        if isinstance(named, dict):
+            told = {path: digest for path, digest in named.items() if isinstance(digest, str)}
+            self.instructions = {**self.instructions, **told}
+
     def _new_history(self, event: events.HistoryReplaced) -> None:
         self._results = {}
+        self.instructions = {}
         self.transcript = Transcript(event.messages)
         self.sources = [self._seq] * len(event.messages)
 
@@ -75,6 +89,7 @@ class Telling:
         if self._seq in self.undone:
             return
         self.close_results()
+        self.instructions = {}  # a summary is no place for them: they are told again from their files
         kept = bisect_left(self.sources, event.keeps_from)
         summary = Message("user", (Text(f"{SUMMARY}\n\n{event.summary}"),))
         self.transcript = Transcript([summary, *list(self.transcript)[kept:]])

@@ -1,0 +1,99 @@
+"""Fences: context that a host or an extension brings along, set apart from what people and models say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.messages import Message, Text
+
+Placement = Literal["system", "prompt", "end"]
+"""Behind the system prompt; before the present run's prompt; or after everything, if it changes often."""
+
+_KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+class FenceRequest(msgspec.Struct, frozen=True):
+    """What a fence may look at."""
+
+    session: str
+    run: str
+    model: str
+    room: int
+    """Tokens that it may have."""
+
+
+Content = str | None
+Source = Callable[[FenceRequest], Content | Awaitable[Content]]
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """A kind of injected context. Nothing is told, and no tag is left, when it has no content."""
+
+    kind: str
+    source: Source
+    placement: Placement = "prompt"
+    priority: int = 0
+    """The higher one is told first, and is the last to be left out."""
+    share: float = 0.25
+    """Of the room; what is longer is cut at the end."""
+    must_keep: bool = False
+    """It is not left out for want of room, only cut."""
+
+    def __post_init__(self) -> None:
+        if not _KIND.fullmatch(self.kind):
+            raise UsageError(f"a fence's kind is like `open-files`, not {self.kind!r}")
+        if not 0 < self.share <= 1:
+            raise UsageError(
+                f"the fence {self.kind!r} has a share of {self.share}: it must be above 0, at most 1"
+            )
+
+
+class Fenced(msgspec.Struct, frozen=True):
+    """A fence with its content, as it is told."""
+
+    fence: Fence
+    text: str
+    tokens: int
+    is_cut: bool
+
+
+def in_order(fences: Iterable[Fence]) -> tuple[Fence, ...]:
+    """By priority; refuses two of a kind."""
+    ordered = tuple(sorted(fences, key=lambda fence: (-fence.priority, fence.kind)))
+    kinds = [fence.kind for fence in ordered]
+    if twice := next((kind for kind in kinds if kinds.count(kind) > 1), ""):
+        raise UsageError(f"there are two fences of the kind {twice!r}")
+    return ordered
+
+
+async def fenced(fence: Fence, request: FenceRequest, count: Callable[[str], int]) -> Fenced | None:
+    """The fence's content in its tags, cut to its share; None when there is none."""
+    content = fence.source(request)
+    if inspect.isawaitable(content):
+        content = await content
+    if not content or not content.strip():
+        return None
+    text, is_cut = content, False
+    tokens = count(_tagged(fence.kind, text))
+    while tokens > request.room and len(text) > 1:
+        is_cut = True
+        text = text[: min(len(text) - 1, len(text) * request.room // tokens)]
+        tokens = count(_tagged(fence.kind, f"{text}\n[cut]"))
+    told = _tagged(fence.kind, f"{text}\n[cut]" if is_cut else text)
+    return Fenced(fence, told, tokens, is_cut)
+
+
+def _tagged(kind: str, text: str) -> str:
+    return f"<{kind}>\n{text}\n</{kind}>"
+
+
+def as_message(fenced_ones: Iterable[Fenced]) -> tuple[Message, ...]:
+    """One message for all of them, if there are any."""
+    text = "\n\n".join(one.text for one in fenced_ones)
+    return (Message("user", (Text(text),)),) if text else ()

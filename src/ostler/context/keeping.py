@@ -1,0 +1,232 @@
+"""A session's context: what is told in each step, by the policy, with a trace of how it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from ostler.context.compacting import Compaction, compact, keeps_from
+from ostler.context.fences import Fence, Fenced, FenceRequest, as_message, fenced, in_order
+from ostler.context.planning import Conversation, ruled
+from ostler.context.policy import ContextPolicy
+from ostler.context.reminders import Reminder, Rule, as_text, due
+from ostler.context.window import Tally, Window, conversation
+from ostler.kernel.context import Built, Occasion, Told
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal
+from ostler.kernel.model import ToolOffer
+from ostler.kernel.tokenizer import NO_TOKENS, Count, Tokenizer
+from ostler.vocabulary.messages import Message, Text
+
+LARGEST_RESERVE = 16_384
+
+
+class ModelRoom(msgspec.Struct, frozen=True):
+    """What a model can hold, and what of it an answer may take."""
+
+    window: int
+    output: int | None = None
+
+
+RoomOf = Callable[[str], ModelRoom]
+
+
+class SessionContext:
+    """Keeps what was counted, so that a step costs what is new in it."""
+
+    def __init__(
+        self,
+        policy: ContextPolicy,
+        tokenizer: Tokenizer,
+        room_of: RoomOf,
+        fences: Iterable[Fence] = (),
+        reminders: dict[str, Rule] | None = None,
+    ) -> None:
+        self.policy = policy
+        self._tokenizer = tokenizer
+        self._room_of = room_of
+        self._fences = in_order(fences)
+        self._reminders = reminders or {}
+        self._model = ""
+        self._window = Window(policy, self._count)
+        self._tally = Tally(self._count)
+        self._sizes: dict[Any, Count] = {}
+        self._most = 0
+        """Less than the model's window, once its vendor has said that this was too much."""
+        self._run = ""
+        self._in_prompt: tuple[Fenced, ...] = ()
+        self._echoed = ""
+
+    def anew(self) -> SessionContext:
+        return SessionContext(self.policy, self._tokenizer, self._room_of, self._fences, self._reminders)
+
+    # --- building -------------------------------------------------------------------------------------
+
+    async def build(self, journal: Journal, told: Told) -> Built:
+        self._use(told.model.name)
+        reserve = self._reserve()
+        fixed = self._fixed(told)
+        injected = await self._injected(journal, self._window_tokens() - reserve - fixed.tokens)
+        room = self._window_tokens() - reserve - fixed.tokens - sum(one.tokens for one in injected)
+        inserts = as_message(self._in_prompt)
+        shown = self._window.show(self._conversation(told), told.transcript, max(0, room), inserts)
+        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
+        trace = self._trace(journal, told, fixed, injected, room, reserve, reminders)
+        trace["tokens"]["messages"] = shown.tokens
+        trace["tokens"]["all"] = fixed.tokens + shown.tokens + sum(one.tokens for one in injected)
+        trace["messages"] = [len(shown.transcript), len(told.transcript)]
+        if shown.changed:
+            trace["changed"] = shown.changed
+            if shown.decisions:
+                trace["decisions"] = msgspec.to_builtins(shown.decisions)
+        elif shown.decisions:
+            trace["left"] = len(shown.decisions)
+        if shown.tokens > room:
+            return Built(
+                told.system, shown.transcript, problem=self._too_much(shown.tokens, room), trace=trace
+            )
+        return Built(
+            self._system(told.system, injected),
+            shown.transcript,
+            self._tail(injected, reminders),
+            trace,
+        )
+
+    def _too_much(self, tokens: int, room: int) -> str:
+        return (
+            f"what must be told takes about {tokens} tokens, and {self._model} has room for {max(0, room)}: "
+            "choose a model with a larger window, or begin a new session"
+        )
+
+    def _use(self, model: str) -> None:
+        if model != self._model:
+            self._model = model
+            self._window = Window(self.policy, self._count)
+            self._tally = Tally(self._count)
+            self._sizes.clear()
+            self._most = 0
+
+    def _count(self, message: Message) -> int:
+        return self._tokenizer.message(message, self._model).tokens
+
+    def _window_tokens(self) -> int:
+        most = self.policy.window.tokens or self._room_of(self._model).window
+        return min(most, self._most) if self._most else most
+
+    def _reserve(self) -> int:
+        if self.policy.window.reserve is not None:
+            return self.policy.window.reserve
+        output = self._room_of(self._model).output or LARGEST_RESERVE
+        return min(output, LARGEST_RESERVE, self._window_tokens() // 2)
+
+    def _fixed(self, told: Told) -> Count:
+        """The system prompt and the tools, each counted once."""
+        return self._sized(told.system) + self._sized_tools(told.tools)
+
+    def _sized(self, text: str) -> Count:
+        if text not in self._sizes:
+            self._sizes[text] = self._tokenizer.text(text, self._model) if text else NO_TOKENS
+        return self._sizes[text]
+
+    def _sized_tools(self, tools: tuple[ToolOffer, ...]) -> Count:
+        names = tuple(tool.name for tool in tools)
+        if names not in self._sizes:
+            self._sizes[names] = self._tokenizer.tools(tools, self._model)
+        return self._sizes[names]
+
+    # --- fences and reminders -------------------------------------------------------------------------
+
+    async def _injected(self, journal: Journal, room: int) -> list[Fenced]:
+        """What the fences bring: those before the prompt once in a run, so that the prefix stays."""
+        if not self._fences:
+            return []
+        run = journal.state.run.id if journal.state.run else ""
+        is_new_run, self._run = run != self._run, run
+        found: list[Fenced] = []
+        for fence in self._fences:
+            if fence.placement == "prompt" and not is_new_run:
+                found += [one for one in self._in_prompt if one.fence is fence]
+                continue
+            request = FenceRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
+            one = await fenced(fence, request, lambda text: self._tokenizer.text(text, self._model).tokens)
+            if one is not None:
+                found.append(one)
+        while sum(one.tokens for one in found) > room:
+            weakest = next((one for one in reversed(found) if not one.fence.must_keep), None)
+            if weakest is None:
+                break
+            found.remove(weakest)
+        self._in_prompt = tuple(one for one in found if one.fence.placement == "prompt")
+        return found
+
+    def _system(self, system: str, injected: list[Fenced]) -> str:
+        own = [one.text for one in injected if one.fence.placement == "system"]
+        return "\n\n".join([system, *own]) if own else system
+
+    def _tail(self, injected: list[Fenced], reminders: list[Reminder]) -> tuple[Message, ...]:
+        at_end = as_message(one for one in injected if one.fence.placement == "end")
+        said = (Message("user", (Text(as_text(reminders)),)),) if reminders else ()
+        return (*at_end, *said)
+
+    # --- the trace ------------------------------------------------------------------------------------
+
+    def _trace(
+        self,
+        journal: Journal,
+        told: Told,
+        fixed: Count,
+        injected: list[Fenced],
+        room: int,
+        reserve: int,
+        reminders: list[Reminder],
+    ) -> dict[str, Any]:
+        window = self._window_tokens()
+        trace: dict[str, Any] = {
+            "tokens": {"window": window, "reserve": reserve, "fixed": fixed.tokens, "room": room},
+            "counted": [fixed.source, fixed.confidence],
+        }
+        run = journal.state.run.id if journal.state.run else ""
+        if self._echoed != run:
+            self._echoed = run
+            trace["policy"] = msgspec.to_builtins(self.policy)
+        if injected:
+            trace["fences"] = [[one.fence.kind, one.tokens, one.is_cut] for one in injected]
+        if reminders:
+            trace["reminders"] = [one.rule for one in reminders]
+        return trace
+
+    # --- compaction -----------------------------------------------------------------------------------
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        summaries = self.policy.summaries
+        if not summaries.automatic:
+            return False
+        self._use(told.model.name)
+        room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
+        told_so_far = self._conversation(told)
+        if self._tally.total <= room * summaries.at:
+            return False
+        return ruled(told_so_far, self.policy) > room * summaries.at
+
+    async def compact(
+        self, journal: Journal, harness: Harness, told: Told, occasion: Occasion, *, wish: str = ""
+    ) -> str:
+        self._use(told.model.name)
+        if occasion == "overflow":
+            self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
+        room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
+        told_so_far = self._conversation(told)
+        place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), occasion)
+        if place is None:
+            return "there is nothing before the newest messages that could be summarised"
+        compaction = Compaction(told_so_far, place, self.policy, occasion, wish)
+        return await compact(journal, harness, compaction)
+
+    def _all_tokens(self, told: Told) -> int:
+        self._tally.take(told.transcript)
+        return self._fixed(told).tokens + self._tally.total
+
+    def _conversation(self, told: Told) -> Conversation:
+        return conversation(told.transcript, told.sources, told.prompts, self._tally, self._count)

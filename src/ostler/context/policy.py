@@ -1,0 +1,131 @@
+"""The policy: every rule about what a model is told, in one object."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ostler.vocabulary.errors import ConfigurationError
+
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+ResultMode = Literal["full", "cut", "dropped"]
+
+
+class Window(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How much there is room for."""
+
+    tokens: Positive | None = None
+    """All that is sent and answered; by default the model's own window."""
+    reserve: Positive | None = None
+    """Kept free for the answer; by default the model's longest answer, at most 16,384 and half of all."""
+
+
+class ToolHistory(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What becomes of calls of earlier runs. Those of the present run are told in full while there is room.
+
+    A call and its result are always told together, or not at all.
+    """
+
+    results: ResultMode = "full"
+    keep_runs: Natural = 1
+    """Of the runs before the present one, this many are told in full."""
+    keep_calls: Natural = 0
+    """And so are this many calls before those, the newest first."""
+    by_tool: dict[str, ResultMode] = {}
+    """For tools of that name, in place of `results`."""
+    cut_to: Positive = 200
+    """Tokens that are left of a result that is cut: its beginning and its end."""
+
+
+class MustKeep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is never left out nor cut for want of room."""
+
+    last_prompt: bool = True
+    first_prompt: bool = False
+    tools: tuple[str, ...] = ()
+    """Calls of these tools, with their results."""
+
+
+class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    keep: Natural | None = None
+    """Of so many newest answers; by default of all, because vendors want their own data back."""
+
+
+class Results(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is told of a result at first. The whole is kept, and can be read."""
+
+    characters: Positive = 48_000
+    lines: Positive = 2_000
+
+
+class Summaries(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    automatic: bool = True
+    at: Share = 0.85
+    """The share of the room at which a compaction is due."""
+    keep: Share = 0.25
+    """The share of the room that the newest messages keep, word for word."""
+    model: str = ""
+    """Who writes them; by default the model at work."""
+    longest: Positive = 4_000
+    """Tokens that a summary may have."""
+
+
+class Checkpoints(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The tool by which the model itself closes a chapter."""
+
+    offered: bool = False
+    keep_calls: Natural = 2
+    """The newest calls before it that stay word for word."""
+
+
+class Reminders(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Said to the model at the end of one request, and never part of the conversation."""
+
+    repetition: bool = True
+    last_steps: Natural = 2
+    """Said when so many steps are left, of a run that has a limit."""
+    todo_every: Natural = 0
+    """Steps after which an open to-do list is shown again; 0: never."""
+
+
+class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Merged from the defaults, the user's, the agent's and the run's; the trace names each that differs."""
+
+    window: Window = Window()
+    tool_history: ToolHistory = ToolHistory()
+    must_keep: MustKeep = MustKeep()
+    reasoning: Reasoning = Reasoning()
+    results: Results = Results()
+    summaries: Summaries = Summaries()
+    checkpoints: Checkpoints = Checkpoints()
+    reminders: Reminders = Reminders()
+
+
+def merged(*layers: dict[str, Any]) -> ContextPolicy:
+    """The defaults, changed by each layer in turn: field by field, lists in whole."""
+    fields: dict[str, Any] = {}
+    for layer in layers:
+        for group, changes in layer.items():
+            known = fields.setdefault(group, {})
+            if not isinstance(changes, dict):
+                raise ConfigurationError(f"[context] {group} must be a table")
+            known.update(changes)
+    try:
+        policy = msgspec.convert(fields, ContextPolicy)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"the policy of the context is wrong: {error}") from None
+    if problem := _contradiction(policy):
+        raise ConfigurationError(f"the policy of the context is wrong: {problem}")
+    return policy
+
+
+def _contradiction(policy: ContextPolicy) -> str:
+    window, summaries = policy.window, policy.summaries
+    if window.tokens is not None and window.reserve is not None and window.reserve >= window.tokens:
+        return f"window.reserve ({window.reserve}) must be less than window.tokens ({window.tokens})"
+    if summaries.keep >= summaries.at:
+        return f"summaries.keep ({summaries.keep}) must be less than summaries.at ({summaries.at})"
+    return ""

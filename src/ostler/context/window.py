@@ -1,0 +1,144 @@
+"""What is told from step to step: it only grows, until a rule or want of room changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+
+import msgspec
+
+from ostler.context.planning import Conversation, Decision, plan
+from ostler.context.policy import ContextPolicy
+from ostler.kernel.model import Transcript
+from ostler.vocabulary.messages import Message, Text
+
+LEFT_OUT = "[{} earlier messages of this conversation are left out for want of room.]"
+
+Count = Callable[[Message], int]
+
+
+class Tally:
+    """The tokens of each message of a transcript, counted once."""
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._of = Transcript()
+        self.counts: list[int] = []
+        self.total = 0
+
+    def take(self, transcript: Transcript) -> None:
+        """Counts what is new in it."""
+        if transcript is not self._of or len(transcript) < len(self.counts):
+            self._of, self.counts, self.total = transcript, [], 0
+        for place in range(len(self.counts), len(transcript)):
+            self.counts.append(self._count(transcript[place]))
+            self.total += self.counts[-1]
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What the window shows of a conversation."""
+
+    transcript: Transcript
+    tokens: int
+    decisions: tuple[Decision, ...]
+    """Of all messages that are not told as they are."""
+    changed: str
+    """Why what was told in the step before is not told in the same way now; empty when it is."""
+
+
+class Window:
+    """Takes messages in as they come. From the same messages it gets to the same place, in one go or in many.
+
+    An answer marks where the model was asked before: there, and nowhere else, it was decided what to tell.
+    """
+
+    def __init__(self, policy: ContextPolicy, count: Count) -> None:
+        self._policy = policy
+        self._count = count
+        rules = policy.tool_history
+        self._has_rules = rules.results != "full" or bool(rules.by_tool) or policy.reasoning.keep is not None
+        self._changed = ""
+        self._begin(Transcript(), 0)
+
+    def _begin(self, source: Transcript, room: int) -> None:
+        self._source = source
+        self._room = room
+        self._taken = 0
+        self._messages: list[Message] = []
+        self._sources: list[int] = []
+        self._counts: list[int] = []
+        self._tokens = 0
+        self._decisions: list[Decision] = []
+        self._left_out = 0
+        self._inserted: tuple[Message, ...] = ()
+        self._prompt = 0
+        self._derived: Transcript | None = None
+        """Absent as long as everything is told as it is."""
+
+    def show(self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]) -> Shown:
+        """All of the source that there is room for, with `inserts` before the prompt of the present run."""
+        self._changed = ""
+        if source is not self._source or len(source) < self._taken or room < self._tokens < self._room:
+            was_told = self._taken > 0
+            self._begin(source, room)
+            self._changed = "the conversation is another one" if was_told else "it is the first"
+        self._room = room
+        for place in range(self._taken + 1, len(source)):
+            if source[place].role == "assistant":
+                self._take(told, place)
+        self._take(told, len(source))
+        prompt = next((one for one in reversed(self._sources) if one in told.prompts), 0)
+        if inserts != self._inserted or (inserts and prompt != self._prompt):
+            self._inserted, self._prompt = inserts, prompt
+            self._derive()
+            self._changed = self._changed or "by what the fences say"
+        transcript = self._source if self._derived is None else self._derived
+        return Shown(transcript, self._tokens, tuple(self._decisions), self._changed)
+
+    def _take(self, told: Conversation, until: int) -> None:
+        """The messages up to there, which are told together for the first time."""
+        first, self._taken = self._taken, until
+        new, numbers = told.messages[first:until], told.sources[first:until]
+        counts = told.counts[first:until]
+        self._messages += new
+        self._sources += numbers
+        self._counts += counts
+        self._tokens += sum(counts)
+        begins_run = not told.prompts.isdisjoint(numbers)
+        if self._tokens > self._room or (begins_run and self._has_rules):
+            self._plan(told.prompts)
+        elif self._derived is not None:
+            for message in new:
+                self._derived.append(message)
+
+    def _plan(self, prompts: Set[int]) -> None:
+        """What was left out stays left out: a plan looks at what is told, however long the session is."""
+        present = Conversation(self._messages, self._sources, self._counts, prompts, self._count)
+        planned = plan(present, self._policy, self._room)
+        if not planned.decisions:
+            if self._derived is not None:
+                self._derive()
+            return
+        self._left_out += planned.left_out
+        self._decisions += planned.decisions
+        self._messages, self._sources, self._counts = planned.messages, planned.sources, planned.counts
+        self._tokens = sum(planned.counts)
+        self._derive()
+        rules = sorted({decision.rule for decision in planned.decisions})
+        self._changed = self._changed or f"by the rules of {' and '.join(rules)}"
+
+    def _derive(self) -> None:
+        messages = list(self._messages)
+        if self._inserted:
+            place = next((at for at, one in enumerate(self._sources) if one == self._prompt), len(messages))
+            messages[place:place] = self._inserted
+        if self._left_out:
+            messages.insert(0, Message("user", (Text(LEFT_OUT.format(self._left_out)),)))
+        self._derived = Transcript(messages)
+
+
+def conversation(
+    transcript: Transcript, sources: Sequence[int], prompts: Set[int], tally: Tally, count: Count
+) -> Conversation:
+    """The transcript with what is known of its messages."""
+    tally.take(transcript)
+    return Conversation(transcript.messages, sources, tally.counts, prompts, count)
