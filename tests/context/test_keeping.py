@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from ostler.vocabulary import events
 from ostler.vocabulary.errors import ContextOverflow, UsageError
 from ostler.vocabulary.events import Limits
 from ostler.vocabulary.messages import Message, as_content
+from ostler.vocabulary.requests import Compact, UndoCompaction
 from tests.running import Ran, run, started
 
 
@@ -142,7 +144,6 @@ async def test_another_process_tells_the_same() -> None:
     session = await open_session(store, ran.session.id, ran.session.harness)
     session.harness.context = context()
     session.harness.model = model = ScriptedModel(["x"])
-    await session.replace_history(tuple(session.state.transcript)[:-1]) if False else None
     await session.continue_()
     assert list(model.requests[0].transcript)[: len(first.transcript)] == list(first.transcript)
 
@@ -279,3 +280,40 @@ async def test_an_undone_compaction_is_told_in_full_again() -> None:
     await ran.session.journal.reload()
     assert len(ran.session.state.transcript) > before
     assert ran.session.state.transcript[0].text == "go"
+
+
+async def test_anybody_may_have_it_compacted_and_have_that_undone() -> None:
+    store = MemoryStore()
+    ran = await run(compacting(steps(4, "done", "more")), tools=[count], context=context(4000), store=store)
+    before = list(ran.session.state.transcript)
+    await store.submit(ran.session.id, Compact(id="c1", instructions="keep the numbers"))
+    await ran.session.advance()
+    (compacted,) = ran.all(events.Compacted)
+    assert (compacted.by, compacted.request) == ("user", "c1")
+    assert "keep the numbers" in ran.model.requests[-1].transcript[0].text
+    assert len(ran.session.state.transcript) == 2
+    seq = next(fact.seq for fact in ran.facts if fact.type == "compacted")
+    for number, request in enumerate((seq, seq, 1)):
+        await store.submit(ran.session.id, UndoCompaction(id=f"u{number}", compaction=request))
+    await ran.session.advance()
+    assert list(ran.session.state.transcript) == before
+    assert len(ran.all(events.RequestRefused)) == 2
+    await ran.session.prompt(as_content("go on"))
+    assert list(ran.model.requests[-1].transcript)[: len(before)] == before
+
+
+async def test_from_outside_it_is_compacted_in_the_middle_of_a_run() -> None:
+    store = MemoryStore()
+
+    @tool
+    async def ask_for_it(context: Any) -> str:
+        await store.submit(context.session, Compact(id="c1"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return "asked"
+
+    script = [*steps(3), Call("ask_for_it"), "done"]
+    ran = await run(compacting(script), tools=[count, ask_for_it], context=context(4000), store=store)
+    assert ran.status == "completed"
+    assert [one.by for one in ran.all(events.Compacted)] == ["user"]
+    assert await store.settled(ran.session.id, "c1") is not None

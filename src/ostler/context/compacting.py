@@ -11,7 +11,7 @@ from ostler.context.planning import CHARACTERS_A_TOKEN, Conversation
 from ostler.context.policy import ContextPolicy
 from ostler.kernel.aside import ask_aside
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.context import Occasion
+from ostler.kernel.context import Occasion, Order
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, PlannedCompaction, Refuse, Summary
 from ostler.kernel.journal import Journal, hook_reporter
@@ -42,8 +42,7 @@ class Compaction(msgspec.Struct, frozen=True):
     told: Conversation
     place: int
     policy: ContextPolicy
-    occasion: Occasion
-    wish: str
+    order: Order
 
 
 def keeps_from(told: Conversation, keep: int, occasion: Occasion) -> int | None:
@@ -91,8 +90,10 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
             files=files,
             tokens_before=before,
             tokens_after=after,
-            by=compaction.occasion,
-        )
+            by=compaction.order.occasion,
+            request=compaction.order.request,
+        ),
+        settles=compaction.order.request,
     )
     await journal.commit()
     return ""
@@ -112,7 +113,7 @@ async def _summary(
 ) -> str | _Refused:
     """By a hook, or by the model that the policy names."""
     if "before_compact" in harness.hooks:
-        planned = PlannedCompaction(tuple(old), compaction.occasion, compaction.wish)
+        planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.wish)
         over = Oversight(hook_reporter(journal), CancelToken())
         verdict = await harness.hooks.before_compact(planned, over)
         if isinstance(verdict, Refuse):
@@ -146,8 +147,8 @@ def _record(compaction: Compaction, old: Sequence[Message]) -> Transcript:
         parts.append("Bring the earlier summary up to date with this record: one summary of both.")
     else:
         parts.append("Summarise this record.")
-    if compaction.wish:
-        parts.append(f"Pay attention to this: {compaction.wish}")
+    if compaction.order.wish:
+        parts.append(f"Pay attention to this: {compaction.order.wish}")
     return Transcript([user("\n\n".join(parts))])
 
 

@@ -1,9 +1,29 @@
-"""The system prompt: small on purpose, because it is part of every request's cached prefix."""
+"""What the model is told before anything else: the system prompt, and the instruction files people keep.
+
+The system prompt is small on purpose, and the same files give the same bytes: all of it is in the cached
+prefix of every request. An instruction file is text for the model and nothing more. It runs nothing, and
+files that it names are not read.
+"""
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
+
+import msgspec
+
+from ostler.context.text_files import Beginning, Unusable, folders_up_to, printable_path, read_beginning
+from ostler.tools.freshness import digest_of
+from ostler.tools.paths import shown
+from ostler.tools.truncation import byte_length, size_text
+
+NAMES = ("AGENTS.md", "CLAUDE.md")
+"""Of a folder, the first that is there counts."""
+LARGEST_FILE = 64 * 1024
+LARGEST_SUM = 128 * 1024
+"""Bytes that are told of one file, and of all files together."""
 
 _DEFAULT = """\
 You are Ostler, a coding agent that works in a person's own directory with the tools you are given.
@@ -14,11 +34,143 @@ You are Ostler, a coding agent that works in a person's own directory with the t
 - When a call is refused, say so and go on without it; do not try the same thing another way.
 - When you are done, say in a few lines what you did and what you verified."""
 
+_PRECEDENCE = (
+    "The instructions below come from files. Where they contradict each other, the later ones count; "
+    "what the user says counts before all of them."
+)
 
-def system_prompt(cwd: Path, today: date, *, instead: str = "", appended: tuple[str, ...] = ()) -> str:
+
+class Source(msgspec.Struct, frozen=True):
+    """An instruction file, as it was read."""
+
+    path: str
+    size: int
+    """Of the whole file, in bytes."""
+    digest: str
+    """Of what was read of it; another one says that the file has changed."""
+    text: str
+    """What the model is told of it."""
+
+
+class Instructions(msgspec.Struct, frozen=True):
+    sources: tuple[Source, ...] = ()
+    """In the order in which they are told."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with files, a line each, which begins with the file's path."""
+
+    @property
+    def text(self) -> str:
+        """What the system prompt says of them; empty without any."""
+        if not self.sources:
+            return ""
+        told = (f"# Instructions from {source.path}\n\n{source.text}" for source in self.sources)
+        return "\n\n".join((_PRECEDENCE, *told))
+
+
+def system_prompt(cwd: Path, today: date, *, instead: str = "", appended: Iterable[str] = ()) -> str:
     """The default or what replaces it, what is appended, and where and when the work happens.
 
     The date has no time of day: a clock in the prefix would defeat every prompt cache.
     """
     where = f"Working directory: {cwd}\nDate: {today.isoformat()}"
     return "\n\n".join((instead or _DEFAULT, *appended, where))
+
+
+def find_instructions(cwd: Path, root: Path, users: Iterable[Path] = ()) -> Instructions:
+    """Those in the user's own folders, then those from the project's `root` down to `cwd`.
+
+    The nearest is told last: it counts most.
+    """
+    search = _Search()
+    for folder in users:
+        search.look_into(folder, None)
+    for folder in reversed(folders_up_to(root, cwd)):
+        search.look_into(folder, root)
+    return search.found()
+
+
+def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str]) -> Instructions:
+    """Those that hold where `path` is, as far as `find_instructions` did not see them.
+
+    `told` are those that the model knows, by the name that `shown` gives them, each with its digest: one
+    that has changed since is found again. All paths are without symbolic links.
+    """
+    if not path.is_relative_to(root) or cwd.is_relative_to(path):
+        return Instructions()
+    seen_before = {cwd, *cwd.parents}
+    search = _Search()
+    for folder in reversed(folders_up_to(root, path)):
+        if folder not in seen_before:
+            search.look_into(folder, root)
+    found = search.found()
+    # Whoever reads or writes such a file knows what it says.
+    new = (one for one in found.sources if one.path != str(path))
+    sources = tuple(one for one in new if told.get(shown(Path(one.path), cwd)) != one.digest)
+    return Instructions(sources, found.problems)
+
+
+class _Search:
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[Path, Beginning]] = {}
+        """By where the links lead, so that nothing is told twice."""
+        self._problems: list[str] = []
+
+    def look_into(self, folder: Path, project: Path | None) -> None:
+        for name in NAMES:
+            path = folder / name
+            try:
+                beginning = read_beginning(path, project, LARGEST_FILE)
+            except Unusable as error:
+                self._complain(path, f"{error}; the model is not told of it")
+                return
+            if beginning is not None:
+                self._files.setdefault(path.resolve(), (path, beginning))
+                return
+
+    def found(self) -> Instructions:
+        """What fits. The nearest files go first when room is given out."""
+        room = LARGEST_SUM
+        sources: list[Source] = []
+        for path, beginning in reversed(self._files.values()):
+            text = self._text(path, beginning)
+            if not text:
+                continue
+            limit = min(room, LARGEST_FILE)  # what is told as \ufffd takes more room than in the file
+            told = _beginning_of(text, limit) if byte_length(text) > limit else text
+            room -= byte_length(told)
+            if told != text or beginning.size > LARGEST_FILE:
+                told = self._cut(path, told, beginning.size)
+            sources.append(Source(printable_path(path), beginning.size, digest_of(beginning.content), told))
+        return Instructions(tuple(reversed(sources)), tuple(self._problems))
+
+    def _text(self, path: Path, beginning: Beginning) -> str:
+        if b"\0" in beginning.content:
+            self._complain(path, "it is not text; the model is not told of it")
+            return ""
+        is_whole = len(beginning.content) >= beginning.size
+        try:
+            text = _decoded(beginning.content, "strict", is_whole)
+        except UnicodeDecodeError:
+            text = _decoded(beginning.content, "replace", is_whole)
+            self._complain(path, "it is not valid UTF-8: what could not be read is told as \ufffd")
+        text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        return text if is_whole else _beginning_of(text, LARGEST_FILE)
+
+    def _cut(self, path: Path, text: str, size: int) -> str:
+        part = f"{size_text(byte_length(text))} of {size_text(size)}"
+        self._complain(path, f"it is too long: the model is told {part}")
+        return f"{text}\n\n[cut: these are {part}; read {printable_path(path)} for the rest]".lstrip()
+
+    def _complain(self, path: Path, problem: str) -> None:
+        self._problems.append(f"{printable_path(path)}: {problem}")
+
+
+def _decoded(content: bytes, errors: str, is_whole: bool) -> str:
+    """Half a character at the end of a part is no mistake of the file's."""
+    return codecs.getincrementaldecoder("utf-8-sig")(errors).decode(content, is_whole)
+
+
+def _beginning_of(text: str, limit: int) -> str:
+    """The first whole lines that have room; a part of the first one if it has none."""
+    kept = text.encode()[:limit].decode(errors="ignore")
+    return kept.rpartition("\n")[0] or kept

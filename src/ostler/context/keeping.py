@@ -13,7 +13,7 @@ from ostler.context.planning import Conversation, ruled
 from ostler.context.policy import ContextPolicy
 from ostler.context.reminders import Reminder, Rule, as_text, due
 from ostler.context.window import Tally, Window, conversation
-from ostler.kernel.context import Built, Occasion, Told
+from ostler.kernel.context import Built, Order, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import ToolOffer
@@ -210,18 +210,16 @@ class SessionContext:
             return False
         return ruled(told_so_far, self.policy) > room * summaries.at
 
-    async def compact(
-        self, journal: Journal, harness: Harness, told: Told, occasion: Occasion, *, wish: str = ""
-    ) -> str:
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
         self._use(told.model.name)
-        if occasion == "overflow":
+        if order.occasion == "overflow":
             self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
         room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
         told_so_far = self._conversation(told)
-        place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), occasion)
+        place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), order.occasion)
         if place is None:
             return "there is nothing before the newest messages that could be summarised"
-        compaction = Compaction(told_so_far, place, self.policy, occasion, wish)
+        compaction = Compaction(told_so_far, place, self.policy, order)
         return await compact(journal, harness, compaction)
 
     def _all_tokens(self, told: Told) -> int:

@@ -148,7 +148,9 @@ class _Planner:
         thinking = [
             atom
             for atom in self._atoms
-            if atom.last < self._present and any(isinstance(b, Reasoning) for b in atom.messages[0].content)
+            if atom.messages
+            and atom.last < self._present
+            and any(isinstance(b, Reasoning) for b in atom.messages[0].content)
         ]
         for atom in thinking[: len(thinking) - keep] if keep else thinking:
             first = atom.messages[0]
@@ -167,7 +169,7 @@ class _Planner:
         for atom in self._atoms[:-1]:
             if self.tokens <= target:
                 return
-            if not atom.is_kept:
+            if atom.messages and not atom.is_kept:
                 self._leave_out(atom)
 
     def _leave_out(self, atom: _Atom) -> None:

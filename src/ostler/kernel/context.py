@@ -18,6 +18,14 @@ Occasion = Literal["automatic", "overflow", "user", "checkpoint"]
 """Why it is compacted: it is about to be full, the vendor says so, a person or the model wants it."""
 
 
+class Order(msgspec.Struct, frozen=True):
+    """That the context shall be compacted: why, with what in mind, and at whose request."""
+
+    occasion: Occasion
+    wish: str = ""
+    request: str = ""
+
+
 class Told(msgspec.Struct, frozen=True):
     """What could be told: all that is on the session's path, and what the agent works with."""
 
@@ -60,8 +68,12 @@ class Context(Protocol):
         """Whether a compaction is due before the next call."""
         ...
 
-    async def compact(
-        self, journal: Journal, harness: Harness, told: Told, occasion: Occasion, *, wish: str = ""
-    ) -> str:
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
         """Records a `compacted`, and commits it. Returns why not, if it did not."""
         ...
+
+
+def all_told(journal: Journal, harness: Harness, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
+    """Everything on the session's path."""
+    state = journal.state
+    return Told(harness.system, state.transcript, state.sources, state.prompts, tools, model)

@@ -24,7 +24,7 @@ from ostler.kernel.aside import INTERRUPTED, record_failure
 from ostler.kernel.budget import Budget, limits_of
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.context import Built, Occasion, Told
+from ostler.kernel.context import Built, Context, Order, Told, all_told
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Oversight, Refuse, StepPlan
 from ostler.kernel.journal import Journal, hook_reporter
@@ -78,6 +78,8 @@ class Loop:
         self.calls = Calls(journal, harness, cancel, questions, self._over, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
+        self.compaction: Order | None = None
+        """Somebody wants the context to be compacted before the next call."""
         self._rescuers: dict[str, Model] = {}
         """Those that took the place of a model which failed, by its name, for the rest of the run."""
         self._plan: StepPlan | None = None
@@ -260,22 +262,26 @@ class Loop:
             self._plan = msgspec.structs.replace(plan, model=chosen)
 
     async def _context(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]) -> Built:
-        """What the model is told now. When there is no room for it, room is made first."""
-        journal, context = self._journal, self._harness.context
+        """What the model is told now. Room is made first, if there is none or somebody wants it."""
+        journal, harness, context = self._journal, self._harness, self._harness.context
         if context is None:
-            return Built(self._harness.system, journal.state.transcript)
-        told = self._told(model, tools)
-        has_overflowed = step.failure is not None and step.failure.failure.kind == "context_overflow"
-        if has_overflowed or await context.is_full(journal, told):
-            occasion: Occasion = "overflow" if has_overflowed else "automatic"
-            if problem := await context.compact(journal, self._harness, told, occasion):
-                journal.record(events.Warned(f"the context was not compacted: {problem}"))
-            told = self._told(model, tools)
+            return Built(harness.system, journal.state.transcript)
+        told = all_told(journal, harness, model, tools)
+        if order := await self._compaction_due(step, context, told):
+            self.compaction = None
+            if problem := await context.compact(journal, harness, told, order):
+                reason = f"the context was not compacted: {problem}"
+                refused = events.RequestRefused(order.request, reason) if order.request else None
+                journal.record(refused or events.Warned(reason), settles=order.request)
+            told = all_told(journal, harness, model, tools)
         return await context.build(journal, told)
 
-    def _told(self, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
-        state = self._journal.state
-        return Told(self._harness.system, state.transcript, state.sources, state.prompts, tools, model)
+    async def _compaction_due(self, step: StepState, context: Context, told: Told) -> Order | None:
+        if step.failure is not None and step.failure.failure.kind == "context_overflow":
+            return Order("overflow")
+        if self.compaction is not None:
+            return self.compaction
+        return Order("automatic") if await context.is_full(self._journal, told) else None
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]

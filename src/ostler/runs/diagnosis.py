@@ -35,6 +35,7 @@ EXTRAS = {
     "keyring": ("keyring", "keys in the system's keyring"),
     "local": ("xllamacpp", "models in GGUF files"),
     "search": ("", "ripgrep, where the system has none"),
+    "tokens": ("splintr", "exact token counts, for models whose vocabulary is public"),
 }
 """The module of each extra, and what it is for. Ripgrep is a program, not a module."""
 

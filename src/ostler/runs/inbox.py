@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ostler.kernel.cancel import CancelToken
+from ostler.kernel.context import Order, all_told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
 from ostler.kernel.questions import Questions, as_stored
 from ostler.kernel.run_state import RunState
 from ostler.runs import tree_requests
+from ostler.runs.lease import kept_lease
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import OstlerError, StoreError
 from ostler.vocabulary.requests import (
@@ -16,6 +18,7 @@ from ostler.vocabulary.requests import (
     AnyRequest,
     Cancel,
     CollapseBranch,
+    Compact,
     Continue,
     FinishCall,
     Label,
@@ -28,6 +31,7 @@ from ostler.vocabulary.requests import (
     RevokePermission,
     SetModel,
     Steer,
+    UndoCompaction,
 )
 
 SECRET_NEEDS_ITS_CALL = "a secret must be answered while the call that asks for it runs"
@@ -115,10 +119,23 @@ class InboxReader:
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
                 await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
+            case FinishCall() if run and self._is_pending(run, request.call):
+                return  # left for whoever drives the run on
             case SetModel():
                 self._set_model(request)
             case Rename() | Label() | Navigate():
                 await tree_requests.take_up(journal, request)
+                return
+            case Compact(instructions=wish) if (
+                self._harness.context and run and self._loop and not run.waiting
+            ):
+                self._loop.compaction = Order("user", wish, request.id)
+                return  # recorded by the loop, before its next call
+            case Compact(instructions=wish) if self._harness.context and not run:
+                await self._compact(request, wish)
+                return
+            case UndoCompaction(compaction=compaction) if not run:
+                await tree_requests.undo_compaction(journal, request)
                 return
             case CollapseBranch():
                 from ostler.runs.collapsing import collapse
@@ -140,6 +157,18 @@ class InboxReader:
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
         await journal.commit()
+
+    async def _compact(self, request: Compact, wish: str) -> None:
+        """Between two runs it is done at once."""
+        journal, harness = self._journal, self._harness
+        assert harness.context is not None
+        offers = harness.offers(tuple(sorted(harness.tools)))
+        told = all_told(journal, harness, harness.model, offers)
+        async with kept_lease(journal):
+            problem = await harness.context.compact(journal, harness, told, Order("user", wish, request.id))
+        if problem:
+            journal.record(events.RequestRefused(request.id, problem), settles=request.id)
+            await journal.commit()
 
     def _set_model(self, request: SetModel) -> None:
         """Swaps the model from the next step on; one that cannot be made is refused with the reason."""
@@ -177,6 +206,12 @@ class InboxReader:
                 return f"the call {call} is not pending"
             case Cancel(call=call) if call:
                 return f"the call {call} is not running"
+            case Compact() if self._journal.state.run:
+                return "the run waits: answer it, resume it or cancel it first"
+            case Compact():
+                return "this session tells everything: nothing is compacted"
+            case UndoCompaction():
+                return "a compaction cannot be undone while a run is open"
             case Resume():
                 return "no run is paused"
             case Pause() if (run := self._journal.state.run) is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ostler.kernel.journal import Journal
+from ostler.kernel.state import path_of
 from ostler.vocabulary import events
-from ostler.vocabulary.requests import Label, Navigate, Rename
+from ostler.vocabulary.requests import Label, Navigate, Rename, UndoCompaction
 
 TreeRequest = Rename | Label | Navigate
 
@@ -45,3 +46,18 @@ def _fact_of(request: TreeRequest) -> events.Event:
             return events.Labelled(entry, label, request.id)
         case Navigate(entry=entry):
             return events.LeafMoved(entry, request.id)
+
+
+async def undo_compaction(journal: Journal, request: UndoCompaction) -> None:
+    """The model is told again what that compaction had replaced, from the next call on."""
+    facts = await journal.store.read_opening(journal.session)
+    path = path_of(facts)
+    undone = {fact.event.compaction for fact in facts if isinstance(fact.event, events.CompactionUndone)}
+    made = {fact.seq for fact in facts if fact.type == "compacted" and fact.seq in path}
+    if request.compaction in made - undone:
+        journal.record(events.CompactionUndone(request.compaction, request.id), settles=request.id)
+    else:
+        reason = f"there is no compaction {request.compaction} that could be undone"
+        journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+    await journal.commit()
+    await journal.reload()

@@ -42,7 +42,7 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     name = shown(file, context.cwd)
     with plain_failures(path):
         edited = await to_its_end(lambda: _edit(file, path, name, edits, seen))
-    remember(context, file, edited.digest)
+    remember(context.memory, file, edited.digest)
     count = len(edited.plan.splices)
     diff = edited.diff
     details = {

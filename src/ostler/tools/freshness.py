@@ -58,13 +58,14 @@ def file_digest(path: Path) -> str:
         return digest.hexdigest()
 
 
-def remember(context: ToolContext, path: Path, digest: str) -> None:
-    _seen(context).digests[str(path)] = digest
+def remember(memory: dict[str, Any], path: Path, digest: str) -> None:
+    """`memory` is the harness's, which its tools share."""
+    _seen(memory).digests[str(path)] = digest
 
 
 async def last_seen(context: ToolContext, path: Path) -> str | None:
     """The digest of the file when this session last read or wrote it; None if it never did."""
-    seen = _seen(context)
+    seen = _seen(context.memory)
     if str(path) not in seen.digests and not seen.has_read_log:
         logged: dict[str, str] = {}
         home = context.cwd.resolve()
@@ -88,6 +89,6 @@ def refuse_unless_fresh(given: str, seen: str | None, present: str) -> None:
         )
 
 
-def _seen(context: ToolContext) -> _SeenFiles:
-    found: _SeenFiles = context.memory.setdefault(_MEMORY_KEY, _SeenFiles())
+def _seen(memory: dict[str, Any]) -> _SeenFiles:
+    found: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
     return found

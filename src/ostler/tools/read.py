@@ -68,11 +68,17 @@ async def read(
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
-    with plain_failures(path):
-        _refuse_what_cannot_be_read(file, path)
-        found = await in_thread(lambda stop: _look(file, path, window, stop))
-    remember(context, file, found.digest)
-    name = shown(file, context.cwd)
+    found = await in_thread(lambda stop: look_at(file, path, window, context.cwd, stop))
+    remember(context.memory, file, (found.details or {})["digest"])
+    return found
+
+
+def look_at(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
+    """What the tool says of a resolved file. Its `details` have the file's digest. Takes its time."""
+    with plain_failures(given):
+        _refuse_what_cannot_be_read(file, given)
+        found = _look(file, given, window, stop)
+    name = shown(file, cwd)
     if isinstance(found, _Attachment):
         return _as_attachment(found, name)
     return _as_text(found, {"path": name, "digest": found.digest})

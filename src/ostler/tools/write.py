@@ -42,7 +42,7 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     with plain_failures(path):
         written = await to_its_end(lambda: _write(file, path, name, content, data, seen))
     digest = digest_of(data)
-    remember(context, file, digest)
+    remember(context.memory, file, digest)
     lines = len(lines_of(content))
     details = {
         "path": name,

@@ -435,6 +435,7 @@ class Compacted(Entry, frozen=True):
     tokens_before: int = 0
     tokens_after: int = 0
     by: str = "automatic"
+    request: str = ""
 
 
 class CompactionUndone(Entry, frozen=True):

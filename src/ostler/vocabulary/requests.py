@@ -74,6 +74,12 @@ class Compact(Request, frozen=True):
     instructions: str = ""
 
 
+class UndoCompaction(Request, frozen=True):
+    """Tell the model again what that compaction had replaced."""
+
+    compaction: int
+
+
 class Rename(Request, frozen=True):
     title: str
 
@@ -133,6 +139,7 @@ AnyRequest = (
     | Navigate
     | SetModel
     | Compact
+    | UndoCompaction
     | Rename
     | Label
     | CollapseBranch

@@ -1,0 +1,114 @@
+"""What vendors report corrects what was counted: a coefficient for each model, from the facts alone.
+
+`model_called` says in its trace, as `tokens`, what was counted of the whole input before any correction (a
+`Count`); `usage` says what the vendor counted of it. Their sums over the newest requests to that model make
+the coefficient. Requests that were counted in another way, or whose usage nobody reported, are no samples.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from ostler.kernel.tokenizer import Confidence, Count, Source
+from ostler.vocabulary.events import Event, ModelCalled, UsageReported
+from ostler.vocabulary.usage import Usage
+
+MIN_SAMPLES = 3
+NEWEST_SAMPLES = 20
+"""Old ones are let go, because what a session consists of changes."""
+LEAST, MOST = 0.5, 3.0
+"""Beyond these the report is rather wrong than the count: some servers report only what is new to them."""
+
+_MANY_SAMPLES = 8
+_NARROW, _WIDE = 0.05, 0.2
+
+
+class Coefficient(msgspec.Struct, frozen=True):
+    """By how much counts of one model are to be multiplied. With too few samples it changes nothing."""
+
+    value: float = 1.0
+    samples: int = 0
+    spread: float = 0.0
+    """How far the samples lie from each other, as a share of the value."""
+
+    @property
+    def applies(self) -> bool:
+        return self.samples >= MIN_SAMPLES
+
+    @property
+    def confidence(self) -> Confidence:
+        if not self.applies or self.spread > _WIDE:
+            return "low"
+        return "high" if self.samples >= _MANY_SAMPLES and self.spread <= _NARROW else "medium"
+
+    def applied(self, count: Count) -> Count:
+        if not self.applies or count.source == "reported":
+            return count
+        return Count(ceil(count.tokens * self.value), "calibrated", self.confidence)
+
+
+UNCHANGED = Coefficient()
+
+
+class Calibration:
+    """Grows with the facts of a session, in their order; the same facts give the same coefficients."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[str, Count]] = {}
+        """The model and the count of each call whose usage is not known yet."""
+        self._samples: dict[tuple[str, Source], deque[tuple[int, int]]] = {}
+        self._coefficients: dict[tuple[str, Source], Coefficient] = {}
+
+    def apply(self, event: Event) -> None:
+        """Takes note of a fact; most are of no interest."""
+        if isinstance(event, ModelCalled):
+            count = _count_in(event.trace)
+            if count is not None:
+                self._counted[event.id] = (event.model, count)
+        elif isinstance(event, UsageReported):
+            model, count = self._counted.pop(event.call, ("", None))
+            reported = input_of(event.usage)
+            if count is not None and reported:
+                self._add((model, count.source), (count.tokens, reported))
+
+    def of(self, model: str, source: Source) -> Coefficient:
+        """The coefficient for what was counted in that way for that model (`PROVIDER/ID`)."""
+        return self._coefficients.get((model, source), UNCHANGED)
+
+    def applied(self, count: Count, model: str) -> Count:
+        return self.of(model, count.source).applied(count)
+
+    def _add(self, route: tuple[str, Source], sample: tuple[int, int]) -> None:
+        samples = self._samples.setdefault(route, deque(maxlen=NEWEST_SAMPLES))
+        samples.append(sample)
+        self._coefficients[route] = _coefficient(samples)
+
+
+def input_of(usage: Usage) -> int:
+    """The whole input as the vendor counted it, cached or not; 0 where it was not reported."""
+    if usage.source != "reported":
+        return 0
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def _coefficient(samples: deque[tuple[int, int]]) -> Coefficient:
+    if len(samples) < MIN_SAMPLES:
+        return Coefficient(samples=len(samples))
+    value = sum(reported for _, reported in samples) / sum(counted for counted, _ in samples)
+    ratios = [reported / counted for counted, reported in samples]
+    spread = (max(ratios) - min(ratios)) / value
+    return Coefficient(min(max(value, LEAST), MOST), len(samples), spread)
+
+
+def _count_in(trace: Any) -> Count | None:
+    if not isinstance(trace, dict):
+        return None
+    try:
+        count = msgspec.convert(trace.get("tokens"), Count)
+    except msgspec.ValidationError:  # a trace of a newer version, or a host's own
+        return None
+    return count if count.tokens > 0 else None

@@ -1,0 +1,219 @@
+"""Files that a prompt mentions as `@path`, shown to the model beside the prompt.
+
+    @src/a.py  @"my notes.md"  @my\\ notes.md     a text, a picture or a PDF, as the read tool shows it
+    @src/a.py:10-20  @src/a.py#L10-L20           some of its lines
+    @src/                                        what is in a directory, without what .gitignore names
+
+Only what exists is a mention: an address, a decorator or a name stays what it is, and so does code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ostler.context.markdown_code import outside_code
+from ostler.tools.line_window import LineWindow
+from ostler.tools.paths import missing, resolve, shown
+from ostler.tools.read import look_at
+from ostler.tools.truncation import MAX_LINES, byte_length, first_that_fit, size_text, without_surrogates
+from ostler.vocabulary.errors import ToolFailed
+from ostler.vocabulary.messages import PlainBlock, Text
+
+MOST_TEXT = 200 * 1024
+"""Bytes of text that the mentions of one prompt bring along."""
+MOST_ATTACHED = 20 * 1024 * 1024
+"""The same of pictures and documents."""
+MOST_ENTRIES = 500
+_MOST_WALKED = 20_000
+
+_NOT_BEFORE = r"(?<![A-Za-z0-9_.+\-/@\\%=&])"
+_MENTION = re.compile(
+    _NOT_BEFORE + r'@(?:"((?:[^"\\\n]|\\["\\])+)"((?:[:#][\w:-]*\w)?)|((?:[^\s"\\]|\\[^\n])+))'
+)
+_ESCAPED_MENTION = re.compile(_NOT_BEFORE + r"\\@")
+_LINES = re.compile(
+    r"(.+?)(?::([0-9]{1,9})(?:-([0-9]{1,9})|(-))?(?::[0-9]+)?|#L([0-9]{1,9})(?:-L?([0-9]{1,9}))?)"
+)
+_BEHIND = re.compile(r"(?:['’]s|[.,;:!?)\]}>'’”…])$")
+_LIKE_A_PATH = re.compile(r"[^(]*/[^(]*|[^.(]+\.[A-Za-z0-9]{1,4}")
+
+
+class Mentions(msgspec.Struct, frozen=True):
+    text: str
+    """The prompt, word for word but for `\\@`, which is `@`."""
+    blocks: tuple[PlainBlock, ...] = ()
+    """What is shown below it."""
+    digests: dict[str, str] = {}
+    """Of the files that are shown, by their paths: the session has read them."""
+    notices: tuple[str, ...] = ()
+    """For the person: what was not found, or is not shown."""
+
+
+class _Target(msgspec.Struct, frozen=True):
+    path: Path
+    given: str
+    first: int = 1
+    last: int | None = None
+
+
+def with_mentions(text: str, cwd: Path, *, mentioned_in: str | None = None) -> Mentions:
+    """The prompt and what it mentions; or what another text mentions, where a part of the prompt comes from
+    somebody who may not attach files. Reads files: not for the event loop."""
+    notices: list[str] = []
+    targets = _targets(text if mentioned_in is None else mentioned_in, cwd, notices)
+    room = _Room(cwd, notices)
+    for target in {(one.path, one.first, one.last): one for one in targets}.values():
+        room.show(target)
+    return Mentions(_unescaped(text), tuple(room.blocks), room.digests, tuple(notices))
+
+
+class _Room:
+    """Shows one mention after the other, as long as there is room."""
+
+    def __init__(self, cwd: Path, notices: list[str]) -> None:
+        self.blocks: list[PlainBlock] = []
+        self.digests: dict[str, str] = {}
+        self._cwd = cwd
+        self._notices = notices
+        self._text = MOST_TEXT
+        self._attached = MOST_ATTACHED
+
+    def show(self, target: _Target) -> None:
+        try:
+            blocks, digest = _blocks(target, self._cwd)
+        except (ToolFailed, OSError) as error:
+            self._notices.append(f"@{target.given} is not shown: {error}")
+            return
+        text = sum(byte_length(one.text) for one in blocks if isinstance(one, Text))
+        attached = sum(len(one.data) for one in blocks if not isinstance(one, Text))
+        if text > self._text or attached > self._attached:
+            limit = size_text(MOST_ATTACHED if attached else MOST_TEXT)
+            self._notices.append(f"@{target.given} is not shown: with it there would be more than {limit}")
+            name = shown(target.path, self._cwd)
+            self.blocks.append(Text(f"{name} is not shown here, since it would be too much: use read or ls"))
+            return
+        self._text -= text
+        self._attached -= attached
+        self.blocks += blocks
+        if digest:
+            self.digests[str(target.path)] = digest
+
+
+def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
+    if target.path.is_dir():
+        return (Text(_listing(target.path, cwd)),), ""
+    if target.last is not None and target.last < target.first:
+        raise ToolFailed(f"line {target.last} comes before line {target.first}")
+    limit = MAX_LINES if target.last is None else target.last - target.first + 1
+    window = LineWindow(target.first, limit)
+    found = look_at(target.path, target.given, window, cwd, lambda: False)
+    details = found.details or {}
+    first, *others = found.content
+    if others or not isinstance(first, Text):
+        return found.content, details["digest"]
+    heading = f"--- {without_surrogates(details['path'])}, as read shows it ---"
+    return (Text(f"{heading}\n{first.text}"),), details["digest"]
+
+
+def _listing(folder: Path, cwd: Path) -> str:
+    from ostler.tools.walking import in_path_order, walk
+
+    name = without_surrogates(shown(folder, cwd)).rstrip("/")
+    seen = 0
+
+    def stop() -> bool:
+        nonlocal seen
+        seen += 1
+        return seen > _MOST_WALKED
+
+    paths = [
+        (path.relative_to(folder), path.is_dir() and not path.is_symlink())
+        for path in walk(folder, stop, hidden=False)
+    ]
+    # The upper levels say most: they come first when not all of it fits.
+    paths.sort(key=lambda one: (len(one[0].parts), in_path_order(str(one[0]))))
+    rows = sorted(
+        (f"{path}/" if is_folder else str(path) for path, is_folder in paths[:MOST_ENTRIES]),
+        key=in_path_order,
+    )
+    kept = first_that_fit(map(without_surrogates, rows))
+    total = f"more than {_MOST_WALKED}" if seen > _MOST_WALKED else str(len(paths))
+    if len(kept) < len(paths):
+        kept.append(f"[{len(kept)} of {total} entries: use ls or find for the others]")
+    return "\n".join([f"--- {name}/, without what is ignored or hidden ---", *(kept or ["(nothing)"])])
+
+
+def _targets(text: str, cwd: Path, notices: list[str]) -> Iterator[_Target]:
+    for begin, end in outside_code(text):
+        for mention in _MENTION.finditer(text, begin, end):
+            if mention[1]:
+                given = re.sub(r"\\([\"\\])", r"\1", mention[1])
+                found = _found(given, cwd) if not mention[2] else _with_lines(given + mention[2], cwd)
+            else:
+                given = re.sub(r"\\(.)", r"\1", mention[3])
+                found = next(filter(None, (_found(one, cwd) for one in _shortened(given))), None)
+            if found:
+                yield found
+            elif mention[1] or _LIKE_A_PATH.fullmatch(given):
+                notices.append(f"@{_complaint(given, cwd)}; it is sent as it stands")
+
+
+def _shortened(word: str) -> Iterator[str]:
+    """The word, and then without the punctuation behind it, from one sign to all of them."""
+    yield word
+    while (shorter := _BEHIND.sub("", word)) != word:
+        word = shorter
+        yield word
+
+
+def _found(given: str, cwd: Path) -> _Target | None:
+    path = _existing(given, cwd)
+    return _Target(path, given) if path else _with_lines(given, cwd)
+
+
+def _with_lines(given: str, cwd: Path) -> _Target | None:
+    lines = _LINES.fullmatch(given)
+    path = _existing(lines[1], cwd) if lines else None
+    if lines is None or path is None:
+        return None
+    first, last = int(lines[2] or lines[5]), lines[3] or lines[6]
+    if last is None and lines[4] is None:
+        last = first
+    return _Target(path, lines[1], first, None if last is None else int(last))
+
+
+def _existing(given: str, cwd: Path) -> Path | None:
+    try:
+        path = resolve(given, cwd)
+        return path if path.exists() else None
+    except (ToolFailed, OSError):
+        return None
+
+
+def _complaint(given: str, cwd: Path) -> str:
+    try:
+        return missing(resolve(given, cwd), given).message
+    except ToolFailed as error:
+        return error.message
+
+
+def _unescaped(text: str) -> str:
+    pieces = []
+    at = 0
+    for begin, end in outside_code(text):
+        pieces += [text[at:begin], _unescaped_part(text, begin, end)]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _unescaped_part(text: str, begin: int, end: int) -> str:
+    pieces = []
+    at = begin
+    for escaped in _ESCAPED_MENTION.finditer(text, begin, end):
+        pieces.append(text[at : escaped.start()])
+        at = escaped.end() - 1
+    return "".join([*pieces, text[at:end]])

@@ -1,0 +1,344 @@
+"""Skills by the Agent Skills standard: folders with a SKILL.md that says how a certain task is done.
+
+The model is told a skill's name and description; the text below its front matter when it asks for that; and
+it reads the skill's other files itself. A project's skill could mislead it: such a one is used only if its
+user trusts it as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.context.text_files import Unusable, folders_up_to, printable_path, read_beginning
+from ostler.tools.freshness import digest_of
+from ostler.tools.paths import shown
+from ostler.tools.truncation import byte_length, without_surrogates
+from ostler.vocabulary.errors import UsageError
+
+PLACES = (".ostler/skills", ".agents/skills")
+"""In a project's folders; the first one wins."""
+FILE = "SKILL.md"
+LARGEST_FILE = 64 * 1024
+LARGEST_CATALOGUE = 32 * 1024
+"""Bytes of the system prompt that are spent on skills."""
+LONGEST_NAME = 64
+LONGEST_DESCRIPTION = 1024
+LONGEST_COMPATIBILITY = 500
+MOST_FILES = 50
+"""Of a skill's folder, that the model is told of."""
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_INVOCATION = re.compile(r"\s*/skill:(\S*)\s*(.*)", re.DOTALL)
+
+IsTrusted = Callable[[Path, bytes], bool]
+"""Whether a project's file with this content may be used."""
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    """What it is for, and when: the model decides by it."""
+    license: str = ""
+    compatibility: str = ""
+    """What it needs to be there."""
+    metadata: dict[str, str] = {}
+    allowed_tools: tuple[str, ...] = ()
+    """What it says it uses. It permits nothing."""
+    for_model: bool = True
+    """The model may choose it; without that, only a person can."""
+    scope: Literal["project", "user"]
+    source: str
+    """The path of its SKILL.md."""
+    digest: str
+    """Of that file."""
+
+
+class SkillToTrust(msgspec.Struct, frozen=True):
+    """A project's skill that is not trusted as it is."""
+
+    path: Path
+    content: bytes
+    name: str
+    description: str
+
+
+class Skills(msgspec.Struct, frozen=True):
+    found: dict[str, Skill]
+    problems: tuple[str, ...]
+    """What is wrong with files, a line each, which begins with the file's path."""
+    to_trust: tuple[SkillToTrust, ...]
+
+    @property
+    def for_model(self) -> dict[str, Skill]:
+        return {name: skill for name, skill in self.found.items() if skill.for_model}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know: the problems, and a line on those that wait for trust."""
+        if not self.to_trust:
+            return self.problems
+        names = ", ".join(dict.fromkeys(one.name for one in self.to_trust))
+        projects = dict.fromkeys(project_of(one.path) for one in self.to_trust)
+        how = " and ".join(f"`ostler trust {printable_path(project)}`" for project in projects)
+        return (
+            *self.problems,
+            f"skills of this project are left out until you look at them and say {how}: {names}",
+        )
+
+
+def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrusted) -> Skills:
+    """The skills for work in `cwd`: those of the project, the nearest folder first, then the user's.
+
+    `users` are the folders of skills that are the user's own. The first one of a name wins.
+    """
+    search = _Search(is_trusted)
+    own = list(users)
+    for folder in folders_up_to(root, cwd):
+        for place in PLACES:
+            if folder / place not in own:
+                search.look_into(folder / place, root)
+    for folder in own:
+        search.look_into(folder, None)
+    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+
+
+def project_of(path: Path) -> Path:
+    """The folder of a project in which a skill's file is found."""
+    return path.parents[3]
+
+
+class _Search:
+    def __init__(self, is_trusted: IsTrusted) -> None:
+        self._is_trusted = is_trusted
+        self.found: dict[str, Skill] = {}
+        self.problems: list[str] = []
+        self.to_trust: list[SkillToTrust] = []
+
+    def look_into(self, folder: Path, project: Path | None) -> None:
+        try:
+            paths = sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self.problems.append(f"{printable_path(folder)}: it cannot be read: {error.strerror}")
+            return
+        for path in paths:
+            if not path.name.startswith("."):
+                self._read(path / FILE, project)
+
+    def _read(self, path: Path, project: Path | None) -> None:
+        problems: list[str] = []
+        try:
+            content = _content(path, project)
+            if content is not None:
+                self._add(path, content, project, problems)
+        except Unusable as error:
+            problems.append(f"{error}; the skill is left out")
+        self.problems += [f"{printable_path(path)}: {problem}" for problem in problems]
+
+    def _add(self, path: Path, content: bytes, project: Path | None, problems: list[str]) -> None:
+        fields, _ = _parsed(content)
+        name = _name(fields.get("name"), path.parent.name)
+        description = _description(fields.get("description"))
+        if name in self.found:
+            return
+        if project is not None and not self._is_trusted(path, content):
+            self.to_trust.append(SkillToTrust(path, content, name, description))
+            return
+        self.found[name] = Skill(
+            name=name,
+            description=description,
+            license=_text("license", fields.get("license"), problems),
+            compatibility=_compatibility(fields.get("compatibility"), problems),
+            metadata=_metadata(fields.get("metadata"), problems),
+            allowed_tools=_tools(fields.get("allowed-tools"), problems),
+            for_model=fields.get("disable-model-invocation") is not True,
+            scope="user" if project is None else "project",
+            source=str(path),
+            digest=digest_of(content),
+        )
+
+
+def _content(path: Path, project: Path | None) -> bytes | None:
+    beginning = read_beginning(path, project, LARGEST_FILE)
+    if beginning is None:
+        return None
+    if beginning.size > LARGEST_FILE:
+        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
+    if printable_path(path) != str(path):
+        raise Unusable("its path has characters that cannot be shown")
+    return beginning.content
+
+
+def _parsed(content: bytes) -> tuple[dict[str, Any], str]:
+    from ostler.context.front_matter import InvalidFrontMatter, read_front_matter
+
+    try:
+        document = read_front_matter(content.decode())
+    except UnicodeDecodeError:
+        raise Unusable("it is not UTF-8") from None
+    except InvalidFrontMatter as error:
+        raise Unusable(str(error)) from None
+    return document.fields, document.body
+
+
+def _name(value: Any, folder: str) -> str:
+    if value is None:
+        raise Unusable("it has no `name`, which must be that of its folder")
+    name = str(value)
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise Unusable(
+            f"a name is made of a to z, 0 to 9 and single hyphens between them, at most {LONGEST_NAME} "
+            f"in all, and {name[:100]!r} is not"
+        )
+    if name != folder:
+        raise Unusable(f"its name {name!r} is not that of its folder {folder!r}")
+    return name
+
+
+def _description(value: Any) -> str:
+    description = " ".join(value.split()) if isinstance(value, str) else ""
+    if not description:
+        raise Unusable("it has no `description`, which says what it is for, and when")
+    if len(description) > LONGEST_DESCRIPTION:
+        raise Unusable(
+            f"its description has {len(description)} characters, and may have {LONGEST_DESCRIPTION}"
+        )
+    return description
+
+
+# What is optional does not keep a skill from being used.
+
+
+def _text(name: str, value: Any, problems: list[str]) -> str:
+    if value is None or isinstance(value, str | int):
+        return "" if value is None else str(value).strip()
+    problems.append(f"its `{name}` is not a text, and is ignored")
+    return ""
+
+
+def _compatibility(value: Any, problems: list[str]) -> str:
+    text = _text("compatibility", value, problems)
+    if len(text) <= LONGEST_COMPATIBILITY:
+        return text
+    problems.append(f"its `compatibility` has more than {LONGEST_COMPATIBILITY} characters, and is cut")
+    return text[:LONGEST_COMPATIBILITY]
+
+
+def _metadata(value: Any, problems: list[str]) -> dict[str, str]:
+    if value is None:
+        return {}
+    if isinstance(value, dict) and not any(isinstance(one, list | dict) for one in value.values()):
+        return {name: "" if one is None else str(one) for name, one in value.items()}
+    problems.append("its `metadata` is not a table of texts, and is ignored")
+    return {}
+
+
+def _tools(value: Any, problems: list[str]) -> tuple[str, ...]:
+    names = value.split() if isinstance(value, str) else value
+    if names is None:
+        return ()
+    if isinstance(names, list) and all(isinstance(one, str) for one in names):
+        return tuple(names)
+    problems.append("its `allowed-tools` are not names, and are ignored")
+    return ()
+
+
+# --- what the model is told -------------------------------------------------------------------------
+
+
+def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
+    """What the system prompt says of the skills, and the names of those that it has no room for."""
+    rows: list[str] = []
+    left_out: list[str] = []
+    room = LARGEST_CATALOGUE
+    for skill in skills.values():
+        row = (
+            f'<skill name="{skill.name}" location="{_escaped(skill.source)}">'
+            f"{_escaped(without_surrogates(skill.description))}</skill>"
+        )
+        room -= byte_length(row)
+        if room >= 0:
+            rows.append(row)
+        else:
+            left_out.append(skill.name)
+    if not rows:
+        return "", tuple(left_out)
+    about = (
+        "# Skills\n\nEach says how a certain task is done here. When a task fits a description, "
+        "load that skill with the tool `skill` before you begin."
+    )
+    return "\n".join((about, "", "<skills>", *rows, "</skills>")), tuple(left_out)
+
+
+def activated(skill: Skill, cwd: Path) -> str:
+    """What a skill says, and where its files are. Raises `Unusable`.
+
+    The file is read anew. One of a project must be as it was when it was found to be trusted.
+    """
+    path = Path(skill.source)
+    content = _content(path, None)
+    if content is None:
+        raise Unusable(f"{path} is not there any more")
+    if skill.scope == "project" and digest_of(content) != skill.digest:
+        raise Unusable(f"{path} has changed: its user must look at it and say `ostler trust` again")
+    _, body = _parsed(content)
+    parts = [f'<skill name="{skill.name}" folder="{_escaped(str(path.parent))}">', body.strip(), "</skill>"]
+    files = list(_files(path.parent))
+    if files:
+        parts += ["", "Paths in it are relative to its folder, which has these files:"]
+        parts += [without_surrogates(shown(file, cwd)) for file in files[:MOST_FILES]]
+    if len(files) > MOST_FILES:
+        parts.append("[there are more: list the folder]")
+    return "\n".join(parts)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files beside SKILL.md and below, one more than are told of."""
+    number = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.startswith(".") or (name == FILE and Path(place) == folder):
+                continue
+            yield Path(place, name)
+            number += 1
+            if number > MOST_FILES:
+                return
+
+
+def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
+    """A prompt like `/skill:NAME what to do`, with what the skill says in place of its name.
+
+    None for any other text. Raises `UsageError` for a skill that cannot be used.
+    """
+    invocation = _INVOCATION.fullmatch(text)
+    if invocation is None:
+        return None
+    name, rest = invocation[1], invocation[2].rstrip()
+    if name not in skills.found:
+        for one in skills.to_trust:
+            if one.name == name:
+                project = printable_path(project_of(one.path))
+                raise UsageError(
+                    f"the skill {name} is this project's: look at it and say `ostler trust {project}`"
+                )
+        known = ", ".join(sorted(skills.found)) or "none"
+        raise UsageError(f"there is no skill {name!r}; the skills are: {known}")
+    try:
+        told = activated(skills.found[name], cwd)
+    except Unusable as error:
+        raise UsageError(f"the skill {name} cannot be used: {error}") from None
+    return f"{told}\n\n{rest}" if rest else told
+
+
+def _escaped(text: str) -> str:
+    for character, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
+        text = text.replace(character, f"&{name};")
+    return text

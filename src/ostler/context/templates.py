@@ -1,0 +1,297 @@
+"""Prompt templates: a text with places for what a person says behind its name.
+
+    $1 ${1}                     a word; ${1:-main} has a default, ${1:+text} is there if the word is
+    $@ $ARGUMENTS ${@:2}        all words, or from the second on; ${@:2:3} are three of them
+    $+                          all words, and at least one
+    {{file}} ${file}            an argument or a flag that the template declares
+    <if-model is="a/*,b">…<else>…</if-model>
+
+Code, between backticks or in fences, stays as it is, and so does whatever is none of these. `\\$` and `\\{{`
+are only a `$` and only braces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+import msgspec
+
+from ostler.context.markdown_code import outside_code
+from ostler.context.template_arguments import Given, Parameter, assign, is_given, said, usage
+from ostler.context.words import Word, joined
+from ostler.vocabulary.errors import UsageError
+
+_TAG = r'<if-model[ \t]+is="(?P<{0}is>[^"\n]*)"[ \t]*>|(?P<{0}else><else[ \t]*/?>)|(?P<{0}end></if-model>)'
+_PLACE = re.compile(
+    rf"""
+      \\(?P<escaped>\$|\{{\{{)
+    | \$(?P<number>[1-9][0-9]{{0,3}})(?![0-9])
+    | \$(?P<all>[@+]|ARGUMENTS\b)
+    | \$\{{(?:
+          (?P<slice>@|ARGUMENTS):(?P<first>[0-9]{{1,4}})(?::(?P<count>[0-9]{{1,4}}))?
+        | (?P<named>@|[1-9][0-9]{{0,3}}|[A-Za-z_][A-Za-z0-9_-]*)
+          (?::(?P<operator>[-+])(?P<other>(?:[^}}\\\n]|\\.)*))?
+      )\}}
+    | \{{\{{[ \t]*(?P<braced>[A-Za-z_][A-Za-z0-9_-]*)[ \t]*\}}\}}
+    | ^[ \t]*(?:{_TAG.format("line_")})[ \t]*(?:\n|\Z)   # a tag alone on its line takes the line along
+    | {_TAG.format("")}
+    | (?P<broken></?if-model\b)
+    """,
+    re.VERBOSE | re.MULTILINE | re.ASCII,
+)
+_ESCAPED = re.compile(r"\\([}\\])")
+
+
+class InvalidTemplate(Exception):
+    """Says in one line what is wrong, and in which line of the text."""
+
+    def __init__(self, line: int, complaint: str) -> None:
+        super().__init__(complaint)
+        self.line = line
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something is put in."""
+
+    source: str
+    """How it is written: that stays where a name is not declared."""
+    what: str
+    """`@`, `+`, a number or a name."""
+    first: int = 1
+    count: int | None = None
+    operator: str = ""
+    other: str = ""
+
+
+class If(msgspec.Struct, frozen=True):
+    patterns: tuple[str, ...]
+    line: int
+
+
+class Else(msgspec.Struct, frozen=True):
+    source: str
+    line: int
+
+
+class End(msgspec.Struct, frozen=True):
+    line: int
+
+
+Piece: TypeAlias = "str | Place | If | Else | End"
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    pieces: tuple[Piece, ...]
+    parameters: tuple[Parameter, ...] = ()
+    hint: str = ""
+    """What to say behind its name, in its author's words."""
+
+
+class Filled(msgspec.Struct, frozen=True):
+    text: str
+    used: tuple[str, ...]
+    """What was put in: `@`, `+`, numbers and names, each once."""
+
+
+def parse(text: str) -> tuple[Piece, ...]:
+    """The pieces of a template's text. Raises `InvalidTemplate` where a condition is not whole."""
+    pieces = tuple(_pieces(text))
+    _check_conditions(pieces)
+    return pieces
+
+
+def fill(template: Template, words: Sequence[Word], model: str) -> Filled:
+    """The text for these words and this model. Raises `UsageError` where the words do not fit.
+
+    Words that a template has no place for at all are said below its text.
+    """
+    pieces = _resolved(template, model)
+    places = [one for one in pieces if isinstance(one, Place)]
+    given = assign(template.parameters, words, template.name)
+    takes_words = _declares_positions(template) or any(_is_of_words(one) for one in places)
+    if takes_words:
+        _check_number(template, places, given)
+    text = "".join(one if isinstance(one, str) else _put_in(one, given) for one in pieces)
+    used = [one.what for one in places]
+    if given.words and not takes_words:
+        text = f"{text.rstrip()}\n\n{joined(given.words)}".lstrip()
+        used.append("@")
+    return Filled(text, tuple(dict.fromkeys(used)))
+
+
+def how_to_use(template: Template, model: str = "") -> str:
+    """One line: `/review FILE [--base TEXT]`."""
+    return _usage(template, [one for one in _resolved(template, model) if isinstance(one, Place)])
+
+
+def unknown_names(template: Template) -> list[str]:
+    """What stands between braces and is not declared."""
+    names = {one.name for one in template.parameters}
+    found = [one.what for one in template.pieces if isinstance(one, Place) and one.source[0] == "{"]
+    return [name for name in dict.fromkeys(found) if name not in names]
+
+
+# --- from text to pieces ----------------------------------------------------------------------------
+
+
+def _pieces(text: str) -> Iterator[Piece]:
+    at = 0
+    for begin, end in outside_code(text):
+        for found in _PLACE.finditer(text, begin, end):
+            yield text[at : found.start()]
+            at = found.end()
+            yield _piece(found)
+    yield text[at:]
+
+
+def _piece(found: re.Match[str]) -> Piece:
+    source = found[0]
+    if found["escaped"]:
+        return found["escaped"]
+    if what := found["number"] or found["all"] or found["braced"]:
+        return Place(source, _canonical(what))
+    if found["slice"]:
+        count = found["count"]
+        return Place(source, "@", max(int(found["first"]), 1), int(count) if count is not None else None)
+    if what := found["named"]:
+        other = _ESCAPED.sub(r"\1", found["other"] or "")
+        return Place(source, _canonical(what), operator=found["operator"] or "", other=other)
+    line = found.string.count("\n", 0, found.start()) + 1
+    if found["line_end"] or found["end"]:
+        return End(line)
+    if found["line_else"] or found["else"]:
+        return Else(source, line)
+    patterns = found["line_is"] if found["is"] is None else found["is"]
+    if patterns is None:
+        raise InvalidTemplate(line, 'a condition is <if-model is="PATTERN,…"> … <else> … </if-model>')
+    return If(tuple(one.strip() for one in patterns.split(",") if one.strip()), line)
+
+
+def _canonical(what: str) -> str:
+    return "@" if what == "ARGUMENTS" else what
+
+
+def _check_conditions(pieces: Sequence[Piece]) -> None:
+    open_: list[tuple[int, bool]] = []
+    for piece in pieces:
+        if isinstance(piece, If):
+            open_.append((piece.line, False))
+        elif isinstance(piece, Else) and open_:
+            line, has_else = open_[-1]
+            if has_else:
+                raise InvalidTemplate(piece.line, f"the condition of line {line} has a second <else>")
+            open_[-1] = line, True
+        elif isinstance(piece, End):
+            if not open_:
+                raise InvalidTemplate(piece.line, "</if-model> ends a condition that never began")
+            open_.pop()
+    if open_:
+        raise InvalidTemplate(open_[-1][0], "the condition that begins here has no </if-model>")
+
+
+# --- from pieces to the text for one model and some words -------------------------------------------
+
+
+def _resolved(template: Template, model: str) -> list[str | Place]:
+    """The pieces that count: those whose conditions hold, and of the names those that are declared."""
+    names = {one.name for one in template.parameters}
+    positions = [one.name for one in template.parameters if one.has_position]
+    resolved: list[str | Place] = []
+    for piece in _for_model(template.pieces, model):
+        if isinstance(piece, Place) and piece.what.isdecimal() and int(piece.what) <= len(positions):
+            piece = msgspec.structs.replace(piece, what=positions[int(piece.what) - 1])
+        if isinstance(piece, Place) and not _is_of_words(piece) and piece.what not in names:
+            piece = piece.source
+        resolved.append(piece)
+    return resolved
+
+
+def _for_model(pieces: Sequence[Piece], model: str) -> Iterator[str | Place]:
+    holding: list[bool] = []
+    for piece in pieces:
+        if isinstance(piece, If):
+            holding.append(any(_matches(pattern, model) for pattern in piece.patterns))
+        elif isinstance(piece, End):
+            holding.pop()
+        elif isinstance(piece, Else) and holding:
+            holding[-1] = not holding[-1]
+        elif all(holding):
+            yield piece.source if isinstance(piece, Else) else piece
+
+
+def _matches(pattern: str, model: str) -> bool:
+    """`*` is anything and `?` one character; against `provider/id`, and against the id alone."""
+    literal = pattern.replace("[", "[[]")
+    return fnmatchcase(model, literal) or fnmatchcase(model.partition("/")[2], literal)
+
+
+def _is_of_words(place: Place) -> bool:
+    return place.what in "@+" or place.what.isdecimal()
+
+
+def _declares_positions(template: Template) -> bool:
+    return any(one.has_position for one in template.parameters)
+
+
+def _put_in(place: Place, given: Given) -> str:
+    value = _value(place, given)
+    if place.operator == "-" and not is_given(value):
+        return place.other
+    if place.operator == "+":
+        return place.other if is_given(value) else ""
+    return said(value)
+
+
+def _value(place: Place, given: Given) -> str | bool:
+    if place.what in "@+":
+        end = None if place.count is None else place.first - 1 + place.count
+        return joined(given.words[place.first - 1 : end])
+    if place.what.isdecimal():
+        number = int(place.what)
+        return given.words[number - 1].text if number <= len(given.words) else ""
+    return given.named[place.what]
+
+
+def _check_number(template: Template, places: Sequence[Place], given: Given) -> None:
+    """Raises where words are missing, or there are more than places for them."""
+    usage = f"usage: {_usage(template, places)}"
+    if given.missing:
+        raise UsageError(f"/{template.name} needs {' and '.join(given.missing)}; {usage}")
+    needed, room = _needed(places), _room(places, given)
+    if len(given.words) < needed:
+        behind = "a word" if needed == 1 else f"{needed} words"
+        raise UsageError(f"/{template.name} needs {behind} behind it, not {len(given.words)}; {usage}")
+    if room is not None and len(given.words) > room:
+        word = given.words[room].text
+        raise UsageError(
+            f"/{template.name} has no place for {word!r} (quotes make several words one); {usage}"
+        )
+
+
+def _needed(places: Sequence[Place]) -> int:
+    numbers = [int(one.what) for one in places if one.what.isdecimal() and not one.operator]
+    return max([*numbers, *[1 for one in places if one.what == "+"]], default=0)
+
+
+def _room(places: Sequence[Place], given: Given) -> int | None:
+    """How many words there are places for; nothing where any number will do."""
+    if any(one.what in "@+" for one in places):
+        return None
+    return max([int(one.what) for one in places if one.what.isdecimal()] + [given.room])
+
+
+def _usage(template: Template, places: Sequence[Place]) -> str:
+    if template.hint and not template.parameters:
+        return f"/{template.name} {template.hint}"
+    needed = _needed(places)
+    numbers = {int(one.what) for one in places if one.what.isdecimal()}
+    words = [f"WORD{one}" if one <= needed else f"[WORD{one}]" for one in sorted(numbers)]
+    if any(one.what == "+" for one in places):
+        words.append("WORD…" if needed == 1 else "[WORD…]")
+    elif any(one.what == "@" for one in places):
+        words.append("[WORD…]")
+    return usage(template.name, template.parameters, words)

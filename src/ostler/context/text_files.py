@@ -1,0 +1,53 @@
+"""Text files that people keep for the model, at places that are known: read with care."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+
+class Unusable(Exception):
+    """Says in one line why a file cannot be used."""
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """The first bytes of a file, and the size of the whole."""
+
+    content: bytes
+    size: int
+
+
+def read_beginning(path: Path, project: Path | None, limit: int) -> Beginning | None:
+    """At most `limit` bytes; None where there is no such file.
+
+    A file of a project must lie in it: a link could show the model what is none of the project's business.
+    """
+    try:
+        # A pipe or a device is not opened: that could block for ever.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Unusable("it is not a file")
+        if project is not None and not path.resolve().is_relative_to(project):
+            raise Unusable("it is a link that leads out of the project")
+        with path.open("rb") as file:
+            return Beginning(file.read(limit), os.fstat(file.fileno()).st_size)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Unusable(f"it cannot be read: {error.strerror}") from None
+
+
+def printable_path(path: Path) -> str:
+    """A path that can be stored and stands in one line, whatever bytes its names have."""
+    text = str(path).encode(errors="replace").decode()
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def folders_up_to(root: Path, folder: Path) -> list[Path]:
+    """The folder and those above it up to `root`, the nearest first; the folder alone outside of `root`."""
+    if not folder.is_relative_to(root):
+        return [folder]
+    above = (folder, *folder.parents)
+    return list(above[: above.index(root) + 1])

@@ -1,0 +1,40 @@
+"""What a typed prompt stands for: the text of a slash command, and the files that it mentions.
+
+Only words of the command line are expanded. What is piped in is data, and reaches the model as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ostler.faces.cli.saying import say
+from ostler.kernel.harness import Harness
+from ostler.vocabulary.messages import PlainBlock, as_content
+
+
+def expanded(words: Sequence[str], prompt: str, harness: Harness) -> tuple[PlainBlock, ...]:
+    """The content of a prompt that begins with what was typed: `words`."""
+    typed = " ".join(words).strip()
+    text, mentioned_in = typed, typed
+    if typed.startswith("/"):
+        from ostler.context.prompt_files import prompt_commands
+        from ostler.context.slash import expand_prompt
+        from ostler.faces.cli.prompts import prompts_here
+
+        command = expand_prompt(words, {"": prompt_commands(prompts_here(harness.cwd), harness.model.name)})
+        text = command.text
+        # A project must not attach what its user did not name.
+        mentioned_in = command.text if command.is_own else typed
+    piped = prompt[len(typed) :]
+    if "@" not in mentioned_in:
+        return as_content(text + piped)
+    from ostler.context.mentions import with_mentions
+    from ostler.tools.freshness import remember
+
+    mentions = with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
+    for notice in mentions.notices:
+        say(notice)
+    for path, digest in mentions.digests.items():
+        remember(harness.memory, Path(path), digest)
+    return as_content((mentions.text + piped, *mentions.blocks))

@@ -1,0 +1,187 @@
+"""Files that a prompt mentions: what is shown of them, and what is no mention."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from struct import pack
+from zlib import compress, crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.context import mentions
+from ostler.context.mentions import with_mentions
+from ostler.tools.freshness import digest_of
+from ostler.vocabulary.messages import File, Image, Text, text_of
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "src/deep").mkdir(parents=True)
+    (folder / "src/a.py").write_text("one\ntwo\nthree\nfour\n")
+    (folder / "src/deep/b.py").write_text("b\n")
+    (folder / "my notes.md").write_text("notes\n")
+    (folder / "Makefile").write_text("all:\n")
+    return folder
+
+
+def shown(text: str, cwd: Path) -> list[str]:
+    found = with_mentions(text, cwd)
+    assert found.text == text
+    return [one.text for one in found.blocks if isinstance(one, Text)]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "look at @src/a.py",
+        "@src/a.py",
+        "(@src/a.py)",
+        "what is in @src/a.py?",
+        "read @src/a.py, then @src/a.py.",
+        "@src/a.py's lines",
+        "看@src/a.py",
+        '@"src/a.py"!',
+        "@./src/../src/a.py",
+        "see:@src/a.py",
+    ],
+)
+def test_a_file_is_shown_as_read_shows_it(work: Path, prompt: str) -> None:
+    assert shown(prompt, work) == ["--- src/a.py, as read shows it ---\n1\tone\n2\ttwo\n3\tthree\n4\tfour"]
+
+
+@pytest.mark.parametrize(
+    ("mention", "lines"),
+    [
+        ("@src/a.py:2-3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
+        ("@src/a.py#L2-L3", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
+        ("@src/a.py#L2-3.", "2\ttwo\n3\tthree\n[lines 2-3 of 4; use offset=4 to go on]"),
+        ('@"src/a.py":3-4', "3\tthree\n4\tfour"),
+        ("@src/a.py:4", "4\tfour"),
+        ("@src/a.py:4:17:", "4\tfour"),
+        ("@src/a.py:3-", "3\tthree\n4\tfour"),
+        ("@src/a.py:9", "[there are only 4 lines: offset 9 is past the end]"),
+    ],
+)
+def test_lines_can_be_chosen(work: Path, mention: str, lines: str) -> None:
+    assert shown(mention, work) == [f"--- src/a.py, as read shows it ---\n{lines}"]
+
+
+@pytest.mark.parametrize("mention", ['@"my notes.md"', "@my\\ notes.md"])
+def test_names_may_have_blanks(work: Path, mention: str) -> None:
+    assert shown(mention, work) == ["--- my notes.md, as read shows it ---\n1\tnotes"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "write to me@Makefile.org or a@src",
+        "@property and @pytest.fixture()",
+        '@app.route("/x")',
+        "`@src/a.py`",
+        "```\n@src/a.py\n```",
+        "@nobody said so @",
+        "https://example.com/@src",
+        "@\0",
+    ],
+)
+def test_what_is_no_path_stays_without_a_word(work: Path, prompt: str) -> None:
+    found = with_mentions(prompt, work)
+    assert (found.text, found.blocks, found.notices) == (prompt, (), ())
+
+
+@pytest.mark.parametrize("mention", ["@src/ab.py", "@nothing.md", '@"no such thing"'])
+def test_what_looks_like_a_path_and_is_none_is_said(work: Path, mention: str) -> None:
+    found = with_mentions(f"see {mention}", work)
+    assert found.blocks == ()
+    assert len(found.notices) == 1
+    assert "no such file or directory" in found.notices[0]
+
+
+def test_an_escaped_sign_is_only_a_sign(work: Path) -> None:
+    found = with_mentions(r"\@Makefile and `\@` and a\@b", work)
+    assert (found.text, found.blocks) == (r"@Makefile and `\@` and a\@b", ())
+
+
+def test_a_directory_is_listed_without_what_is_ignored(work: Path) -> None:
+    (work / ".gitignore").write_text("*.log\nbuild/\n")
+    (work / "x.log").touch()
+    (work / "build").mkdir()
+    (work / "build/y").touch()
+    heading = "without what is ignored or hidden ---"
+    assert shown("@src/", work) == [f"--- src/, {heading}\na.py\ndeep/\ndeep/b.py"]
+    assert shown("@.", work) == [
+        f"--- ./, {heading}\nMakefile\nmy notes.md\nsrc/\nsrc/a.py\nsrc/deep/\nsrc/deep/b.py"
+    ]
+
+
+def test_a_large_directory_shows_its_upper_levels(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mentions, "MOST_ENTRIES", 2)
+    assert shown("@src", work)[0].splitlines()[1:] == [
+        "a.py",
+        "deep/",
+        "[2 of 3 entries: use ls or find for the others]",
+    ]
+
+
+def picture() -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
+
+    header = pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    rows = compress(b"\0\0")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_a_picture_and_a_document_are_attached(work: Path) -> None:
+    (work / "p.png").write_bytes(picture())
+    (work / "d.pdf").write_bytes(b"%PDF-1.4\n")
+    found = with_mentions("@p.png @d.pdf", work)
+    name, image, _, document = found.blocks
+    assert text_of([name]).startswith("p.png (image/png")
+    assert image == Image("image/png", data=base64.b64encode(picture()).decode())
+    assert isinstance(document, File)
+    assert document.name == "d.pdf"
+
+
+def test_what_cannot_be_shown_is_said(work: Path) -> None:
+    (work / "x.bin").write_bytes(b"\0\1")
+    found = with_mentions("@x.bin @src/a.py:3-2", work)
+    assert found.blocks == ()
+    assert "@x.bin is not shown: x.bin is binary" in found.notices[0]
+    assert found.notices[1] == "@src/a.py is not shown: line 2 comes before line 3"
+
+
+def test_together_they_stay_within_a_bound(work: Path) -> None:
+    for number in range(6):
+        (work / f"{number}.txt").write_text("x" * 99 + "\n" + ("y" * 99 + "\n") * 450)
+    found = with_mentions(" ".join(f"@{number}.txt" for number in range(6)), work)
+    assert sum(len(one.text) for one in found.blocks if isinstance(one, Text)) < mentions.MOST_TEXT + 1000
+    assert [notice.partition(" ")[0] for notice in found.notices] == ["@4.txt", "@5.txt"]
+    assert text_of(found.blocks[-1:]) == "5.txt is not shown here, since it would be too much: use read or ls"
+
+
+def test_each_is_shown_once_and_known_by_its_digest(work: Path) -> None:
+    found = with_mentions("@Makefile and @./Makefile and @src", work)
+    assert len(found.blocks) == 2
+    assert found.digests == {str(work.resolve() / "Makefile"): digest_of(b"all:\n")}
+
+
+def test_another_text_can_be_the_one_that_mentions(work: Path) -> None:
+    found = with_mentions("@Makefile @src/a.py", work, mentioned_in="@src/a.py")
+    assert found.text == "@Makefile @src/a.py"
+    assert [text_of([one]).partition(",")[0] for one in found.blocks] == ["--- src/a.py"]
+
+
+PARTS = st.sampled_from(
+    ["@", '"', "\\", "a", "/", "..", ":1-2", "#L", " ", "`", "\n", "~", "\0", "é", "Makefile"]
+)
+
+
+@given(st.lists(st.one_of(PARTS, st.text(max_size=3)), max_size=12).map("".join))
+def test_no_prompt_is_too_odd(text: str) -> None:
+    found = with_mentions(text, Path(__file__).parent / "nowhere")
+    assert found.text == text or "\\@" in text

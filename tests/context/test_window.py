@@ -1,0 +1,131 @@
+"""Whatever the history and the policy: within the room or a reason, no call parted from its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostler.context.planning import Conversation, has_calls_without_results, plan
+from ostler.context.policy import ContextPolicy, merged
+from ostler.context.window import Tally, Window, conversation
+from ostler.kernel.model import Transcript
+from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult
+
+MODES = st.sampled_from(["full", "cut", "dropped"])
+POLICIES = st.fixed_dictionaries(
+    {
+        "tool_history": st.fixed_dictionaries(
+            {
+                "results": MODES,
+                "keep_runs": st.integers(0, 3),
+                "keep_calls": st.integers(0, 3),
+                "by_tool": st.dictionaries(st.sampled_from(["read", "bash"]), MODES),
+                "cut_to": st.integers(1, 50),
+            }
+        ),
+        "must_keep": st.fixed_dictionaries(
+            {
+                "last_prompt": st.booleans(),
+                "first_prompt": st.booleans(),
+                "tools": st.sampled_from([[], ["read"]]),
+            }
+        ),
+        "reasoning": st.fixed_dictionaries({"keep": st.none() | st.integers(0, 3)}),
+    }
+).map(lambda layer: merged(layer))
+
+
+def words(message: Message) -> int:
+    return 1 + sum(len(str(block).split()) for block in message.content)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int]]:
+    messages: list[Message] = []
+    prompts: set[int] = set()
+    call = 0
+    for _ in range(draw(st.integers(1, 5))):
+        prompts.add(len(messages) + 1)
+        messages.append(Message("user", (Text("ask " * draw(st.integers(1, 10))),)))
+        for _ in range(draw(st.integers(0, 5))):
+            calls = []
+            for _ in range(draw(st.integers(1, 2))):
+                call += 1
+                calls.append(ToolCall(f"c{call}", draw(st.sampled_from(["read", "bash"])), "{}"))
+            said: list[Any] = [Text("look")] if draw(st.booleans()) else []
+            thought: list[Any] = [Reasoning("hm " * 5)] if draw(st.booleans()) else []
+            messages.append(Message("assistant", (*thought, *said, *calls)))
+            results = [
+                ToolResult(one.id, one.name, (Text("word " * draw(st.integers(0, 60))),)) for one in calls
+            ]
+            messages.append(Message("tool", tuple(results)))
+        messages.append(Message("assistant", (Text("answer"),)))
+    if draw(st.booleans()):
+        messages.pop()
+    return messages, list(range(1, len(messages) + 1)), prompts
+
+
+@settings(max_examples=60)
+@given(histories(), POLICIES, st.integers(0, 800))
+def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPolicy, room: int) -> None:
+    messages, sources, prompts = history
+    told = Conversation(messages, sources, [words(message) for message in messages], prompts, words)
+    planned = plan(told, policy, room)
+    assert not has_calls_without_results(planned.messages)
+    assert planned.counts == [words(message) for message in planned.messages]
+    assert len(planned.messages) == len(planned.sources)
+    starts = [place for place, source in enumerate(sources) if source in prompts]
+    if policy.must_keep.last_prompt:
+        assert messages[starts[-1]] in planned.messages
+    if policy.must_keep.first_prompt:
+        assert messages[starts[0]] in planned.messages
+    for tool in policy.must_keep.tools:
+        kept = [block for m in planned.messages for block in m.content if isinstance(block, ToolResult)]
+        there = [block for m in messages for block in m.content if isinstance(block, ToolResult)]
+        assert [one for one in there if one.name == tool] == [one for one in kept if one.name == tool]
+    if sum(planned.counts) > room:  # then nothing but what must be kept is left, and the newest
+        dropped = [one for one in planned.decisions if one.action == "dropped" and one.rule == "room"]
+        assert (
+            dropped or len(planned.messages) <= 2 or policy.must_keep.tools or policy.must_keep.first_prompt
+        )
+    assert plan(told, policy, room) == planned
+    for one in planned.decisions:
+        assert one.after < one.before
+
+
+@settings(max_examples=60)
+@given(histories(), POLICIES, st.integers(20, 400))
+def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: ContextPolicy, room: int) -> None:
+    messages, sources, prompts = history
+    grown, tally, window = Transcript(), Tally(words), Window(policy, words)
+    shown = None
+    for place, message in enumerate(messages):
+        if message.role == "assistant":  # the model was asked here
+            shown = window.show(_told(grown, sources[:place], prompts, tally), grown, room, ())
+        grown.append(message)
+    shown = window.show(_told(grown, sources, prompts, tally), grown, room, ())
+    whole = Transcript(messages)
+    at_once = Window(policy, words).show(_told(whole, sources, prompts, Tally(words)), whole, room, ())
+    assert list(shown.transcript) == list(at_once.transcript)
+    assert (shown.tokens, shown.decisions) == (at_once.tokens, at_once.decisions)
+
+
+@settings(max_examples=60)
+@given(histories(), st.integers(20, 400))
+def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: int) -> None:
+    messages, sources, prompts = history
+    grown, tally, window = Transcript(), Tally(words), Window(ContextPolicy(), words)
+    before: list[Message] = []
+    for place, message in enumerate(messages):
+        if message.role == "assistant":
+            shown = window.show(_told(grown, sources[:place], prompts, tally), grown, room, ())
+            now = list(shown.transcript)
+            assert shown.changed or now[: len(before)] == before
+            before = now
+        grown.append(message)
+
+
+def _told(transcript: Transcript, sources: list[int], prompts: set[int], tally: Tally) -> Conversation:
+    return conversation(transcript, sources, prompts & set(sources), tally, words)
