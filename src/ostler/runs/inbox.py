@@ -126,15 +126,13 @@ class InboxReader:
             case Rename() | Label() | Navigate():
                 await tree_requests.take_up(journal, request)
                 return
-            case Compact(instructions=wish) if (
-                self._harness.context and run and self._loop and not run.waiting
-            ):
-                self._loop.compaction = Order("user", wish, request.id)
+            case Compact() if self._harness.context and run and self._loop and not run.waiting:
+                self._loop.compaction = Order("user", request.instructions, request.id)
                 return  # recorded by the loop, before its next call
-            case Compact(instructions=wish) if self._harness.context and not run:
-                await self._compact(request, wish)
+            case Compact() if self._harness.context and not run:
+                await self._compact(request)
                 return
-            case UndoCompaction(compaction=compaction) if not run:
+            case UndoCompaction() if not run:
                 await tree_requests.undo_compaction(journal, request)
                 return
             case CollapseBranch():
@@ -158,14 +156,15 @@ class InboxReader:
                 journal.record(refused, settles=request.id)
         await journal.commit()
 
-    async def _compact(self, request: Compact, wish: str) -> None:
+    async def _compact(self, request: Compact) -> None:
         """Between two runs it is done at once."""
         journal, harness = self._journal, self._harness
         assert harness.context is not None
         offers = harness.offers(tuple(sorted(harness.tools)))
         told = all_told(journal, harness, harness.model, offers)
         async with kept_lease(journal):
-            problem = await harness.context.compact(journal, harness, told, Order("user", wish, request.id))
+            order = Order("user", request.instructions, request.id)
+            problem = await harness.context.compact(journal, harness, told, order)
         if problem:
             journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             await journal.commit()
