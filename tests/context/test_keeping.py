@@ -23,6 +23,7 @@ from ostler.vocabulary.errors import ContextOverflow, UsageError
 from ostler.vocabulary.events import Limits
 from ostler.vocabulary.messages import Message, as_content
 from ostler.vocabulary.requests import Compact, UndoCompaction
+from ostler.vocabulary.usage import Usage
 from tests.running import Ran, run, started
 
 
@@ -53,8 +54,13 @@ def context(window: int = 400, **policy: Any) -> SessionContext:
     return SessionContext(merged(rules), Words(), lambda model: ModelRoom(window), fences, reminders)
 
 
+UNCOUNTED = Usage(source="unknown")
+"""Of a vendor that says nothing about tokens: what is told is counted here."""
+
+
 def steps(number: int, *rest: Any) -> list[Any]:
-    return [*(Call("count", {"n": n}) for n in range(number)), *rest]
+    calls = (Turn(calls=(Call("count", {"n": n}),), usage=UNCOUNTED) for n in range(number))
+    return [*calls, *rest]
 
 
 def compacting(script: list[Any]) -> ScriptedModel:
@@ -317,3 +323,22 @@ async def test_from_outside_it_is_compacted_in_the_middle_of_a_run() -> None:
     assert ran.status == "completed"
     assert [one.by for one in ran.all(events.Compacted)] == ["user"]
     assert await store.settled(ran.session.id, "c1") is not None
+
+
+async def test_what_the_vendor_counted_decides_and_costs_no_counting() -> None:
+    counted: list[Message] = []
+
+    class Watched(Words):
+        def message(self, message: Message, model: str) -> Count:
+            counted.append(message)
+            return super().message(message, model)
+
+    small, large = Usage(input_tokens=100, output_tokens=10), Usage(input_tokens=330, output_tokens=10)
+    turns = [Turn(calls=(Call("count", {"n": n}),), usage=small) for n in range(5)]
+    turns += [Turn(calls=(Call("count", {"n": 6}),), usage=large)]
+    keeper = SessionContext(merged({"window": {"reserve": 20}}), Watched(), lambda model: ModelRoom(400))
+    ran = await run(compacting([*turns, "done"]), tools=[count], context=keeper)
+    traces = [called.trace for called in ran.all(events.ModelCalled) if called.trace]
+    assert traces[1]["counted"] == ["reported", "high"] and traces[1]["tokens"]["all"] > 110
+    assert len(ran.all(events.Compacted)) == 1
+    assert len(counted) < 100

@@ -8,6 +8,7 @@ files that it names are not read.
 from __future__ import annotations
 
 import codecs
+import os
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -95,18 +96,34 @@ def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str])
     `told` are those that the model knows, by the name that `shown` gives them, each with its digest: one
     that has changed since is found again. All paths are without symbolic links.
     """
-    if not path.is_relative_to(root) or cwd.is_relative_to(path):
+    folders = _folders_to_look_into(str(path), str(cwd), str(root))
+    if not folders:
         return Instructions()
-    seen_before = {cwd, *cwd.parents}
     search = _Search()
-    for folder in reversed(folders_up_to(root, path)):
-        if folder not in seen_before:
-            search.look_into(folder, root)
+    for folder in folders:
+        search.look_into(Path(folder), root)
     found = search.found()
     # Whoever reads or writes such a file knows what it says.
     new = (one for one in found.sources if one.path != str(path))
     sources = tuple(one for one in new if told.get(shown(Path(one.path), cwd)) != one.digest)
     return Instructions(sources, found.problems)
+
+
+def _folders_to_look_into(path: str, cwd: str, root: str) -> list[str]:
+    """Those with a file, from below the root down to the path itself, without those that lead to `cwd`.
+
+    Text in place of paths: it is asked after every call of a tool, and nearly always for nothing.
+    """
+    folder = root.rstrip("/")
+    if not path.startswith(f"{folder}/"):
+        return []
+    found = []
+    for name in path[len(folder) + 1 :].split("/"):
+        folder += f"/{name}"
+        leads_to_cwd = f"{cwd}/".startswith(f"{folder}/")
+        if not leads_to_cwd and any(os.path.lexists(f"{folder}/{one}") for one in NAMES):
+            found.append(folder)
+    return found
 
 
 class _Search:

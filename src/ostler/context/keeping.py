@@ -67,6 +67,9 @@ class SessionContext:
     async def build(self, journal: Journal, told: Told) -> Built:
         self._use(told.model.name)
         reserve = self._reserve()
+        reported = self._reported(journal, told)
+        if reported and reported <= self._window_tokens() - reserve and self._tells_everything:
+            return self._everything(journal, told, reported, reserve)
         fixed = self._fixed(told)
         injected = await self._injected(journal, self._window_tokens() - reserve - fixed.tokens)
         room = self._window_tokens() - reserve - fixed.tokens - sum(one.tokens for one in injected)
@@ -93,6 +96,30 @@ class SessionContext:
             self._tail(injected, reminders),
             trace,
         )
+
+    def _reported(self, journal: Journal, told: Told) -> int:
+        """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
+        state = journal.state
+        if not state.context_tokens or state.context_messages > len(told.transcript):
+            return 0
+        new = told.transcript.messages[state.context_messages :]
+        return state.context_tokens + sum(self._count(message) for message in new)
+
+    @property
+    def _tells_everything(self) -> bool:
+        """No rule of the policy changes anything, as long as there is room."""
+        return not self._fences and not self._window.has_rules and not self._window.is_cut
+
+    def _everything(self, journal: Journal, told: Told, tokens: int, reserve: int) -> Built:
+        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
+        window = self._window_tokens()
+        trace: dict[str, Any] = {
+            "tokens": {"window": window, "reserve": reserve, "all": tokens},
+            "counted": ["reported", "high"],
+            "messages": [len(told.transcript), len(told.transcript)],
+        }
+        self._echo(journal, trace, reminders)
+        return Built(told.system, told.transcript, self._tail([], reminders), trace)
 
     def _too_much(self, tokens: int, room: int) -> str:
         return (
@@ -187,15 +214,18 @@ class SessionContext:
             "tokens": {"window": window, "reserve": reserve, "fixed": fixed.tokens, "room": room},
             "counted": [fixed.source, fixed.confidence],
         }
+        self._echo(journal, trace, reminders)
+        if injected:
+            trace["fences"] = [[one.fence.kind, one.tokens, one.is_cut] for one in injected]
+        return trace
+
+    def _echo(self, journal: Journal, trace: dict[str, Any], reminders: list[Reminder]) -> None:
         run = journal.state.run.id if journal.state.run else ""
         if self._echoed != run:
             self._echoed = run
             trace["policy"] = msgspec.to_builtins(self.policy)
-        if injected:
-            trace["fences"] = [[one.fence.kind, one.tokens, one.is_cut] for one in injected]
         if reminders:
             trace["reminders"] = [one.rule for one in reminders]
-        return trace
 
     # --- compaction -----------------------------------------------------------------------------------
 
@@ -204,6 +234,9 @@ class SessionContext:
         if not summaries.automatic:
             return False
         self._use(told.model.name)
+        reported = self._reported(journal, told)
+        if reported and self._tells_everything:
+            return reported > (self._window_tokens() - self._reserve()) * summaries.at
         room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
         told_so_far = self._conversation(told)
         if self._tally.total <= room * summaries.at:

@@ -55,7 +55,7 @@ class Window:
         self._policy = policy
         self._count = count
         rules = policy.tool_history
-        self._has_rules = rules.results != "full" or bool(rules.by_tool) or policy.reasoning.keep is not None
+        self.has_rules = rules.results != "full" or bool(rules.by_tool) or policy.reasoning.keep is not None
         self._changed = ""
         self._begin(Transcript(), 0)
 
@@ -73,6 +73,11 @@ class Window:
         self._prompt = 0
         self._derived: Transcript | None = None
         """Absent as long as everything is told as it is."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Not everything was told as it is."""
+        return self._derived is not None
 
     def show(self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]) -> Shown:
         """All of the source that there is room for, with `inserts` before the prompt of the present run."""
@@ -104,7 +109,7 @@ class Window:
         self._counts += counts
         self._tokens += sum(counts)
         begins_run = not told.prompts.isdisjoint(numbers)
-        if self._tokens > self._room or (begins_run and self._has_rules):
+        if self._tokens > self._room or (begins_run and self.has_rules):
             self._plan(told.prompts)
         elif self._derived is not None:
             for message in new:

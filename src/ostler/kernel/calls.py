@@ -54,11 +54,13 @@ class Calls:
 
     async def run(self, step: StepState) -> None:
         """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
-        while not self._cancel.cancelled and (group := self._next_group(step)):
-            await self._run_group(step, group)
+        while not self._cancel.cancelled:
             if ending := next((one.called.name for one in step.calls.values() if one.ends_run), None):
                 for call in step.open_calls():
                     await self.settle_unrun(call, f"Not run: {ending} ended the run.")
+            if not (group := self._next_group(step)):
+                return
+            await self._run_group(step, group)
 
     def cancel_call(self, call: str) -> bool:
         """Stops one running call; False when it is not running."""

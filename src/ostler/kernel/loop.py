@@ -346,6 +346,7 @@ class Loop:
             children=run.children_totals,
             cumulative=self._journal.state.usage,
             request=request,
+            context=self._journal.state.told_by_report(),
         )
         self._journal.record(self._ended, settles=request)
 

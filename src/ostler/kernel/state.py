@@ -39,6 +39,9 @@ class SessionState:
         self.labels: dict[int, str] = {}
         self.permissions: dict[str, str] = {}
         """Rules that were remembered in this session, and what each does."""
+        self.context_tokens = 0
+        """Of so many messages, with the system prompt and the tools, as the vendor reported; or 0."""
+        self.context_messages = 0
         self.reusable: dict[str, int] = {}
         """Results of idempotent tools: the number of the fact, by key."""
         self.todo: dict[str, tuple[events.TodoItem, ...]] = {}
@@ -90,6 +93,10 @@ class SessionState:
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)
+
+    def told_by_report(self) -> int:
+        """What the vendor counted of the transcript as it is; 0 when it has grown, or nobody counted."""
+        return self.context_tokens if self.context_messages == len(self.transcript) else 0
 
     def leave_undone(self, facts: Iterable[Fact]) -> None:
         """Compactions that these facts undo are not told; to be said before any fact is applied."""
@@ -264,6 +271,7 @@ def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
     state.held = event.status != "completed"
     state.last_status, state.last_run = event.status, fact.run
     state.usage = event.cumulative
+    state.context_tokens, state.context_messages = event.context, len(state.transcript)
 
 
 def _step_started(state: SessionState, event: events.StepStarted, fact: Fact) -> None:
@@ -299,6 +307,9 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
         step = state.run.step
         if step and step.model_call and step.model_call.id == event.call:
             step.usage_known = True
+            is_reported = event.usage.source == "reported"
+            state.context_tokens = event.usage.total_tokens if is_reported else 0
+            state.context_messages = len(state.transcript) + 1  # with the answer, which follows
 
 
 def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:

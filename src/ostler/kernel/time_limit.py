@@ -11,9 +11,18 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.journal import Journal
 from ostler.kernel.run_state import RunState
 from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.events import RunEnded
 
 LOOK_AGAIN = 0.25
 """Seconds after which it is seen that a person has answered."""
+
+
+TIME_IS_UP = "seconds was reached"
+
+
+def is_time_limit(ended: RunEnded) -> bool:
+    """Whether time cut the run, and not what it did."""
+    return ended.status == "limit" and ended.reason.endswith(TIME_IS_UP)
 
 
 @asynccontextmanager
@@ -49,7 +58,7 @@ class _Watch:
             with suppress(StoreError):  # `Journal.fail` has told everybody
                 await journal.commit()
         await self._until(seconds)
-        cancel.cancel(f"the limit of {seconds:g} seconds was reached", is_limit=True)
+        cancel.cancel(f"the limit of {seconds:g} {TIME_IS_UP}", is_limit=True)
 
     async def _until(self, used: float) -> None:
         while (left := used - self._used()) > 0:  # noqa: ASYNC110  # it is time that is waited for

@@ -411,6 +411,8 @@ class RunEnded(Record, frozen=True):
     """Of the session so far."""
     request: str = ""
     """The request that cancelled it."""
+    context: int = 0
+    """Tokens of all that the model was told at last, and of its answer, as its vendor counted them."""
 
 
 # --- between and beside -----------------------------------------------------------------------------
