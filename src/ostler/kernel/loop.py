@@ -196,7 +196,7 @@ class Loop:
         if not step.calls:
             self._end_with_message(run, step)
             return True
-        if (text := reminder(run)) is not None:
+        if self._harness.context is None and (text := reminder(run)) is not None:
             self._journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
         return False
 

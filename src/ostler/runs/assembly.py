@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
-from ostler.context.instructions import system_prompt
+from ostler.context.skills import Skill
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.tool import Tool
+from ostler.runs.contexts import KeptContext
 from ostler.runs.first_run import settled
+from ostler.runs.guidance import skills_in, told_at_first
 from ostler.runs.model_choice import model_maker
+from ostler.runs.nested_instructions import nested_instructions
 from ostler.runs.permissions import configured_rules, remember_answer, user_guard
 from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits
 
 DELEGATE = "delegate"
+SKILL = "skill"
 
 Say = Callable[[str], None]
 """Tells a person what is wrong, and does not stop anything."""
@@ -33,7 +37,6 @@ def make_harness(
         model=make(settings.model),
         fallbacks=settings.fallback,
         make_model=make,
-        system=system_prompt(cwd, date.today(), instead=settings.system, appended=settings.append_system),
         permission=user_guard(settings.permissions, cwd, configured_rules(settings)),
         remember=remember_answer,
         permissions=settings.permissions,
@@ -45,9 +48,29 @@ def make_harness(
         asker=asker,
         waits_for_answers=settings.on_question == "wait",
         attend=_auditing(settings.audit, say) if settings.audit else None,
+        context=KeptContext(settings),
     )
     harness.use(choose_tools(settings.tools, cwd, say))
+    tell_at_first(harness, settings, cwd, date.today(), say)
+    if settings.instructions:
+        harness.hooks.add(nested_instructions(cwd, say))
     return harness
+
+
+def tell_at_first(
+    harness: Harness, settings: Settings, cwd: Path, today: date, say: Say = lambda text: None
+) -> None:
+    """Makes the system prompt anew, from the files that it comes from."""
+    harness.system = told_at_first(settings, cwd, today, _skills_of(harness.tools), say)
+
+
+def _skills_of(tools: Mapping[str, Tool]) -> Mapping[str, Skill]:
+    if SKILL not in tools:
+        return {}
+    from ostler.context.skill_tool import SkillTool
+
+    tool = tools[SKILL]
+    return tool.skills if isinstance(tool, SkillTool) else {}
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -78,13 +101,17 @@ def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text:
     """The tools that come with Ostler, or those of them that are named."""
     from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tools
 
-    there_are = (*BUILTIN_TOOLS, DELEGATE)
+    there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL)
     names = there_are if names is None else tuple(names)
     unknown = [name for name in names if name not in there_are]
     if unknown:
         raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(there_are))}")
-    tools = builtin_tools(name for name in names if name != DELEGATE)
-    return [*tools, _delegate(cwd, names, say)] if DELEGATE in names else tools
+    tools = builtin_tools(name for name in names if name in BUILTIN_TOOLS)
+    if DELEGATE in names:
+        tools.append(_delegate(cwd, names, say))
+    if SKILL in names:
+        tools += _skill(cwd, say)
+    return tools
 
 
 def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
@@ -95,3 +122,15 @@ def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
     for problem in agents.problems:
         say(problem)
     return DelegateTool(agents.found)
+
+
+def _skill(cwd: Path, say: Say) -> list[Tool]:
+    """No tool where there is no skill that the model may choose."""
+    skills = skills_in(cwd)
+    for notice in skills.notices:
+        say(notice)
+    if not skills.for_model:
+        return []
+    from ostler.context.skill_tool import SkillTool
+
+    return [SkillTool(skills.for_model)]

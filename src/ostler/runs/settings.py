@@ -24,7 +24,7 @@ PROJECT_FILE = "ostler.toml"
 FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
 """Settings that belong to the provider of the model that is set beside them."""
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
-TABLES = frozenset({"providers", "models", "aliases", *RULES})
+TABLES = frozenset({"providers", "models", "aliases", "context", *RULES})
 """Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
 
 
@@ -57,6 +57,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Replaces the system prompt."""
     append_system: tuple[str, ...] = ()
     """Added to the system prompt, one paragraph each."""
+    instructions: bool = True
+    """Whether the model is told what AGENTS.md files say."""
+    context: dict[str, dict[str, Any]] = {}
+    """What the model is told of a long conversation: `[context.summaries]` and other tables."""
     tools: tuple[str, ...] | None = None
     """Only these tools; absent means all."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None

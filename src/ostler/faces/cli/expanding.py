@@ -17,7 +17,12 @@ def expanded(words: Sequence[str], prompt: str, harness: Harness) -> tuple[Plain
     """The content of a prompt that begins with what was typed: `words`."""
     typed = " ".join(words).strip()
     text, mentioned_in = typed, typed
-    if typed.startswith("/"):
+    if typed.startswith("/skill:"):
+        from ostler.context.skills import expand_skill
+        from ostler.runs.guidance import skills_in
+
+        text = expand_skill(typed, skills_in(harness.cwd), harness.cwd) or typed
+    elif typed.startswith("/"):
         from ostler.context.prompt_files import prompt_commands
         from ostler.context.slash import expand_prompt
         from ostler.faces.cli.prompts import prompts_here

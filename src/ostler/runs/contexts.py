@@ -1,0 +1,130 @@
+"""A session's context by the settings. While all of it fits easily, nothing is counted and little loaded."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.kernel.context import Built, Order, Told
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal
+from ostler.kernel.repetition import REMIND_AT
+from ostler.runs.settings import Settings
+from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
+    from ostler.context.keeping import ModelRoom, SessionContext
+
+EASILY = 0.5
+"""The share of a model's window up to which nobody needs to look closer."""
+LEAST_CHARACTERS_A_TOKEN = 2
+PICTURE = 8_000
+"""As many characters as a picture or a file counts for."""
+LAST_STEPS = 3
+
+
+class KeptContext:
+    """Tells everything while that is easy, and leaves the rest to `SessionContext`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._whole: SessionContext | None = None
+        self._room_of = cache(self._find_room)
+        self._limits_of = cache(self._find_limits)
+        self._sizes: dict[tuple[str, ...], int] = {}
+        self._echoed = ""
+
+    def anew(self) -> KeptContext:
+        return KeptContext(self._settings)
+
+    async def build(self, journal: Journal, told: Told) -> Built:
+        if tokens := self._easily(journal, told):
+            return Built(told.system, told.transcript, trace=self._trace(journal, told, tokens))
+        return await self.whole().build(journal, told)
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        return not self._easily(journal, told) and await self.whole().is_full(journal, told)
+
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+        return await self.whole().compact(journal, harness, told, order)
+
+    def whole(self) -> SessionContext:
+        if self._whole is None:
+            from ostler.context.keeping import SessionContext
+            from ostler.context.policy import merged
+            from ostler.context.tokenizers import RoutedTokenizer
+
+            policy = merged(self._settings.context)
+            self._whole = SessionContext(policy, RoutedTokenizer(), self._room_of)
+        return self._whole
+
+    def _find_room(self, model: str) -> ModelRoom:
+        from ostler.context.keeping import ModelRoom
+
+        return ModelRoom(*self._limits_of(model))
+
+    def _find_limits(self, model: str) -> tuple[int, int | None]:
+        from ostler.models.catalogue import Catalogue
+
+        info = Catalogue(self._settings.models, self._settings.aliases).lookup(model)
+        return info.context_limit, info.output_limit
+
+    def _easily(self, journal: Journal, told: Told) -> int:
+        """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
+        state, run = journal.state, journal.state.run
+        if self._settings.context or self._whole is not None:
+            return 0
+        if run and (
+            REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
+        ):
+            return 0
+        counted = state.context_messages if state.context_tokens else 0
+        if counted > len(told.transcript):
+            counted = 0
+        characters = sum(map(_characters, told.transcript.messages[counted:]))
+        if not counted:
+            characters += len(told.system) + self._size_of_tools(told)
+        tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
+        return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0
+
+    def _size_of_tools(self, told: Told) -> int:
+        names = tuple([tool.name for tool in told.tools])
+        if names not in self._sizes:
+            self._sizes[names] = len(msgspec.json.encode(told.tools))
+        return self._sizes[names]
+
+    def _trace(self, journal: Journal, told: Told, tokens: int) -> dict[str, Any]:
+        run = journal.state.run.id if journal.state.run else ""
+        number = len(told.transcript)
+        window = self._limits_of(told.model.name)[0]
+        trace: dict[str, Any] = {
+            "tokens": {"window": window, "at_most": tokens},
+            "counted": ["estimated", "low"],
+            "messages": [number, number],
+        }
+        if self._echoed != run:
+            self._echoed = run
+            trace["policy"] = {}
+        return trace
+
+
+def _is_near_its_end(steps: int, limit: int | None) -> bool:
+    return limit is not None and steps + LAST_STEPS > limit
+
+
+def _characters(message: Message) -> int:
+    return sum([_size(block) for block in message.content])
+
+
+def _size(block: Any) -> int:
+    match block:
+        case Text(text=text):
+            return len(text)
+        case ToolCall(arguments=arguments):
+            return len(arguments) + 60
+        case ToolResult(content=content):
+            return 60 + sum([_size(part) for part in content])
+        case _:
+            return PICTURE
