@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from docs_tables import row
 from ostler.log.invariants import INVARIANTS
 from ostler.log.sqlite_check import MENDABLE, STORE_INVARIANTS
+from ostler.log.tree_invariants import TREE_INVARIANTS
 
 _OF_LINNKIT: dict[str, tuple[str, tuple[str, ...], str]] = {
     "I1": ("the root run has ended", ("L17",), "a run that waits for somebody is at rest, too"),
-    "I2": ("a parent's total of its children is their sum", ("L13",), "as far as one log shows it"),
+    "I2": ("a parent's total of its children is their sum", ("L13", "T3"), "over all that is below it"),
     "I3": ("every tool call has an output", ("L19",), ""),
     "I4": (
         "every model call has an audit of why that model",
@@ -35,7 +36,7 @@ _OF_LINNKIT: dict[str, tuple[str, tuple[str, ...], str]] = {
     "I12": ("the run of an audit is known", ("L5",), ""),
     "I13": ("who waits for a person has a run that waits", ("L11",), ""),
     "I14": ("what a detached run came to is what is recorded of it", ("S2",), ""),
-    "I15": ("nothing is in flight after draining", ("L17", "L18", "L19", "L20"), ""),
+    "I15": ("nothing is in flight after draining", ("L17", "L18", "L19", "L20", "T4"), ""),
 }
 """What each says, which of ours it is, and a remark."""
 
@@ -47,6 +48,13 @@ def invariant_table() -> Iterator[str]:
         yield row(one.number, one.sentence, "at rest" if one.only_at_rest else "always")
 
 
+def tree_invariant_table() -> Iterator[str]:
+    yield "| number | what holds |"
+    yield "|---|---|"
+    for one in TREE_INVARIANTS:
+        yield row(one.number, one.sentence)
+
+
 def store_invariant_table() -> Iterator[str]:
     yield "| number | what holds | `repair` |"
     yield "|---|---|---|"
@@ -56,7 +64,7 @@ def store_invariant_table() -> Iterator[str]:
 
 
 def linnkit_invariant_table() -> Iterator[str]:
-    known = {one.number for one in INVARIANTS} | STORE_INVARIANTS.keys()
+    known = {one.number for one in (*INVARIANTS, *TREE_INVARIANTS)} | STORE_INVARIANTS.keys()
     yield "| there | what it says | here | |"
     yield "|---|---|---|---|"
     for number, (says, ours, remark) in _OF_LINNKIT.items():

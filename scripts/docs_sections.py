@@ -17,7 +17,12 @@ from pathlib import Path
 import msgspec
 
 from docs_audit import action_table, facts_without_decision
-from docs_invariants import invariant_table, linnkit_invariant_table, store_invariant_table
+from docs_invariants import (
+    invariant_table,
+    linnkit_invariant_table,
+    store_invariant_table,
+    tree_invariant_table,
+)
 from docs_tables import row, spelled
 from ostler.faces import cli
 from ostler.faces.cli.arguments import print_parser
@@ -288,6 +293,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "tools": lambda: "\n".join(tool_table()),
     "providers": lambda: "\n".join(provider_table()),
     "invariants": lambda: "\n".join(invariant_table()),
+    "tree-invariants": lambda: "\n".join(tree_invariant_table()),
     "store-invariants": lambda: "\n".join(store_invariant_table()),
     "linnkit-invariants": lambda: "\n".join(linnkit_invariant_table()),
     "json-sample": lambda: _fenced(sample().lines, "json"),

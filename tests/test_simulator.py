@@ -1,25 +1,30 @@
-"""The simulator: sessions through crashes, lost leases, full disks, and people and hooks of every kind."""
+"""The simulator: sessions and their children through crashes, lost leases, full disks, people and hooks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import get_args
 
 import pytest
 
-from ostler.kernel.hooks import Point
+from ostler.testkit.simulated_agent import DECISIONS
 from ostler.testkit.simulated_store import FAULTS
-from ostler.testkit.simulator import simulate
+from ostler.testkit.simulator import Report, simulate
 from ostler.vocabulary import events
 from ostler.vocabulary.event_kinds import snake_case
 from ostler.vocabulary.events import Event, RunStatus
-from ostler.vocabulary.facts import UnknownEvent
+from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import text_of
 from ostler.vocabulary.outcomes import FailureKind
 
 TESTS = 20
 FAULTS_A_TEST = 500
 """Together 10,000 injected faults."""
+
+LIMITS = ("steps", "tokens", "cost", "seconds", "children", "depth")
+LIMIT = re.compile(r"the limit of (?:\$\S+|\S+ (\w+)) (?:was|of)")
+WORDS = {None: "cost", "levels": "depth"}
 
 
 @pytest.mark.parametrize("block", range(TESTS))
@@ -46,17 +51,22 @@ def inject(faults: int, seeds: range) -> None:
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
-    assert [fact.body for fact in simulate(7).facts] == [fact.body for fact in simulate(7).facts]
+    once, again = ([fact.body for fact in facts_of(simulate(7))] for _ in range(2))
+    assert once == again
+
+
+def facts_of(report: Report) -> list[Fact]:
+    return [*report.facts, *(fact for facts in report.children.values() for fact in facts)]
 
 
 def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they_may() -> None:
     reports = [simulate(seed, most_faults=8) for seed in range(300)]
     assert {fault for report in reports for fault in report.faults} == set(FAULTS)
-    assert {mark for report in reports for fact in report.facts for mark in marks_of(fact.event)} >= {
+    assert {mark for report in reports for fact in facts_of(report) for mark in marks_of(fact.event)} >= {
         *(f"a question was {outcome}" for outcome in ("answered", "declined", "withdrawn")),
         "a question was answered from elsewhere",
         "a running tool asked",
-        *(f"a hook failed at {point}" for point in get_args(Point)),
+        *(f"a hook failed at {point}" for point in DECISIONS),
         "a guard failed",
         "a step was refused",
         "an answer was suppressed",
@@ -65,7 +75,13 @@ def test_every_kind_of_fault_is_injected_while_people_and_hooks_do_all_that_they
         "another model came to the rescue",
         *(f"a run ended {status}" for status in get_args(RunStatus)),
         "a run was cancelled by request",
-        *(f"a run waited for a {reason}" for reason in ("question", "pending")),
+        *(f"a run was {reason}" for reason in ("question", "pending", "paused")),
+        *(f"a child ended {status}" for status in ("completed", "cancelled", "limit", "failed")),
+        *(f"a child ran at depth {depth}" for depth in (1, 2)),
+        *(f"{name} began again" for name in ("delegate", "survey", "look", "stamp")),
+        "a result was repeated",
+        *(f"most of the {limit} was used" for limit in LIMITS),
+        *(f"a run came to its limit of {limit}" for limit in LIMITS),
         *(f"a call ended {kind}" for kind in get_args(FailureKind)),
         "output was kept",
         "a steer was told",
@@ -91,16 +107,28 @@ def marks_of(event: Event | UnknownEvent) -> Iterator[str]:
             yield "an answer was suppressed" if suppressed else "an answer was replaced"
         case events.ModelFailed(rescue=rescue) if rescue:
             yield "another model came to the rescue"
-        case events.RunEnded(status=status, request=request):
+        case events.RunEnded(status=status, request=request, reason=reason):
             yield f"a run ended {status}"
             if request:
                 yield "a run was cancelled by request"
+            if found := LIMIT.match(reason):
+                yield f"a run came to its limit of {WORDS.get(found[1], found[1])}"
         case events.RunWaiting(reason=reason):
-            yield f"a run waited for a {reason}"
+            yield f"a run was {reason}"
+        case events.RunStarted(depth=depth):
+            yield f"a child ran at depth {depth}"
+        case events.ChildEnded(status=status):
+            yield f"a child ended {status}"
+        case events.ToolStarted(name=name, attempt=attempt) if attempt > 1:
+            yield f"{name} began again"
+        case events.Warned(about="limit", details={"limit": limit}):
+            yield f"most of the {limit} was used"
         case events.UserMessage(source="steer"):
             yield "a steer was told"
-        case events.ToolResultFact(content=content, failed=failed, output=output):
+        case events.ToolResultFact(content=content, failed=failed, output=output, repeats=repeats):
             text = text_of(content)
+            if repeats:
+                yield "a result was repeated"
             yield f"a call ended {failed}"
             if output:
                 yield "output was kept"

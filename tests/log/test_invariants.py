@@ -165,11 +165,24 @@ BREAKING: dict[str, list[Callable[[Facts], Facts]]] = {
     "L18": [lambda facts: facts[: at(facts, "model_called") + 1]],
     "L19": [lambda facts: facts[: at(facts, "tool_started") + 1]],
     "L20": [lambda facts: added(facts, SECRET, "tool_called")],
+    "L21": [
+        lambda facts: added(facts, events.ChildStarted("call_1", "ses_c"), "tool_started"),
+        lambda facts: added(facts, events.ChildEnded("call_1", "ses_c", "completed"), "tool_started"),
+        lambda facts: added(
+            added(facts, events.ChildStarted("call_1", "ses_c"), "tool_started"),
+            events.ChildEnded("call_2", "ses_c", "completed"),
+            "child_started",
+        ),
+    ],
+    "L22": [
+        lambda facts: changed(facts, "tool_result", repeats=4),
+        lambda facts: changed(facts, "tool_result", repeats=at(facts, "tool_result") + 1),
+    ],
 }
 
 
 def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
-    assert [one.number for one in INVARIANTS] == [f"L{number}" for number in range(1, 21)]
+    assert [one.number for one in INVARIANTS] == [f"L{number}" for number in range(1, 23)]
     assert list(BREAKING) == [one.number for one in INVARIANTS]
     assert all(one.sentence.endswith((".", "…")) for one in INVARIANTS)
 

@@ -30,10 +30,12 @@ class Home:
         self.store = self.state / "ostler.db"
         self._vendor = vendor
 
-    def start(self, *arguments: str, program: tuple[str, ...] = OSTLER) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, program: tuple[str, ...] = OSTLER, command: str = "-p"
+    ) -> subprocess.Popen[bytes]:
         model = ("--model", "openai/fake", "--base-url", self._vendor.chat_url, "--api-key", "k")
         return subprocess.Popen(
-            [sys.executable, *program, "-p", "--json", "--yes", *model, *arguments],
+            [sys.executable, *program, command, "--json", "--yes", *model, *arguments],
             cwd=self.work,
             env={**os.environ, "OSTLER_HOME": str(self.state)},
             stdin=subprocess.DEVNULL,
@@ -53,6 +55,18 @@ class Home:
             try:
                 sessions = await store.sessions()
                 return await store.read(sessions[0].id) if sessions else []
+            finally:
+                await store.close()
+
+        return asyncio.run(read())
+
+    def logs(self) -> dict[str, list[Fact]]:
+        """The facts of all sessions."""
+
+        async def read() -> dict[str, list[Fact]]:
+            store = SqliteStore(self.store)
+            try:
+                return {one.id: await store.read(one.id) for one in await store.sessions()}
             finally:
                 await store.close()
 

@@ -422,6 +422,20 @@ def test_a_child_is_told_with_its_call() -> None:
     assert (end.action, end.reason) == ("child.end", "the limit of 2 steps was reached")
 
 
+def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
+    happened = [
+        events.RunStarted("0", "/", "acme/large"),
+        events.ToolCalled("call_1", "delegate", {"task": "look"}, 1),
+        events.ToolStarted("call_1", "delegate", child="ses_2"),
+        events.ToolDeferred("call_1", "ses_2", "the child waits for an answer"),
+        events.ToolStarted("call_1", "delegate", attempt=2, child="ses_2"),
+        events.ToolStarted("call_1", "delegate", attempt=3, child="ses_2"),
+    ]
+    *_, moved, crashed = audit_entries(facts_of(happened))
+    assert moved.reason == "it is called again: its child, which waited, can go on"
+    assert crashed.reason.startswith("it is run again: the process that ran it has ended")
+
+
 def test_a_host_may_audit_what_it_decides() -> None:
     about = {"call": "call_1", "who": "warden", "outcome": "denied", "actor": "nobody"}
     (entry,) = audit_entries(facts_of([events.Audited("sandbox.decide", "it writes", about)]))

@@ -11,18 +11,20 @@ import pytest
 from ostler.kernel.child import ChildRequest, ExecutionPolicy, HistoryPolicy, child_session
 from ostler.kernel.hooks import Ask, Hook, PlannedCall, Refuse
 from ostler.kernel.model import ModelRequest
+from ostler.kernel.processes import current_process
 from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.agents import AgentSpec
 from ostler.runs.delegate import DelegateTool
+from ostler.runs.run_tree import is_stuck
 from ostler.runs.session import delete_session, open_session
 from ostler.runs.stores import newest_session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import CallRefused
 from ostler.vocabulary.events import ChildEvent, Limits, RunEnded, RunWaiting
 from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import Question
+from ostler.vocabulary.outcomes import NeedUser, Question
 from ostler.vocabulary.usage import Usage
 from tests.running import Ran, run, started
 
@@ -310,6 +312,21 @@ async def test_deleting_a_session_deletes_its_childrens() -> None:
     assert len(await store.sessions()) == 3
     await delete_session(store, ran.session.id)
     assert await store.sessions() == []
+
+
+async def test_a_child_whose_session_was_deleted_while_it_waited_begins_anew() -> None:
+    @tool
+    async def choose() -> object:
+        return NeedUser(Question("Which?"))
+
+    model = by_task(go=[Call("delegate", {"task": "do"}), "all done"], do=[Call("choose"), "child done"])
+    store = MemoryStore()
+    ran = await run(model, tools=[DELEGATE, choose], store=store, waits_for_answers=True)
+    assert isinstance(ran.quiet, RunWaiting) and await is_stuck(store, ran.session.state)
+    await store.delete(ran.all(events.ChildStarted)[0].child, current_process())
+    assert not await is_stuck(store, ran.session.state)
+    assert isinstance(await ran.session.advance(), RunEnded)
+    assert ran.results() == ["child done"]
 
 
 async def test_the_newest_session_of_a_directory_is_no_childs() -> None:

@@ -286,10 +286,10 @@ def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
     for fact in facts:
         if fact.type != "tool_result" or not isinstance(fact.event, events.ToolResultFact):
             continue
-        result = results[fact.seq] = fact.event
+        result, earlier = fact.event, results.get(fact.event.repeats)
+        results[fact.seq] = result
         if not result.repeats or fact.origin:
             continue
-        earlier = results.get(result.repeats)
         if earlier is None or earlier.failed or (earlier.name, earlier.key) != (result.name, result.key):
             yield f"the result at {fact.seq} repeats {result.repeats}, which is no result of the same call"
 

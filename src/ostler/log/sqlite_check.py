@@ -16,11 +16,13 @@ import msgspec
 from ostler.kernel.store import SessionSummary
 from ostler.log.invariants import broken
 from ostler.log.named_blobs import outputs_named_by
+from ostler.log.session_invariants import facts_can_be_read
 from ostler.log.sqlite_connection import connect_again
 from ostler.log.sqlite_errors import in_our_words
 from ostler.log.sqlite_rows import SUMMARY_COLUMNS, fact_of, tail_of
 from ostler.log.sqlite_search import SEARCHED, words_in
 from ostler.log.summaries import new_summary, summarised
+from ostler.log.tree_invariants import TOLD_OF_TREES, broken_tree
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.governance import is_opening
 from ostler.vocabulary.messages import BlobRef
@@ -64,10 +66,12 @@ def _checked(db: sqlite3.Connection, sessions: Sequence[str] | None, *, has_inde
     db.execute("begin")
     index = _index(db) if has_index else None
     if sessions is not None:
-        return [problem for one in sessions for problem in _found(_session_problems(db, one, index), one)]
+        problems = [problem for one in sessions for problem in _found(_session_problems(db, one, index), one)]
+        return [*problems, *_found(_tree_problems(db, sessions))]
     known = [id for (id,) in db.execute("select id from sessions order by id")]
     problems = [*_found(_file_problems(db)), *_found(_orphans(db))]
     problems += [problem for one in known for problem in _found(_session_problems(db, one, index), one)]
+    problems += _found(_tree_problems(db, known))
     astray = sorted((index or {}).keys() - set(known))
     return problems + [Problem("S4", f"the search index knows {one}, which is gone") for one in astray]
 
@@ -114,6 +118,35 @@ def _orphans(db: sqlite3.Connection) -> Iterator[Problem]:
     (count,) = db.execute(f"select count(*) from ({gone})").fetchone()
     if count:
         yield Problem("S6", f"{count} pieces of output belong to none")
+
+
+# --- parents and children ---------------------------------------------------------------------------
+
+
+def _tree_problems(db: sqlite3.Connection, sessions: Sequence[str]) -> Iterator[Problem]:
+    """Between these sessions and all below them. Of those above only the parents' logs are looked at."""
+    rows = "select id, key, child_of from sessions"
+    keys, parents = {}, {}
+    for session, key, parent in db.execute(rows).fetchall():
+        keys[session], parents[session] = key, parent
+    below = set(sessions)
+    while added := {one for one, parent in parents.items() if parent in below} - below:
+        below |= added
+    related = {one for child in below if (parent := parents.get(child)) for one in (child, parent)}
+    logs = {one: _tree_facts(db, one, keys[one]) for one in sorted(related & keys.keys())}
+    readable = {one: facts for one, facts in logs.items() if not any(facts_can_be_read(facts))}
+    for violation in broken_tree(readable):
+        if violation.session in below:
+            yield Problem(violation.number, violation.problem, violation.session)
+
+
+def _tree_facts(db: sqlite3.Connection, session: str, key: int) -> list[Fact]:
+    rows = db.execute(
+        "select seq, type, parent, run, time, origin, body from facts where session = ?"
+        f" and type in ({', '.join('?' * len(TOLD_OF_TREES))}) order by seq",
+        (key, *TOLD_OF_TREES),
+    )
+    return [fact_of(session, row) for row in rows.fetchall()]
 
 
 # --- one session ------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, World, open_journal
 from ostler.kernel.store import Store
+from ostler.runs.lease import new_owner
 from ostler.runs.orphans import end_orphans
 from ostler.vocabulary.errors import SessionHeld, UsageError
 from ostler.vocabulary.events import RequestRefused
@@ -18,18 +20,24 @@ PATIENCE = 2.0
 
 
 async def ask(
-    store: Store, session: str, request: AnyRequest, world: World, harness: Harness | None = None
+    store: Store,
+    session: str,
+    request: AnyRequest,
+    world: World,
+    harness: Harness | None = None,
+    attend: Callable[[Journal], None] | None = None,
 ) -> bool:
     """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
 
-    It drives nothing, so a model is only needed to collapse a branch: the harness brings it.
+    It drives nothing, so a model is only needed to collapse a branch: the harness brings it. Without one,
+    `attend` may observe what is written here.
     False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
     """
     last = await store.last_seq(session)
     await store.submit(session, request)
     while True:
         try:
-            lease = await store.acquire(session, world.process())
+            lease = await store.acquire(session, new_owner(world))
             break
         except SessionHeld:
             if await _is_taken_up(store, session, request.id, last):
@@ -40,20 +48,28 @@ async def ask(
         journal = await open_journal(store, lease, world)
         await end_orphans(journal)
         if await store.settled(session, request.id) is None:  # a holder that has just left was not faster
-            await _take_up(journal, request, harness)
+            await _take_up(journal, request, harness, attend)
     finally:
         await store.release(lease)
     return await _is_settled(store, session, request.id)
 
 
-async def _take_up(journal: Journal, request: AnyRequest, harness: Harness | None) -> None:
+async def _take_up(
+    journal: Journal,
+    request: AnyRequest,
+    harness: Harness | None,
+    attend: Callable[[Journal], None] | None,
+) -> None:
     from ostler.runs.absent_model import harness_without_model
     from ostler.runs.inbox import InboxReader
     from ostler.runs.session import Session
 
-    harness = harness or harness_without_model(journal.state.cwd)
+    if harness is None:
+        harness = harness_without_model(journal.state.cwd)
+        harness.attend = attend
+    session = Session(journal, harness)
     if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
-        await Session(journal, harness).end_run(request)
+        await session.end_run(request)
     else:
         await InboxReader(journal, harness).take_up(request)
 

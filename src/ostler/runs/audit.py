@@ -110,6 +110,8 @@ def _standing(state: SessionState) -> Iterator[Event]:
         yield call.called
         if call.started:
             yield call.started
+        if call.deferred:
+            yield events.ToolDeferred(call.called.call)
         if call.question and call.answered:
             yield call.question
             yield call.answered

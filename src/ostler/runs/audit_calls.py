@@ -16,6 +16,7 @@ from ostler.vocabulary.messages import Block, text_of
 
 _PROTOCOL_ERRORS = ("unknown_tool", "invalid_arguments")
 _RUN_AGAIN = "it is run again: the process that ran it has ended, and the tool allows it"
+_CHILD_MOVED = "it is called again: its child, which waited, can go on"
 
 
 class CallTrail:
@@ -27,6 +28,7 @@ class CallTrail:
         self._calls: dict[str, tuple[events.ToolCalled, str]] = {}
         """With the model that wants each."""
         self._started: set[str] = set()
+        self._deferred: set[str] = set()
         self._asked: dict[str, events.QuestionAsked] = {}
         self._answers: dict[str, tuple[events.QuestionAsked, events.QuestionAnswered]] = {}
         """The last one for each call."""
@@ -73,6 +75,9 @@ class CallTrail:
             return f"a person allowed it: {_in_words(asked, answered)}", "user", answered.by
         if asked and answered:
             return "a person answered what it wanted to know", "user", answered.by
+        if event.call in self._deferred:
+            self._deferred.discard(event.call)
+            return _CHILD_MOVED, None, ""
         if event.attempt > 1:
             return _RUN_AGAIN, None, ""
         if event.allowed_by:
@@ -80,6 +85,7 @@ class CallTrail:
         return by_profile("full") if self._permissions == "full" else "nothing stood in its way", None, ""
 
     def _tool_deferred(self, event: events.ToolDeferred) -> Decision:
+        self._deferred.add(event.call)
         reason = event.note or "it finishes later"
         return Decision("call.defer", reason, details={"handle": event.handle}, **self._about(event.call))
 
@@ -89,6 +95,7 @@ class CallTrail:
         actor: Actor = "tool" if event.call in self._started else "system"
         self._calls.pop(event.call, None)
         self._started.discard(event.call)
+        self._deferred.discard(event.call)
         said = _first_line(event.content)
         if event.failed == "call_refused" and asked and answered and not grants(asked, answered):
             return Decision("tool.deny", said, "user", who=answered.by, **about)

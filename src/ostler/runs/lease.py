@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ostler.kernel.journal import Journal
+import msgspec
+
+from ostler.kernel.journal import Journal, World
+from ostler.kernel.processes import ProcessId
 from ostler.kernel.stopping import CLOCK_SLACK
 from ostler.kernel.store import Lease
 from ostler.log import leasing
 from ostler.runs.orphans import end_orphans
 from ostler.vocabulary.errors import LeaseLost, StoreBusy, StoreError
+
+
+def new_owner(world: World) -> ProcessId:
+    """This process, and in it this one opening of a session: two of them exclude each other as well."""
+    return msgspec.structs.replace(world.process(), opening=world.new_id("own"))
 
 
 async def hold(journal: Journal) -> None:

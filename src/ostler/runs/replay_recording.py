@@ -9,6 +9,7 @@ import msgspec
 from ostler.kernel.journal import World
 from ostler.kernel.state import fold
 from ostler.kernel.store import BlobPart, Store
+from ostler.kernel.time_limit import is_time_limit
 from ostler.log.memory import MemoryStore
 from ostler.log.named_blobs import blobs_named_by, read_in_parts
 from ostler.log.portable import import_session
@@ -76,12 +77,14 @@ class RecordedRun(msgspec.Struct, frozen=True):
             return False
         if self.ended.status == "failed":
             return failed is not None
+        if is_time_limit(self.ended):
+            return False
         return self.ended.status in ("completed", "refused", "limit")
 
     @property
     def limits(self) -> events.Limits:
         """Those it was started with, unless a process with others went on beyond them."""
-        limits = self.event.limits
+        limits = msgspec.structs.replace(self.event.limits, seconds=None)
         is_kept = limits.steps is None or len(self.steps) <= limits.steps
         return limits if is_kept else msgspec.structs.replace(limits, steps=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from ostler.runs.run_tree import state_of
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.events import RunEnded, ToolDeferred, Totals, WaitReason
 from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.outcomes import Question
 
 OPEN = ("running", "waiting")
 """What the list of sessions says of one whose run is open."""
@@ -33,6 +35,11 @@ class AskedOf(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     kind: str
     choices: tuple[str, ...] = ()
+    form: dict[str, Any] | None = None
+    """A JSON Schema of the answer."""
+    questionnaire: str = ""
+    reason: str = ""
+    secret: bool = False
 
 
 class AwaitedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,9 +145,19 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
 
 
 def _questions(state: SessionState) -> tuple[AskedOf, ...]:
-    return tuple(
-        AskedOf(asked.id, asked.question.text, asked.question.kind, asked.question.choices)
-        for asked in state.questions.values()
+    return tuple(_asked_of(asked.id, asked.question) for asked in state.questions.values())
+
+
+def _asked_of(id: str, question: Question) -> AskedOf:
+    return AskedOf(
+        id,
+        question.text,
+        question.kind,
+        question.choices,
+        question.form,
+        question.questionnaire,
+        question.reason,
+        question.secret,
     )
 
 

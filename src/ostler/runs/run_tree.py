@@ -54,7 +54,10 @@ async def is_stuck(store: Store, state: SessionState) -> bool:
         return False  # whoever asked for it could not take it up himself
     if state.run.waiting.reason == "paused":
         return True
-    return all([await is_stuck(store, child) for child in await children_of(store, state)])
+    children = await children_of(store, state)
+    if len(children) < len(state.run.open_children()):
+        return False  # the session of one was deleted: it begins anew
+    return all([await is_stuck(store, child) for child in children])
 
 
 async def facts_in(store: Store, state: SessionState) -> int:

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from ostler import __version__
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
@@ -19,7 +17,7 @@ from ostler.kernel.questions import Questions
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL, InboxReader
-from ostler.runs.lease import hold, kept_lease
+from ostler.runs.lease import hold, kept_lease, new_owner
 from ostler.runs.orphans import end_orphans, end_processes
 from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
@@ -305,11 +303,6 @@ async def _to_its_end(work: Coroutine[Any, Any, Any]) -> None:
         await asyncio.wait({task})
 
 
-def _new_owner(world: World) -> ProcessId:
-    """This process, and in it this one opening of a session: two of them exclude each other as well."""
-    return msgspec.structs.replace(world.process(), opening=world.new_id("own"))
-
-
 async def create_session(
     store: Store,
     harness: Harness,
@@ -329,7 +322,7 @@ async def create_session(
         run="",
         time_ms=world.now_ms(),
     )
-    lease = await store.create(first, owner or _new_owner(world))
+    lease = await store.create(first, owner or new_owner(world))
     return Session(Journal(store, lease, fold([first]), world), harness)
 
 
@@ -343,7 +336,7 @@ async def open_session(
 ) -> Session:
     """Takes a session's lease and folds its log. What a dead owner left running is ended first."""
     world = world or World()
-    lease = await store.acquire(session, owner or _new_owner(world))
+    lease = await store.acquire(session, owner or new_owner(world))
     journal = await open_journal(store, lease, world)
     await end_orphans(journal)
     return Session(journal, harness)

@@ -7,6 +7,7 @@
 | make a recorded session a test | `assert_replays`, `replayed` |
 | call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
 | check that a log is whole | `violations`, `broken`, `INVARIANTS` |
+| check that a session and its children agree | `tree_violations`, `broken_tree`, `TREE_INVARIANTS` |
 | check it after every test | `watched_sessions` |
 | check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
@@ -15,6 +16,9 @@
 from ostler.log.invariants import INVARIANTS as INVARIANTS
 from ostler.log.invariants import broken as broken
 from ostler.log.invariants import violations as violations
+from ostler.log.tree_invariants import TREE_INVARIANTS as TREE_INVARIANTS
+from ostler.log.tree_invariants import broken_tree as broken_tree
+from ostler.log.tree_invariants import tree_violations as tree_violations
 from ostler.models.scripted import Call as Call
 from ostler.models.scripted import ScriptedModel as ScriptedModel
 from ostler.models.scripted import Turn as Turn
@@ -24,12 +28,15 @@ from ostler.testkit.watch import watched_sessions as watched_sessions
 
 __all__ = [
     "INVARIANTS",
+    "TREE_INVARIANTS",
     "Call",
     "ScriptedModel",
     "Turn",
     "assert_replays",
     "broken",
+    "broken_tree",
     "replayed",
+    "tree_violations",
     "violations",
     "watched_sessions",
 ]

@@ -1,10 +1,9 @@
-"""What a simulated agent works with: a model, tools and hooks that do everything there is to do, by lot."""
+"""What a simulated agent works with: a model and hooks that do everything there is to do, by lot."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import cache
 from random import Random
 from typing import Any
 
@@ -14,14 +13,15 @@ from ostler.kernel import hooks
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Hook, Hooks, PlannedCall, Point
 from ostler.kernel.model import Model, ModelEvent, ModelRequest
-from ostler.kernel.output import MODEL_LIMIT, blob_of_call
-from ostler.kernel.tool import FunctionTool, ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.testkit.simulated_budget import PRICES
 from ostler.testkit.simulated_store import SimulatedProcess
+from ostler.testkit.simulated_tools import PROCESS, simulated_tools
 from ostler.vocabulary.errors import ConnectionFailed, Failure, UsageError, failure_of
 from ostler.vocabulary.events import Limits
 from ostler.vocabulary.messages import Message, Text
-from ostler.vocabulary.outcomes import NeedUser, Ok, Pending, Question
+from ostler.vocabulary.outcomes import Question
+from ostler.vocabulary.usage import Usage
 
 _LEANINGS = {
     "renew": "ponder",
@@ -29,24 +29,44 @@ _LEANINGS = {
     "append_blob": "chatter",
     "blob": "chatter",
     "read_blob": "chatter",
+    "create": "delegate",
+    "acquire": "delegate",
 }
 """The tool that brings about the operation at which a fault is to happen."""
 
+_DELEGATING = frozenset({"delegate", "survey", "outsource"})
+DEEPEST = 2
+"""Children below that have none of their own."""
 
-def harness_of(process: SimulatedProcess) -> Harness:
+
+def limits_by_lot(random: Random) -> Limits:
+    """The same for all processes of a simulation: a run that is taken over keeps its limits."""
+    return Limits(
+        steps=random.choice((None, None, None, 4, 12)),
+        tokens=random.choice((None, None, None, 100, 400)),
+        cost=random.choice((None, None, None, 1.0, 4.0)),
+        seconds=random.choice((None, None, None, None, 30.0)),
+        depth=random.choice((None, None, 1)),
+        children=random.choice((None, None, None, 2, 4)),
+        retries=random.choice((None, 1)),
+    )
+
+
+def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
     random = process.random
     harness = Harness(
         model=ChanceModel(process),
         fallbacks=(_another(process),) if random.random() < 0.3 else (),
         make_model=lambda name: _named(name, process),
-        hooks=Hooks([hook for point in _DECISIONS for hook in _hooks_at(point, process)]),
+        hooks=Hooks([hook for point in DECISIONS for hook in _hooks_at(point, process)]),
         permission=Hook("before_tool", _permission(process), guard=True, name="permission", time_limit=2.0),
-        limits=Limits(steps=random.choice((None, None, 4)), retries=random.choice((None, 1))),
+        limits=limits,
         silence_limit=20.0,
         waits_for_answers=random.random() < 0.8,
-        memory={"process": process},
+        services={PROCESS: process},
+        children_together=random.choice((1, 2, 8)),
     )
-    harness.use(_tools())
+    harness.use(simulated_tools())
     return harness
 
 
@@ -58,19 +78,20 @@ class ChanceModel:
         self._process = process
         fault = process.fault
         leaning = _LEANINGS.get(fault.at) if fault else None
-        self._names = [*(one.spec.name for one in _tools()), "nonsense", *((leaning,) * 8 if leaning else ())]
+        names = [one.spec.name for one in simulated_tools()]
+        self._names = [*names, "nonsense", *((leaning,) * 8 if leaning else ()), *process.leanings]
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
         if request.id not in self._process.ledger.intended and not self._process.dead:
             self._process.ledger.problems.append(f"{request.id} was sent before it was in the log")
-        async for batch in ScriptedModel([self._turn(self._process.random)]).stream(request):
+        async for batch in ScriptedModel([self._turn(self._process.random, request.session)]).stream(request):
             await asyncio.sleep(self._process.random.choice((0.0, 0.0, 0.01)))
             yield batch
 
     async def aclose(self) -> None:
         pass
 
-    def _turn(self, random: Random) -> Turn:
+    def _turn(self, random: Random, session: str) -> Turn:
         draw = random.random()
         if draw < 0.05:
             return Turn(failure=failure_of(ConnectionFailed("no way through")))
@@ -79,151 +100,33 @@ class ChanceModel:
         if draw < 0.10:
             return Turn(text="and then…", hangs=True)
         if draw > 0.60:
-            return Turn(text="this is the answer")
+            return Turn(text="this is the answer", usage=_usage(random))
         counted = random.random() < 0.2  # as vendors do who count their calls anew in every answer
         calls = [
-            Call(random.choice(self._names), id=f"call_{number // 2}" if counted else "")
+            self._call(random, session, id=f"call_{session[-4:]}_{number // 2}" if counted else "")
             for number in range(random.randint(1, 4))
         ]
         if random.random() < 0.1:
             calls.append(Call("note", raw='{"broken'))
-        return Turn(text=random.choice(("", "let me see")), calls=tuple(calls))
+        return Turn(text=random.choice(("", "let me see")), calls=tuple(calls), usage=_usage(random))
+
+    def _call(self, random: Random, session: str, id: str) -> Call:
+        name = random.choice(self._names)
+        depth = self._process.shared.depth(session)
+        if name in _DELEGATING and (depth >= DEEPEST or random.random() < 0.3 * depth):
+            name = "look"
+        match name:
+            case "delegate":
+                return Call(name, {"task": random.choice(("a part", "another part"))}, id=id)
+            case "look" | "stamp":
+                return Call(name, {"number": random.randint(1, 2)}, id=id)
+        return Call(name, id=id)
 
 
-# --- tools ------------------------------------------------------------------------------------------
-
-
-def _process_of(context: ToolContext) -> SimulatedProcess:
-    process: SimulatedProcess = context.memory["process"]
-    return process
-
-
-def _happens(context: ToolContext) -> None:
-    process = _process_of(context)
-    if not process.dead:
-        process.ledger.effect(context.call, leaseless=process.outlived_its_lease())
-
-
-@cache
-def _tools() -> list[FunctionTool]:
-    """Made once: reading their signatures takes longer than a simulated process lives."""
-
-    @tool(parallel=True)
-    async def note(context: ToolContext) -> str:
-        """Has an effect, beside others."""
-        await asyncio.sleep(_process_of(context).random.random())
-        _happens(context)
-        await asyncio.sleep(_process_of(context).random.random())
-        return "noted"
-
-    @tool
-    async def pay(context: ToolContext) -> str:
-        """Has an effect, alone."""
-        context.output("paying…\n")
-        await asyncio.sleep(0)
-        _happens(context)
-        await asyncio.sleep(_process_of(context).random.random())
-        return "paid"
-
-    @tool(parallel=True)
-    async def ponder(context: ToolContext) -> str:
-        """Has an effect after so long that the lease must be renewed meanwhile."""
-        await asyncio.sleep(_process_of(context).random.choice((9.0, 15.0, 45.0)))
-        _happens(context)
-        return "pondered"
-
-    @tool(parallel=True, idempotent="run")
-    async def look(context: ToolContext) -> str:
-        """Has no effect."""
-        await asyncio.sleep(_process_of(context).random.random())
-        return "seen"
-
-    @tool
-    async def stumble() -> str:
-        """Raises."""
-        raise RuntimeError("stumbled")
-
-    @tool(timeout=5.0)
-    async def dawdle() -> str:
-        """Takes too long."""
-        await asyncio.sleep(1_000)
-        return "at last"
-
-    @tool
-    async def farewell() -> Ok:
-        """Ends the run."""
-        return Ok((Text("that is all"),), ends_run=True)
-
-    @tool(parallel=True)
-    async def chatter(context: ToolContext) -> str:
-        """Prints for so long that its output is kept, and may return more than the model is told."""
-        words = "word by word\n"
-        for _ in range(_process_of(context).random.randint(1, 3)):
-            context.output(words)
-            _process_of(context).ledger.printed[context.call] += len(words)
-            await asyncio.sleep(0.3)
-        await context.read_blob(blob_of_call(context.call))
-        return "word " * (MODEL_LIMIT // 4 if _process_of(context).random.random() < 0.1 else 1)
-
-    @tool(parallel=True)
-    async def serve(context: ToolContext) -> str:
-        """Starts a process, and ends it."""
-        process = _process_of(context)
-        child, children = process.new_child(), process.ledger.children
-        if process.ledger.sees_environments:
-            children.add(child)
-        try:
-            await context.own_process(child)
-            children.add(child)
-            await asyncio.sleep(process.random.random())
-            _happens(context)
-        finally:
-            if not process.dead:
-                children.discard(child)
-        return "served"
-
-    @tool
-    async def order() -> Pending:
-        """Finishes later."""
-        return Pending("order 7")
-
-    @tool
-    async def inquire(context: ToolContext) -> NeedUser:
-        """Needs a person, whose answer is the result."""
-        return NeedUser(Question("Which colour?", secret=_process_of(context).random.random() < 0.2))
-
-    @tool
-    async def negotiate(context: ToolContext) -> str | NeedUser:
-        """Needs a person, and has an effect with the answer."""
-        if context.answer is None:
-            return NeedUser(Question("How much?"), state={"asked": 1})
-        _happens(context)
-        return "agreed"
-
-    @tool(parallel=True, timeout=30.0)
-    async def consult(context: ToolContext) -> str:
-        """Asks a person while it runs, then has an effect."""
-        secret = _process_of(context).random.random() < 0.3
-        await context.ask(Question("The word?", secret=secret))
-        _happens(context)
-        return "consulted"
-
-    negotiate.spec = msgspec.structs.replace(negotiate.spec, resumes=True)
-    return [
-        note,
-        pay,
-        ponder,
-        look,
-        stumble,
-        dawdle,
-        farewell,
-        chatter,
-        serve,
-        order,
-        inquire,
-        negotiate,
-        consult,
-    ]
+def _usage(random: Random) -> Usage:
+    """Now and then nobody knows what it cost."""
+    cost = None if random.random() < 0.01 else random.choice(PRICES)
+    return Usage(input_tokens=10, output_tokens=random.choice((5, 20)), cost=cost)
 
 
 # --- hooks ------------------------------------------------------------------------------------------
@@ -233,7 +136,7 @@ def _hooks_at(point: Point, process: SimulatedProcess) -> list[Hook]:
     if process.random.random() > 0.25:
         return []
     guard = process.random.random() < 0.4
-    handler = _disturbed(process, _DECISIONS[point], guard=guard)
+    handler = _disturbed(process, DECISIONS[point], guard=guard)
     return [Hook(point, handler, guard=guard, name=f"chance {point}", time_limit=2.0)]
 
 
@@ -344,7 +247,7 @@ def _named(name: str, process: SimulatedProcess) -> Model:
     return ChanceModel(process, name)
 
 
-_DECISIONS: dict[Point, Callable[[Any, SimulatedProcess], Any]] = {
+DECISIONS: dict[Point, Callable[[Any, SimulatedProcess], Any]] = {
     "before_step": _before_step,
     "context": _context,
     "before_tool": _before_tool,

@@ -1,13 +1,15 @@
-"""What really happened in a simulation, whoever died meanwhile: the log must agree with it."""
+"""What really happened in a simulation, whoever died meanwhile: the logs must agree with it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ostler.kernel.output import blob_of_call
-from ostler.kernel.processes import ProcessId
 from ostler.log.invariants import violations
+from ostler.log.tree_invariants import tree_violations
+from ostler.testkit.simulated_budget import SpentByTrees
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.requests import AnyRequest
@@ -16,9 +18,12 @@ SECRET = "a secret word"
 
 
 class Ledger:
-    """Notes effects, child processes and requests as they happen, and what is wrong with them at once."""
+    """Notes effects, processes and requests as they happen, and what is wrong with them at once.
 
-    def __init__(self, *, sees_environments: bool) -> None:
+    Calls, questions and requests have ids that are their own in all sessions of a simulation.
+    """
+
+    def __init__(self, *, sees_environments: bool, counts_use: bool) -> None:
         self.sees_environments = sees_environments
         """Whether processes are found by their environment, too, or only by the rows beside the lease."""
         self.problems: list[str] = []
@@ -29,13 +34,28 @@ class Ledger:
         """Tool calls and model calls whose intent is in the log."""
         self.refused: set[str] = set()
         """Tool calls that a hook refused, or a guard that failed, when it was asked last."""
-        self.children: set[ProcessId] = set()
+        self.tools: dict[str, str] = {}
+        """The names of those that began, by their calls."""
+        self.children: Counter[str] = Counter()
+        """How many sessions were made for a call's children."""
+        self.keys: dict[str, str] = {}
+        """Of idempotent calls that began."""
+        self.succeeded: set[str] = set()
+        """The keys under which a result can be found."""
+        self.tool_processes: set[Any] = set()
         """The processes of tools that are alive."""
+        self.asked_in: dict[str, str] = {}
+        """The session of each question."""
         self.requests: dict[str, AnyRequest] = {}
         """As first accepted, in the order of their arrival."""
-        self.unsure: dict[str, AnyRequest] = {}
+        self.sent_to: dict[str, str] = {}
+        """The session of each request."""
+        self.unsure: dict[str, tuple[str, AnyRequest]] = {}
         """Submitted, but whoever did so does not know whether they arrived."""
         self.settled: Counter[str] = Counter()
+        self._counts_use = counts_use
+        """Whether trees of runs must keep to their limits."""
+        self._spent = SpentByTrees()
 
     def effect(self, call: str, *, leaseless: bool) -> None:
         self.effects[call] += 1
@@ -49,31 +69,58 @@ class Ledger:
     def appended(self, facts: Sequence[Fact], settled: Mapping[str, int]) -> None:
         self.settled.update(settled.keys())
         for fact in facts:
+            self._spent.note(fact)
             match fact.event:
-                case events.ToolStarted(call=intended) | events.ModelCalled(id=intended):
+                case events.ToolStarted(call=call, name=name, key=key):
+                    self.intended.add(call)
+                    self.tools[call] = name
+                    if key:
+                        self.keys[call] = f"{fact.session}/{key}"
+                case events.ModelCalled(id=intended):
                     self.intended.add(intended)
+                case events.SessionStarted(call=call) if call:
+                    self.children[call] += 1
+                case events.QuestionAsked(id=question):
+                    self.asked_in[question] = fact.session
+                case events.ToolResultFact(key=key, failed=None) if key:
+                    self.succeeded.add(f"{fact.session}/{key}")
 
-    def submitted(self, request: AnyRequest, accepted: bool) -> None:
+    def submitted(self, session: str, request: AnyRequest, accepted: bool) -> None:
         if accepted == (request.id in self.requests):
             self.problems.append(f"{request.id} was {'accepted twice' if accepted else 'lost'}")
         self.requests.setdefault(request.id, request)
+        self.sent_to.setdefault(request.id, session)
 
-    def check(self, facts: Sequence[Fact], blobs: Mapping[str, int]) -> list[str]:
+    def check(self, logs: Mapping[str, Sequence[Fact]], blobs: Mapping[str, int]) -> list[str]:
         """Everything that is wrong, when the last process has left."""
-        problems = [*self.problems, *violations(facts)]
-        problems += self._wrong_effects(facts)
-        problems += self._wrong_answers(facts)
-        problems += self._wrong_order(facts)
-        problems += self._wrong_blobs(facts, blobs)
-        if any(SECRET.encode() in fact.body for fact in facts):
-            problems.append("a secret is in the log")
+        problems = [*self.problems, *tree_violations(logs)]
+        problems += self._spent.problems() if self._counts_use else ()
+        problems += [f"the effect of {call} happened {n} times" for call, n in self.effects.items() if n > 1]
+        if self.tool_processes:
+            problems.append("a tool's process is alive, and nobody is there who could end it")
+        for session, facts in logs.items():
+            problems += [f"{session}: {problem}" for problem in self._wrong_log(facts, blobs)]
+        problems += self._wrong_answers(logs)
+        problems += [
+            f"{call} has {number} children"
+            for call, number in self.children.items()
+            if number > (2 if self.tools[call] == "survey" else 1)
+        ]
         return problems
 
-    def _wrong_effects(self, facts: Sequence[Fact]) -> list[str]:
-        problems = [f"the effect of {call} happened {n} times" for call, n in self.effects.items() if n > 1]
+    def _wrong_log(self, facts: Sequence[Fact], blobs: Mapping[str, int]) -> Iterator[str]:
+        yield from violations(facts)
+        yield from self._wrong_effects(facts)
+        yield from self._wrong_order(facts)
+        yield from self._wrong_blobs(facts, blobs)
+        if any(SECRET.encode() in fact.body for fact in facts):
+            yield "a secret is in the log"
+
+    def _wrong_effects(self, facts: Sequence[Fact]) -> Iterator[str]:
         offered: tuple[str, ...] = ()
         asked: dict[str, str] = {}
         declined: set[str] = set()
+        found: set[str] = set()
         for fact in facts:
             match fact.event:
                 case events.StepStarted(tools=tools):
@@ -83,50 +130,51 @@ class Ledger:
                 case events.QuestionAnswered(id=question) as answer if question in asked:
                     if answer.outcome != "answered" or answer.answer not in ("yes", True):
                         declined.add(asked[question])
-                case events.ToolStarted(call=call, name=name):
+                case events.ToolStarted(call=call, name=name, key=key):
                     if name not in offered:
-                        problems.append(f"{call} began, but {name} was not offered")
+                        yield f"{call} began, but {name} was not offered"
                     if call in declined:
-                        problems.append(f"{call} began, but a person had declined it")
-                case events.ToolResultFact(call=call, name=name, failed=None) if name in EFFECTIVE:
-                    if not self.effects[call]:
-                        problems.append(f"{call} succeeded without its effect")
-        return problems
+                        yield f"{call} began, but a person had declined it"
+                    if key in found:
+                        yield f"{call} began, but its result was known"
+                case events.ToolResultFact(call=call, name=name, failed=None, key=key, repeats=repeats):
+                    if name in EFFECTIVE and not self.effects[call] and not repeats:
+                        yield f"{call} succeeded without its effect"
+                    if key:
+                        found.add(key)
 
-    def _wrong_blobs(self, facts: Sequence[Fact], blobs: Mapping[str, int]) -> list[str]:
+    def _wrong_blobs(self, facts: Sequence[Fact], blobs: Mapping[str, int]) -> Iterator[str]:
         """What a result names is there, and the output of a call that succeeded is whole."""
-        problems: list[str] = []
         for fact in facts:
             event = fact.event
             if not isinstance(event, events.ToolResultFact):
                 continue
             if event.output and blobs.get(event.output.id) != event.output.size:
-                problems.append(f"{event.call} names {event.output}, which has {blobs.get(event.output.id)}")
+                yield f"{event.call} names {event.output}, which has {blobs.get(event.output.id)}"
             printed = self.printed.get(event.call)
             if printed and not event.failed and blobs.get(blob_of_call(event.call)) != printed:
-                problems.append(f"a part of what {event.call} put out is lost")
-        return problems
+                yield f"a part of what {event.call} put out is lost"
 
-    def _wrong_answers(self, facts: Sequence[Fact]) -> list[str]:
+    def _wrong_answers(self, logs: Mapping[str, Sequence[Fact]]) -> Iterator[str]:
         """Each request is settled once, by a fact of its kind or by a refusal, and never has both."""
-        problems: list[str] = []
         carrying: dict[str, list[Fact]] = {}
-        for fact in facts:
-            carrying.setdefault(getattr(fact.event, "request", ""), []).append(fact)
+        for facts in logs.values():
+            for fact in facts:
+                carrying.setdefault(getattr(fact.event, "request", ""), []).append(fact)
         for request in self.requests.values():
-            kind = type(request).__name__
+            kind, session = type(request).__name__, self.sent_to[request.id]
             if self.settled[request.id] != 1:
-                problems.append(f"{kind} {request.id} was settled {self.settled[request.id]} times")
+                yield f"{kind} {request.id} of {session} was settled {self.settled[request.id]} times"
             types = [fact.type for fact in carrying.get(request.id, ())]
             if len(types) != len(set(types)) or ("request_refused" in types and len(types) > 1):
-                problems.append(f"{kind} {request.id} became {types}")
+                yield f"{kind} {request.id} became {types}"
             if unexpected := set(types) - {"request_refused", "run_resumed", *_BECOMES.get(kind, ())}:
-                problems.append(f"{kind} {request.id} became {sorted(unexpected)}")
-        return problems
+                yield f"{kind} {request.id} became {sorted(unexpected)}"
+            if any(fact.session != session for fact in carrying.get(request.id, ())):
+                yield f"{kind} {request.id} was sent to {session}, but taken up elsewhere"
 
-    def _wrong_order(self, facts: Sequence[Fact]) -> list[str]:
+    def _wrong_order(self, facts: Sequence[Fact]) -> Iterator[str]:
         """What was said is told as it was first said, steers and prompts each in the order of arrival."""
-        problems: list[str] = []
         arrival = {request: number for number, request in enumerate(self.requests)}
         last = {"steer": -1, "prompt": -1}
         for fact in facts:
@@ -135,11 +183,10 @@ class Ledger:
                 continue
             request = self.requests[event.request]
             if not isinstance(request, requests.Steer | requests.Prompt) or request.content != event.content:
-                problems.append(f"{request.id} is told as {event.content}")
+                yield f"{request.id} is told as {event.content}"
             if arrival[request.id] < last[event.source]:
-                problems.append(f"the {event.source} {request.id} is told after a later one")
+                yield f"the {event.source} {request.id} is told after a later one"
             last[event.source] = arrival[request.id]
-        return problems
 
 
 EFFECTIVE = frozenset({"note", "pay", "ponder", "serve", "consult", "negotiate"})
@@ -151,6 +198,7 @@ _BECOMES: dict[str, tuple[str, ...]] = {
     "Steer": ("user_message",),
     "Answer": ("question_answered",),
     "Cancel": ("run_ended",),
+    "Pause": ("run_waiting",),
     "Rename": ("session_renamed",),
     "Label": ("labelled",),
     "Navigate": ("leaf_moved",),

@@ -1,18 +1,22 @@
-"""People around a simulated session: they answer or do not, steer, cancel, and ask for things twice."""
+"""People around simulated sessions: they answer or do not, steer, pause, cancel, and ask for things twice."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from ostler.kernel.state import SessionState
-from ostler.runs.session import Session
+from ostler.kernel.harness import Harness
+from ostler.kernel.state import SessionState, fold
+from ostler.runs.asking import ask
+from ostler.runs.session import Session, open_session
 from ostler.testkit.simulated_ledger import SECRET
 from ostler.testkit.simulated_store import SESSION, SimulatedProcess
 from ostler.vocabulary import requests
-from ostler.vocabulary.errors import CallRefused
+from ostler.vocabulary.errors import CallRefused, SessionHeld, StoreError, UsageError
 from ostler.vocabulary.events import QuestionAsked
 from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.outcomes import failed, ok
@@ -20,21 +24,37 @@ from ostler.vocabulary.requests import AnyRequest
 
 
 class People:
-    """Everybody who wants something of the session while one process has it."""
+    """Everybody who wants something of the session, or of its children's, while one process has it."""
 
-    def __init__(self, process: SimulatedProcess, store: Any) -> None:
+    def __init__(
+        self, process: SimulatedProcess, store: Any, harness: Callable[[], Harness] | None = None
+    ) -> None:
         self._process = process
+        self._harness = harness
+        """With which they drive children on themselves, from another process; without one they never do."""
         self._random = process.random
         self._store = store
         self._wanted = process.fault.at if process.fault else ""
         """The operation that is to be struck: they do what they can to bring it about."""
         self._said = 0
 
-    async def submit(self, request: AnyRequest) -> None:
+    async def submit(self, request: AnyRequest, session: str = SESSION) -> None:
         """Whoever dies meanwhile does not know whether it arrived, and asks again later."""
         unsure = self._process.ledger.unsure
-        unsure[request.id] = request
-        await self._store.submit(SESSION, request)
+        unsure[request.id] = (session, request)
+        await self._store.submit(session, request)
+        if not self._process.dead:
+            unsure.pop(request.id, None)
+
+    async def ask_of(self, session: str, request: AnyRequest) -> None:
+        """Of a child: from another process, which takes it up itself if it can, or dies before."""
+        if session == SESSION or self._random.random() < 0.3:
+            await self.submit(request, session)
+            return
+        unsure = self._process.ledger.unsure
+        unsure[request.id] = (session, request)
+        with suppress(UsageError):  # it was refused
+            await ask(self._store, session, request, self._process.world(6_000_000))
         if not self._process.dead:
             unsure.pop(request.id, None)
 
@@ -44,18 +64,52 @@ class People:
         least = 3 if self._wanted in ("submit", "read", "read_opening") else 0
         for _ in range(self._random.randint(least, 5)):
             await asyncio.sleep(self._random.choice((0.0, 0.001, 0.5, 3.0, 40.0)))
-            await self.submit(self._anything(session.state))
+            children = self._process.shared.children()
+            if children and self._random.random() < 0.4:
+                await self._pester_child(self._random.choice(children))
+            else:
+                await self.submit(self._anything(session.state))
             if self._random.random() < 0.03:
                 session.cancel("the face was left")
 
-    async def _ask_what_became_of(self, unsure: list[AnyRequest]) -> None:
+    async def _pester_child(self, child: str) -> None:
+        state = self._state(child)
+        if state.run is not None and state.run.waiting is not None:
+            await self.settle_waiting(state)
+        else:
+            await self.ask_of(child, self._anything(state))
+        await self._drive(child)
+
+    def _state(self, session: str) -> SessionState:
+        return fold(self._process.shared.logs()[session])
+
+    async def _drive(self, child: str) -> None:
+        """Goes on with a child from another process, unless somebody is at it."""
+        if self._harness is None or self._random.random() < 0.5:
+            return
+        try:
+            session = await open_session(
+                self._store, child, self._harness(), world=self._process.world(7_000_000)
+            )
+        except SessionHeld:
+            return
+        try:
+            if session.state.run is not None:
+                await session.advance()
+            await session.close()
+        except StoreError:
+            if self._process.dead or not self._process.struck:
+                raise
+
+    async def _ask_what_became_of(self, unsure: list[tuple[str, AnyRequest]]) -> None:
+        ledger = self._process.ledger
         if self._wanted == "settled":
-            unsure += list(self._process.ledger.requests.values())[-1:]
-        for request in unsure:
-            if await self._store.settled(SESSION, request.id) is None:
-                await self.submit(request)
+            unsure += [(ledger.sent_to[one.id], one) for one in list(ledger.requests.values())[-1:]]
+        for session, request in unsure:
+            if await self._store.settled(session, request.id) is None:
+                await self.submit(request, session)
             else:
-                self._process.ledger.unsure.pop(request.id, None)
+                ledger.unsure.pop(request.id, None)
 
     async def ask(self, asked: QuestionAsked) -> Any:
         """The face in this process: it answers, declines, breaks, or leaves it to somebody else."""
@@ -69,23 +123,38 @@ class People:
             raise RuntimeError("the window was closed")
         while True:
             for _ in range(self._random.choice((1, 1, 2))):
-                await self.submit(self._about(asked))
+                await self.submit(self._about(asked), self._process.ledger.asked_in[asked.id])
             if self._random.random() < 0.2:
                 return "yes"
             await asyncio.sleep(self._random.choice((0.0, 1.0, 20.0)))
 
     async def settle_waiting(self, state: SessionState) -> None:
-        """Does something about what the run waits for."""
+        """Does something about what the run waits for, be it in a child of its."""
+        assert state.run is not None and state.run.waiting is not None
+        if state.run.waiting.reason == "paused":
+            is_enough = self._random.random() < 0.2
+            request = requests.Cancel if is_enough else requests.Resume
+            await self.ask_of(state.id, request(id=self._new_id()))
         for asked in list(state.questions.values()):
-            await self.submit(self._about(asked))
-        assert state.run is not None and state.run.step is not None
-        for call in state.run.step.open_calls():
-            if call.deferred:
-                await self.submit(self._finish(call.called.call))
+            await self.ask_of(state.id, self._about(asked))
+        for child in state.run.open_children():
+            if child in self._process.shared.children():
+                await self._settle_child(child)
+        for call in state.run.step.open_calls() if state.run.step else ():
+            if call.deferred and (
+                not state.run.children_of(call.called.call) or self._random.random() < 0.02
+            ):
+                await self.ask_of(state.id, self._finish(call.called.call))
 
-    async def release_prompts(self) -> None:
+    async def _settle_child(self, child: str) -> None:
+        state = self._state(child)
+        if state.run is not None and state.run.waiting is not None:
+            await self.settle_waiting(state)
+            await self._drive(child)
+
+    async def release_prompts(self, session: str = SESSION) -> None:
         drop = self._random.random() < 0.3
-        await self.submit(requests.ReleasePrompts(id=self._new_id(), drop=drop))
+        await self.submit(requests.ReleasePrompts(id=self._new_id(), drop=drop), session)
 
     async def prompt(self) -> None:
         await self.submit(requests.Prompt(id=self._new_id(), content=self._words("a queued prompt")))
@@ -101,8 +170,11 @@ class People:
 
     def _anything(self, state: SessionState) -> AnyRequest:
         known = self._process.ledger.requests
-        if known and self._random.random() < 0.15:
-            return self._again(self._random.choice(list(known.values())))
+        if state.id in self._process.ledger.sent_to.values() and self._random.random() < 0.15:
+            sent_to = self._process.ledger.sent_to
+            return self._again(
+                self._random.choice([one for one in known.values() if sent_to[one.id] == state.id])
+            )
         new_id, step = self._new_id(), state.run.step if state.run else None
         calls = [call.called.call for call in step.open_calls()] if step else ["call_none"]
         questions = list(state.questions) or ["q_none"]
@@ -124,6 +196,8 @@ class People:
             requests.ReleasePrompts(id=new_id, drop=self._random.random() < 0.3),
             requests.SetModel(id=new_id, model=self._random.choice(("chance/other", "nobody/knows"))),
             requests.Pause(id=new_id),
+            requests.Pause(id=new_id),
+            requests.Resume(id=new_id),
         )
         return self._random.choice(possible)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from ostler.vocabulary.ids import base32
 from ostler.vocabulary.requests import AnyRequest
 
 SESSION = "ses_simulated"
+"""The one that is prompted; all others are its children's."""
 
 _WRITES = ("create", "acquire", "append", "renew", "release", "own_process", "submit", "append_blob")
 _READS = ("read", "read_opening", "owned_processes", "pending", "settled", "arrivals", "blob", "read_blob")
@@ -66,23 +67,32 @@ class SimulatedProcess:
         self.dead = False
         self.ledger = ledger
         self.shared = store
-        self.owner = _identity(9_000_000 + number)
+        self.leanings = ("delegate", "survey", "outsource") * self.random.choice((0, 0, 1, 4))
+        """Tools that are called more often."""
+        self.running_keys: set[str] = set()
+        """Of the idempotent calls that run now."""
         self.loop: VirtualLoop
         self._ids = number * 100_000
 
     def now_ms(self) -> int:
         return int(self.loop.clock * 1000)
 
-    def outlived_its_lease(self) -> bool:
-        lease = self.shared.lease()
-        return lease is not None and lease.owner == self.owner and lease.expires_ms <= self.now_ms()
+    def outlived_its_lease(self, session: str) -> bool:
+        lease = self.shared.lease(session)
+        return self.holds(session) and lease is not None and lease.expires_ms <= self.now_ms()
 
-    def world(self) -> World:
+    def holds(self, session: str) -> bool:
+        lease = self.shared.lease(session)
+        return lease is not None and isinstance(lease.owner, _Living) and lease.owner.process is self
+
+    def world(self, pid: int = 9_000_000) -> World:
+        """As this process sees it, or another one beside it, whose life is as long."""
         return World(
             now_ms=self.now_ms,
             new_id=self.new_id,
             random=self.random,
-            kill_processes_of=self._end_children,
+            kill_processes_of=self._end_processes,
+            process=lambda: _Living(pid + self.number, "then", boot_id(), host_name(), process=self),
         )
 
     def new_id(self, prefix: str) -> str:
@@ -95,16 +105,18 @@ class SimulatedProcess:
         self.loop.dies_at = 0
         raise LeaseLost("the process is dead")
 
-    def new_child(self) -> ProcessId:
+    def new_tool_process(self, session: str) -> ProcessId:
         self._ids += 1
-        return _Child(self._ids, "then", boot_id(), host_name(), ledger=self.ledger)
+        return _ToolProcess(
+            self._ids, "then", boot_id(), host_name(), session=session, alive=self.ledger.tool_processes
+        )
 
-    def _end_children(self, session: str) -> int:
+    def _end_processes(self, session: str) -> int:
         if not self.ledger.sees_environments or self.dead:
             return 0
-        ended = len(self.ledger.children)
-        self.ledger.children.clear()
-        return ended
+        found = {process for process in self.ledger.tool_processes if process.session == session}
+        self.ledger.tool_processes -= found
+        return len(found)
 
 
 def choose_fault(random: Random, *, is_first: bool) -> Fault:
@@ -114,18 +126,23 @@ def choose_fault(random: Random, *, is_first: bool) -> Fault:
     return random.choices(possible, [_WEIGHTS.get(fault.at, 1) for fault in possible])[0]
 
 
-def _identity(pid: int) -> ProcessId:
-    """Of a process that is not alive, as far as anybody can tell: its lease is free for the next one."""
-    return ProcessId(pid=pid, started="then", boot=boot_id(), host=host_name())
+class _Living(ProcessId, frozen=True, kw_only=True):
+    """Whoever holds a lease. When it is dead, its lease is free for the next one."""
+
+    process: Any
+
+    def is_alive(self) -> bool:
+        return not self.process.dead
 
 
-class _Child(ProcessId, frozen=True, kw_only=True):
+class _ToolProcess(ProcessId, frozen=True, kw_only=True):
     """A tool's process, which exists only in the ledger."""
 
-    ledger: Any
+    session: str
+    alive: Any
 
     def kill_group(self) -> bool:
-        self.ledger.children.discard(self)
+        self.alive.discard(self)
         return True
 
     def __hash__(self) -> int:
@@ -149,19 +166,37 @@ class SharedStore(MemoryStore):
         self._ledger.appended(facts, settled)
         return True
 
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        lease = await super().create(first, owner)
+        self._ledger.appended([first], NO_REQUESTS)
+        return lease
+
     async def submit(self, session: str, request: AnyRequest) -> bool:
         accepted = await super().submit(session, request)
-        self._ledger.submitted(request, accepted)
+        self._ledger.submitted(session, request, accepted)
         return accepted
 
     def facts(self) -> list[Fact]:
         return self._sessions[SESSION].facts if SESSION in self._sessions else []
 
+    def logs(self) -> dict[str, list[Fact]]:
+        """The facts of all sessions, parents before their children."""
+        return {name: session.facts for name, session in self._sessions.items()}
+
+    def children(self) -> list[str]:
+        return [name for name in self._sessions if name != SESSION]
+
+    def depth(self, session: str) -> int:
+        depth = 0
+        while parent := self._sessions[session].summary.child_of:
+            session, depth = parent, depth + 1
+        return depth
+
     def blob_sizes(self) -> dict[str, int]:
         return {name: len(data) for (_, name), (_, data) in self._blobs.items()}
 
-    def lease(self) -> Lease | None:
-        return self._sessions[SESSION].lease
+    def lease(self, session: str) -> Lease | None:
+        return self._sessions[session].lease
 
 
 class FaultyStore:
@@ -183,13 +218,18 @@ class FaultyStore:
             fault = self._due(name)
             if fault == "hangs":
                 await asyncio.sleep(60)
-            self._befall(fault)
+            self._befall(fault, arguments[0])
             result = await method(*arguments, **options)
             if fault == "dies_after":
                 self._process.die()
             return result
 
         return call
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        async for facts in self._store.follow(session, after):
+            self._refuse_the_dead()
+            yield facts
 
     async def append(self, lease: Any, facts: Any, settled: Any = NO_REQUESTS) -> None:
         await asyncio.sleep(0)
@@ -207,7 +247,7 @@ class FaultyStore:
     def _append(self, lease: Any, facts: Any, settled: Any) -> None:
         self._refuse_the_dead()
         fault = self._due("append")
-        self._befall(fault)
+        self._befall(fault, lease)
         self._store.append_now(lease, facts, settled)
         if fault == "dies_after":
             self._process.die()
@@ -223,24 +263,25 @@ class FaultyStore:
         process.struck = True
         return fault.kind
 
-    def _befall(self, kind: str) -> None:
+    def _befall(self, kind: str, subject: Any) -> None:
         if kind == "dies_before":
             self._process.die()
         if kind in ("fails", "hangs"):
             raise self._process.random.choice((StoreFull, StoreBusy))("it failed in the simulation")
         if kind == "loses_lease":
-            self._lose_lease()
+            self._lose_lease(subject)
 
-    def _lose_lease(self) -> None:
-        """Another process takes the session over; it gives it back, or dies with a child still alive."""
-        session = self._store._sessions[SESSION]
-        self._store._grant(session, _identity(8_000_000 + self._process.number))
+    def _lose_lease(self, lease: Lease) -> None:
+        """Another process takes the session over; it gives it back, or dies with a tool's still alive."""
+        session = self._store._sessions[lease.session]
+        session.lease = None
+        self._store._grant(session, ProcessId(8_000_000, "then", boot_id(), host_name()))
         if self._process.random.random() < 0.5:
             session.lease = None
         else:
-            child = self._process.new_child()
-            session.processes["call_elsewhere"] = [child]
-            self._process.ledger.children.add(child)
+            left = self._process.new_tool_process(lease.session)
+            session.processes["call_elsewhere"] = [left]
+            self._process.ledger.tool_processes.add(left)
 
     def _refuse_the_dead(self) -> None:
         if self._process.dead:

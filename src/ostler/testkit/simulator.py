@@ -1,25 +1,29 @@
 """The simulator: whole sessions under a seeded scheduler and a virtual clock, with faults injected.
 
-`simulate(seed)` runs a session in one simulated process after the other. Each of them may die at any
-turn of its event loop, and die, fail or lose its lease at any operation of the store; the next one takes
-over, as a real one would after `kill -9`. Meanwhile people answer, steer and cancel, and hooks do what
-hooks may do. Afterwards every invariant must hold, no effect may have been repeated or lost, and every
-request must have been answered once. The same seed gives the same run.
+`simulate(seed)` runs a session and those of its children in one simulated process after the other. Each of
+them may die at any turn of its event loop, and die, fail or lose a lease at any operation of the store; the
+next one takes over, as a real one would after `kill -9`. Meanwhile people answer, steer, pause and cancel in
+all of these sessions, and hooks do what hooks may do. Afterwards every session must be at rest and every
+invariant hold, no effect may have been repeated or lost, no tree of runs may have spent more than it may,
+and every request must have been answered once. The same seed gives the same run.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import msgspec
 
+from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
 from ostler.kernel.state import fold
+from ostler.log.leasing import LEASE_MS
 from ostler.runs.session import Quiet, Session, create_session, open_session
-from ostler.testkit.simulated_agent import harness_of
+from ostler.testkit.simulated_agent import harness_of, limits_by_lot
 from ostler.testkit.simulated_ledger import Ledger
 from ostler.testkit.simulated_people import People
 from ostler.testkit.simulated_store import (
@@ -31,12 +35,16 @@ from ostler.testkit.simulated_store import (
     choose_fault,
 )
 from ostler.testkit.virtual_loop import Cut, VirtualLoop
-from ostler.vocabulary.errors import StoreError, UsageError
+from ostler.vocabulary.errors import SessionHeld, StoreError, UsageError
+from ostler.vocabulary.events import Limits
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import as_content
 
 MOST_PROMPTS = 12
 """How many prompts a process goes on for while what is to befall it does not come about."""
+
+MOST_TURNS = 200
+"""How often whatever waits is seen to, until that is called endless."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -45,6 +53,9 @@ class Report(msgspec.Struct, frozen=True):
     seed: int
     faults: tuple[Fault, ...]
     facts: tuple[Fact, ...]
+    """Of the session that was prompted."""
+    children: dict[str, tuple[Fact, ...]]
+    """Those of its children's sessions, and of their children's."""
     effects: dict[str, int]
     problems: tuple[str, ...]
 
@@ -59,7 +70,10 @@ class _Simulation:
         self.seed = seed
         self.random = Random(seed)
         self.clock = 1_000.0
-        self.ledger = Ledger(sees_environments=self.random.random() < 0.5)
+        self.has_limits = self.random.random() < 0.6
+        """Then nobody drives a child on his own: what it spends meanwhile is not its parent's."""
+        self.limits = limits_by_lot(self.random) if self.has_limits else Limits()
+        self.ledger = Ledger(sees_environments=self.random.random() < 0.5, counts_use=self.has_limits)
         self.store = SharedStore(World(now_ms=lambda: self.process.now_ms()), self.ledger)
         self.prompts_left = self.random.randint(1, 3)
         self.process: SimulatedProcess
@@ -74,9 +88,10 @@ class _Simulation:
             self._live(process)
             if fault and process.struck:
                 injected.append(fault)
-        facts = self.store.facts()
-        problems = self.ledger.check(facts, self.store.blob_sizes())
-        return Report(self.seed, tuple(injected), tuple(facts), dict(self.ledger.effects), tuple(problems))
+        logs = {session: tuple(facts) for session, facts in self.store.logs().items()}
+        problems = self.ledger.check(logs, self.store.blob_sizes())
+        facts = logs.pop(SESSION)
+        return Report(self.seed, tuple(injected), facts, logs, dict(self.ledger.effects), tuple(problems))
 
     def _live(self, process: SimulatedProcess) -> None:
         loop = process.loop = VirtualLoop(process.random, self.clock)
@@ -113,33 +128,43 @@ class _Life:
         self._process = process
         self._random = process.random
         self._store: Any = FaultyStore(process, simulation.store)
-        self._people = People(process, self._store)
+        self._people = People(process, self._store, None if simulation.has_limits else self._harness)
         self._prompts = 0
 
     async def main(self) -> None:
         session = await self._open()
-        self._expect_no_children()
+        self._expect_no_processes()
         pestering = asyncio.ensure_future(self._people.pester(session))
         if self._random.random() < 0.6:
             await self._in_peace(session, session.advance())
+        turns = 0
         while await self._go_on(session):
-            self._expect_no_children()
+            self._expect_no_processes()
             await asyncio.sleep(self._random.choice((0.0, 0.0, 6.0, 40.0)))
+            turns += 1
+            if turns > MOST_TURNS:
+                self._simulation.ledger.problems.append("the session never comes to rest")
+                break
         await pestering
         if self._process.fault is None:
             await self._empty_the_inbox(session)
         if not session.journal.failed and not session.journal.is_moved:
             self._compare(session)
         await session.close()
+        if self._process.fault is None:
+            await self._empty_the_childrens()
 
-    async def _open(self) -> Session:
-        process, world = self._process, self._process.world()
-        harness = harness_of(process)
+    def _harness(self) -> Harness:
+        harness = harness_of(self._process, self._simulation.limits)
         if self._random.random() < 0.6:
             harness.asker = self._people.ask
+        return harness
+
+    async def _open(self) -> Session:
+        harness, world = self._harness(), self._process.world()
         if self._simulation.store.facts():
-            return await open_session(self._store, SESSION, harness, world=world, owner=process.owner)
-        return await create_session(self._store, harness, world=world, owner=process.owner, session=SESSION)
+            return await open_session(self._store, SESSION, harness, world=world)
+        return await create_session(self._store, harness, world=world, session=SESSION)
 
     async def _go_on(self, session: Session) -> bool:
         """The next thing that this process does; False when there is nothing left."""
@@ -194,22 +219,41 @@ class _Life:
 
     async def _empty_the_inbox(self, session: Session) -> None:
         """The last process leaves nothing behind that somebody has asked for."""
-        for _ in range(100):
-            if session.state.run is None and not await self._store.pending(SESSION):
+        for _ in range(MOST_TURNS):
+            if session.state.run is None and not await self._store.pending(session.id):
                 return
             if session.state.held:
-                await self._people.release_prompts()
+                await self._people.release_prompts(session.id)
             elif session.state.run is not None and session.state.run.waiting is not None:
                 await self._people.settle_waiting(session.state)
             await self._in_peace(session, session.advance())
-        self._simulation.ledger.problems.append("the inbox never becomes empty")
+        self._simulation.ledger.problems.append(f"the inbox of {session.id} never becomes empty")
 
-    def _expect_no_children(self) -> None:
-        lease = self._simulation.store.lease()
-        is_owner = lease is not None and lease.owner == self._process.owner
-        if self._simulation.ledger.children and is_owner and not self._process.dead:
-            self._simulation.ledger.problems.append("a tool's process is alive, and no tool runs")
-            self._simulation.ledger.children.clear()
+    async def _empty_the_childrens(self) -> None:
+        """What was asked of children's sessions after their runs; that may bring about more children."""
+        seen: set[str] = set()
+        while left := [child for child in self._simulation.store.children() if child not in seen]:
+            seen.add(left[0])
+            session = await self._open_child(left[0])
+            await self._empty_the_inbox(session)
+            await session.close()
+
+    async def _open_child(self, child: str) -> Session:
+        """When an opening failed half-way, its lease must run out first."""
+        while True:
+            with suppress(SessionHeld):
+                world = self._process.world()
+                return await open_session(self._store, child, self._harness(), world=world)
+            await asyncio.sleep(LEASE_MS / 1000)
+
+    def _expect_no_processes(self) -> None:
+        """While no tool runs none of a session that we hold may have a process."""
+        ledger = self._simulation.ledger
+        if not self._process.dead and self._process.holds(SESSION):
+            left = {process for process in ledger.tool_processes if process.session == SESSION}
+            if left:
+                ledger.problems.append("a tool's process is alive, and no tool runs")
+                ledger.tool_processes -= left
 
     def _compare(self, session: Session) -> None:
         live = session.state.snapshot()

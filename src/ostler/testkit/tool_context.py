@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.child import ChildRequest, ChildResult
+from ostler.kernel.normalising import normalised
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.tool import Tool, as_outcome
 from ostler.vocabulary.errors import CallRefused, NotFound, OstlerError, kind_of
@@ -159,7 +160,8 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: FakeToolConte
 
 async def _outcome(tool: Tool, arguments: dict[str, Any], context: FakeToolContext) -> Outcome:
     try:
-        return as_outcome(await tool.run(tool.validate(arguments), context))
+        validated = tool.validate(normalised(arguments, tool.spec.schema))
+        return as_outcome(await tool.run(validated, context))
     except asyncio.CancelledError:
         raise
     except OstlerError as error:

@@ -12,6 +12,7 @@ from ostler.kernel.state import fold
 from ostler.log.invariants import violations
 from ostler.log.memory import MemoryStore
 from ostler.log.sqlite import SqliteStore
+from ostler.log.tree_invariants import tree_violations
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.facts import Fact
 
@@ -40,24 +41,33 @@ def watched_sessions() -> Iterator[None]:
     finally:
         Journal.__init__ = original  # type: ignore[method-assign]
     # A later journal of the same session took it over: only that one's state is live.
-    newest = {
-        (getattr(journal.store, "path", id(journal.store)), journal.session): journal for journal in journals
-    }
-    for journal in newest.values():
-        check_journal(journal)
+    newest = {(_place(journal), journal.session): journal for journal in journals}
+    logs: dict[Any, dict[str, list[Fact]]] = {}
+    for (place, session), journal in newest.items():
+        facts = check_journal(journal)
+        if facts is not None:
+            logs.setdefault(place, {})[session] = facts
+    for in_one_place in logs.values():
+        problems = tree_violations(in_one_place)
+        assert not problems, "; ".join(problems)
 
 
-def check_journal(journal: Journal) -> None:
-    """Raises AssertionError when an invariant does not hold for the journal's session."""
+def _place(journal: Journal) -> Any:
+    return getattr(journal.store, "path", id(journal.store))
+
+
+def check_journal(journal: Journal) -> list[Fact] | None:
+    """The facts of its session. Raises AssertionError when an invariant does not hold for it."""
     facts = _facts_of(journal)
     if facts is None or journal.failed:
-        return  # deleted meanwhile, or the log could not be written: recovery has yet to come
+        return None  # deleted meanwhile, or the log could not be written: recovery has yet to come
     problems = violations(facts)
     live, folded = journal.state.snapshot(), fold(facts).snapshot()
     problems += [
         f"live {name} {live[name]!r} is not {folded[name]!r}" for name in live if live[name] != folded[name]
     ]
     assert not problems, f"session {journal.session}: " + "; ".join(problems)
+    return facts
 
 
 def _facts_of(journal: Journal) -> list[Fact] | None:

@@ -1,0 +1,40 @@
+"""What the next process makes of a run that was cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from ostler.kernel.tool import tool
+from ostler.models.scripted import Call
+from ostler.runs.session import open_session
+from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.events import RunEnded, ToolResultFact
+from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.outcomes import Ok
+from tests.running import started
+from tests.runs.dying_store import DyingStore
+
+
+async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_either() -> None:
+    ran_now: list[str] = []
+
+    @tool
+    async def farewell() -> Ok:
+        return Ok(as_content("that is all"), ends_run=True)
+
+    @tool
+    async def pay() -> str:
+        ran_now.append("pay")
+        return "paid"
+
+    store = DyingStore(lambda fact: fact.type == "tool_result")
+    ran = await started([[Call("farewell"), Call("pay")]], tools=[farewell, pay], store=store)
+    with pytest.raises(StoreError):
+        await ran.session.prompt(as_content("go"))
+    store.revive()
+    session = await open_session(store, ran.session.id, ran.session.harness)
+    ended = await session.advance()
+    assert isinstance(ended, RunEnded) and ended.status == "completed"
+    results = [fact.event for fact in await store.read(session.id) if isinstance(fact.event, ToolResultFact)]
+    assert [result.failed for result in results] == [None, "tool_cancelled"]
+    assert ran_now == []
