@@ -29,6 +29,7 @@ def test_the_code_of_a_section_runs(
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     with FakeVendor(section.answers) as vendor:
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
         monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
         monkeypatch.setenv("OSTLER_MODEL", "anthropic/claude-sonnet-5-5")
         for vendors in ("ANTHROPIC", "OPENAI"):

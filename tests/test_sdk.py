@@ -16,7 +16,7 @@ from ostler import Agent, Hook, events, failed, ok, tool
 from ostler.kernel.hooks import Refuse
 from ostler.testkit import Call, ScriptedModel, Turn
 from ostler.vocabulary.errors import InvalidAnswer, ServerFailed, UsageError
-from ostler.vocabulary.messages import Message, Text, user
+from ostler.vocabulary.messages import Message, Text, ToolResult, user
 from ostler.vocabulary.usage import Usage
 
 
@@ -316,6 +316,25 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
     assert (await agent.answer("yes")).text == "three"
     with pytest.raises(UsageError, match="open are: none"):
         await agent.answer("yes")
+
+
+async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for() -> None:
+    from ostler.runs.delegate import DelegateTool
+    from ostler.vocabulary.outcomes import NeedUser, Question
+
+    @tool
+    async def need() -> NeedUser:
+        """Asks by its outcome."""
+        return NeedUser(Question("Which bed?"))
+
+    model = ScriptedModel([Call("delegate", {"task": "plant"}), Call("need"), "planted", "done"])
+    agent = Agent(model, tools=[need, DelegateTool({})], waits_for_answers=True)
+    waiting = await agent.run("go")
+    assert (waiting.status, waiting.reason) == (None, "Which bed?")
+    ended = await agent.answer("5", question=waiting.questions[0].id)
+    assert (ended.status, ended.text) == ("completed", "done")
+    told = model.requests[2].transcript[-1].content[0]
+    assert isinstance(told, ToolResult) and told.content == (Text("5"),)
 
 
 async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path) -> None:

@@ -53,12 +53,16 @@ class Gated:
     def __init__(self, ostler: Ostler, process: subprocess.Popen[bytes], session: str) -> None:
         self.process = process
         self.session = session
-        self._gate = ostler.work / "gate"
+        self._ostler = ostler
 
     def open(self) -> None:
-        # Without blocking: whoever should read may be gone.
-        with suppress(OSError):
-            os.close(os.open(self._gate, os.O_WRONLY | os.O_NONBLOCK))
+        open_gate(self._ostler)
+
+
+def open_gate(ostler: Ostler) -> None:
+    # Without blocking: whoever should read may be gone.
+    with suppress(OSError):
+        os.close(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
 
 
 @contextmanager
@@ -74,6 +78,7 @@ def gated_run(ostler: Ostler, vendor: FakeVendor, *options: str) -> Iterator[Gat
     finally:
         process.kill()
         process.wait()
+        open_gate(ostler)  # the command outlives a process that was killed
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()

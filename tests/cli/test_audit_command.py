@@ -10,6 +10,7 @@ import pytest
 from ostler.testkit.vendors import call, turn
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
+from tests.cli.open_runs import parent_and_child
 
 
 @pytest.fixture
@@ -108,3 +109,16 @@ def test_an_audit_that_cannot_be_kept_is_said_and_stops_nothing(ostler: Ostler, 
     assert ran.code == 2 and "audit must be a whole path" in ran.err
     ran = ostler("-p", "hello", *use(vendor), OSTLER_AUDIT="log")
     assert "ostler: audit: run.end: completed\n" in ran.err
+
+
+def test_what_other_commands_answer_and_end_is_audited_too(ostler: Ostler, serve: Serve) -> None:
+    _, parent, child = parent_and_child(ostler, serve)
+    ostler.configure(f'audit = "{ostler.work}/audit.jsonl"')
+    ostler("answer", parent, "yes", "--record-only")
+    ostler("cancel", parent)
+    lines = (ostler.work / "audit.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    decided = [(entry["session"], entry["action"]) for entry in entries]
+    assert len({(entry["session"], entry["seq"]) for entry in entries}) == len(entries)
+    assert decided[0] == (child, "permission.answer")
+    assert {(parent, "run.cancel"), (child, "run.cancel")} <= {*decided}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ostler.testkit.vendors import FakeVendor, call, turn
-from tests.cli.command import PATIENCE, Ostler, use
+from tests.cli.command import PATIENCE, Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
+from tests.cli.open_runs import GATED, TOUCH, waiting_run
 
 TEE = "echo run | tee ran.txt"
 RULE = "bash(=tee ran.txt)"
@@ -217,3 +221,29 @@ def test_a_call_can_be_tried(ostler: Ostler) -> None:
     assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
     out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
     assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
+
+
+def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn(TOUCH), turn(GATED))
+    session = waiting_run(ostler, vendor)
+    os.mkfifo(ostler.work / "gate")
+    driven = ostler.start("answer", session, "session", *use(vendor), "--permissions", "edit")
+    opened: list[int] = []
+
+    def is_read() -> bool:
+        with suppress(OSError):  # nobody reads it yet
+            opened.append(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
+        return bool(opened)
+
+    wait_until(is_read)
+    driven.kill()
+    finish(driven)
+    reader = select.poll()
+    reader.register(opened[0], 0)
+    assert reader.poll(0) == []
+    assert ostler("permissions", "revoke", "1", "--session", session).code == 0
+    wait_until(lambda: reader.poll(0) == [(opened[0], select.POLLERR)])
+    os.close(opened[0])
+    assert listed(ostler) == []

@@ -7,6 +7,7 @@ import pytest
 from ostler.faces.cli.plain_output import Notices, say_waiting
 from ostler.runs.run_tree import OpenQuestion
 from ostler.vocabulary import events
+from ostler.vocabulary.display import Display
 from ostler.vocabulary.events import Event, QuestionAsked, RunWaiting, Totals
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.outcomes import Question
@@ -25,7 +26,7 @@ def facts(*told: Event) -> list[Fact]:
 
 
 def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    cheap = Totals(steps=4, usage=Usage(cost=0.02))
+    cheap = Totals(steps=4, usage=Usage(cost=0.0021))
     unknown = Totals(steps=1, usage=Usage())
     Working().see(
         facts(
@@ -35,14 +36,16 @@ def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.Captu
             events.ChildEnded("call_2", "ses_3", "completed", own=cheap),
             events.ChildEnded("call_1", "ses_2", "limit", own=unknown),
             events.ToolCalled("call_3", "read", {"path": "a.txt"}, 1),
+            events.ToolCalled("call_4", "beds", {"of": "sage"}, 1, display=Display(title="Beds of {of}")),
         )
     )
     assert capsys.readouterr().err.splitlines() == [
         "ostler: delegate: look around",
         "ostler: critic: judge",
-        "ostler: critic: completed, 4 steps, $0.02",
+        "ostler: critic: completed, 4 steps, $0.0021",
         "ostler: delegate: limit, 1 step, cost unknown",
         "ostler: read: a.txt",
+        "ostler: beds: Beds of sage",
     ]
 
 
@@ -60,3 +63,19 @@ def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFi
     assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
     say_waiting(RunWaiting("pending"), "ses_1", [])
     assert "for a call that finishes later; `ostler runs` shows it" in capsys.readouterr().err
+
+
+def test_a_waiting_run_says_what_an_answer_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    form = {"properties": {"port": {"type": "integer"}}}
+    questions = [
+        Question("Which bed?", "choice", choices=("2", "5"), reason="both are free"),
+        Question("Where?", "form", form=form),
+        Question("PIN?", secret=True),
+    ]
+    for question in questions:
+        say_waiting(RunWaiting("question"), "ses_1", [OpenQuestion("ses_1", QuestionAsked("q_1", question))])
+    assert capsys.readouterr().err.splitlines()[::2] == [
+        "ostler: waiting for an answer: Which bed? (both are free) [2 / 5]",
+        'ostler: waiting for an answer: Where? [JSON: {"properties":{"port":{"type":"integer"}}}]',
+        "ostler: waiting for an answer: PIN? [a secret]",
+    ]

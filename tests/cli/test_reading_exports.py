@@ -15,10 +15,12 @@ from markdown_it import MarkdownIt
 from ostler.faces.cli.html_export import PICTURES, html_page
 from ostler.faces.cli.markdown_export import markdown_page
 from ostler.faces.cli.reading import clean
+from ostler.faces.cli.transcript import transcript
 from ostler.kernel.store import SessionSummary
 from ostler.log.summaries import new_summary, summarised
 from ostler.testkit.vendors import call, turn
 from ostler.vocabulary import events
+from ostler.vocabulary.display import Display
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import BlobRef, File, Image, Reasoning, Text
@@ -76,6 +78,7 @@ def session_of(text: str) -> list[Fact]:
         events.Compacted(text, (), 0),
         events.BranchCollapsed(text, 0),
         events.ModelFailed("msg_1", Failure("server_failed", text), rescue=text),
+        events.ChildStarted("call_1", "ses_2", text, text),
         events.RunEnded("failed", text),
         b'{"type":"new_entry"}',
     )
@@ -191,6 +194,29 @@ def test_only_the_path_is_told_and_what_was_withheld_stays_so() -> None:
         assert "the root" in text and "polished" in text and "1 entries on other branches" in text
         assert not [word for word in ("a dead end", "a reminder", "raw", "withheld<") if f">{word}" in text]
         assert "a dead end" not in text and "a reminder" not in text
+
+
+def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
+    used = events.Totals(steps=2, model_calls=2, usage=Usage(70, 35, cost=0.25))
+    facts = facts_of(
+        events.UserMessage((Text("review it"),)),
+        events.ToolCalled(
+            "call_1",
+            "delegate",
+            {"agent": "critic", "task": "look"},
+            1,
+            display=Display(title="{agent} {task}"),
+        ),
+        events.ChildStarted("call_1", "ses_2", "critic", "look"),
+        events.ChildEnded("call_1", "ses_2", "completed", own=used, children=used),
+        events.ToolResultFact("call_1", "delegate", (Text("fine"),)),
+    )
+    for page in (html_page(summary_of(facts), facts), markdown_page(summary_of(facts), facts)):
+        text = "".join(page)
+        assert "delegate: critic look: ok" in text and "4 model calls, 210 tokens, $0.50" in text
+        assert "critic works on it in session ses" in text
+    told = list(transcript(summary_of(facts), facts))
+    assert "#3 delegate: critic look" in told and "  critic: session ses_2" in told
 
 
 def test_a_session_is_written_to_be_read(ostler: Ostler, serve: Serve) -> None:

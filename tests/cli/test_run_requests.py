@@ -117,6 +117,14 @@ def test_children_end_with_their_parent(ostler: Ostler, serve: Serve) -> None:
     assert ostler("sessions", "check").code == 0
 
 
+def test_a_child_is_not_deleted_while_its_parent_waits_for_it(ostler: Ostler, serve: Serve) -> None:
+    _, parent, child = parent_and_child(ostler, serve)
+    refused = ostler("sessions", "delete", "--yes", child)
+    assert refused.code == 2 and f"works for session {parent}, whose run is open" in refused.err
+    ostler("cancel", parent)
+    assert ostler("sessions", "delete", "--yes", child).out == f"deleted {child}\n"
+
+
 def test_a_parent_goes_on_when_its_child_was_cancelled(ostler: Ostler, serve: Serve) -> None:
     vendor, parent, child = parent_and_child(ostler, serve)
     ran = ostler("cancel", child)
@@ -221,10 +229,24 @@ def test_held_prompts_are_released_one_after_the_other(ostler: Ostler, serve: Se
         0,
         "ostler: 2 prompts will be run when the open run has ended\n",
     )
-    ostler("cancel", session)
+    assert f"2 prompts held, because the run did not complete; `ostler release {session}`" in (
+        ostler("cancel", session).err
+    )
     ran = ostler("release", session, *use(vendor))
     assert (ran.code, ran.out) == (0, "One.\nTwo.\n")
     assert [said(one.json)[-1] for one in vendor.requests[1:]] == [("user", "first"), ("user", "second")]
+
+
+@pytest.mark.parametrize("as_lines", [(), ("--json",)])
+def test_whoever_meets_a_limit_is_told_that_prompts_are_held(
+    ostler: Ostler, serve: Serve, as_lines: tuple[str, ...]
+) -> None:
+    vendor = serve(turn(TOUCH))
+    ran = ostler("-p", "--json", *use(vendor), *ASKING, "--max-steps", "1", "make it")
+    session = str(ran.facts[0]["session"])
+    ostler("-p", *use(vendor), "--session", session, "later")
+    ended = ostler("answer", session, "yes", *use(vendor), "--permissions", "edit", *as_lines)
+    assert ended.code == 5 and "1 prompt held, because the run did not complete" in ended.err
 
 
 def test_held_prompts_are_dropped_without_a_model(ostler: Ostler, serve: Serve) -> None:

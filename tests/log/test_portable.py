@@ -96,7 +96,9 @@ async def test_the_folder_stays_at_home(store: Store) -> None:
 
 
 async def test_the_folder_of_a_question_and_of_what_was_remembered_stays_at_home(store: Store) -> None:
-    asked = b'{"type":"question_asked","id":"q","question":{"text":"May I?","details":{"project":"%b","tool":"bash"}}}'
+    asked = (
+        b'{"type":"question_asked","id":"q","question":{"text":"?","details":{"project":"%b","tool":"bash"}}}'
+    )
     kept = b'{"type":"permission_remembered","rule":"bash","effect":"allow","scope":"project","where":"%b"}'
     facts = facts_of(asked % HOME.encode(), kept % HOME.encode(), said("hello"))
     lines = await exported(store, await put(store, facts))

@@ -1,8 +1,11 @@
-"""Pausing: a run comes to rest before its next step, for as long as somebody wants."""
+"""Waiting: a run comes to rest when somebody wants it, or until somebody answers."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
@@ -71,3 +74,25 @@ async def test_pausing_and_resuming_what_is_not_there_is_refused() -> None:
     await ran.session.advance()
     refused = {fact.request: fact.reason for fact in ran.all(events.RequestRefused)}
     assert refused == {"p1": "no run is open", "r1": "no run is paused"}
+
+
+@pytest.mark.parametrize(
+    ("question", "wrong", "right"),
+    [
+        (Question("Which?", "choice", ("red", "blue")), "green", "blue"),
+        (Question("Who?", "form", form={"type": "object", "required": ["name"]}), {}, {"name": "Ada"}),
+    ],
+)
+async def test_what_is_no_answer_is_refused_and_the_question_stays(
+    question: Question, wrong: Any, right: Any
+) -> None:
+    @tool
+    async def ask() -> NeedUser:
+        return NeedUser(question)
+
+    ran = await run([Call("ask"), "done"], tools=[ask], waits_for_answers=True)
+    (asked,) = ran.all(events.QuestionAsked)
+    assert isinstance(await ran.session.answer(asked.id, wrong), RunWaiting)
+    assert "answer" in ran.all(events.RequestRefused)[0].reason
+    ended = await ran.session.answer(asked.id, right)
+    assert isinstance(ended, RunEnded) and ended.status == "completed"

@@ -34,6 +34,8 @@ EXPECTED = {
     "model_failed": SHOWN,
     "tool_called": SHOWN,
     "tool_started": SHOWN,
+    "child_started": SHOWN,
+    "child_ended": SHOWN,
     "tool_deferred": SHOWN,
     "tool_result": TOLD,
     "step_ended": SHOWN,

@@ -20,11 +20,14 @@ from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool, schema_of
+from ostler.runs.contexts import KeptContext
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import MakeModel, model_maker
 from ostler.runs.permissions import permission_guard, remember_answer
+from ostler.runs.run_tree import open_questions
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.settings import Settings, load_settings
+from ostler.runs.tree_answers import answer_in_tree
 from ostler.tools.permissions import PROFILES, Profile
 from ostler.vocabulary.errors import Failure, InvalidAnswer, UsageError
 from ostler.vocabulary.events import (
@@ -43,6 +46,9 @@ from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # an agent without a file needs no SQLite
+    from ostler.context.fences import Fence
+    from ostler.context.reminders import Rule
+    from ostler.kernel.tokenizer import Tokenizer
     from ostler.log.sqlite import SqliteStore
 
 Returned = TypeVar("Returned")
@@ -63,7 +69,7 @@ class Result(msgspec.Struct, frozen=True):
     session: str
     failure: Failure | None = None
     questions: tuple[QuestionAsked, ...] = ()
-    """What a waiting run waits for; see `Agent.answer`."""
+    """What a waiting run and its children want to know; see `Agent.answer`."""
 
     def decoded(self, kind: type[Decoded]) -> Decoded:
         """The answer's text as a value of that type, for an agent that was told what to answer with."""
@@ -103,6 +109,9 @@ class Agent:
     The conversation lives in memory, or in `store`: a path to a database file that also other
     processes can open. With `session` an agent goes on where that session stopped.
 
+    `context` has the rules of what is told of a long conversation, as in `[context.…]` of a configuration
+    file; `fences` bring context of your own, `reminders` are said at the end of a request.
+
     `limits` hold over a run and all of its children. `services` are handed to the tools, `tags` and
     `trace` say in the log what a run belongs to, and `span` wraps its work for telemetry.
     """
@@ -131,6 +140,10 @@ class Agent:
         tags: dict[str, Tag] | None = None,
         trace: str = "",
         span: Span | None = None,
+        context: dict[str, dict[str, Any]] | None = None,
+        fences: Iterable[Fence] = (),
+        reminders: dict[str, Rule] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         cwd = Path(cwd).resolve()
         _check_options(cwd, permissions, reasoning, max_steps)
@@ -161,6 +174,12 @@ class Agent:
             tags=tags or {},
             trace=trace,
             span=span,
+            context=KeptContext(
+                msgspec.structs.replace(settings, context=context or settings.context),
+                fences=tuple(fences),
+                reminders=reminders or {},
+                tokenizer=tokenizer,
+            ),
         )
         self._harness.use(tools)
         self._store = store
@@ -175,7 +194,7 @@ class Agent:
         """Runs a prompt to its end."""
         session = await self.open()
         with self._answer_shown() as shown:
-            return self._result(await session.prompt(as_content(prompt)), shown)
+            return await self._result(await session.prompt(as_content(prompt)), shown)
 
     def run_sync(self, prompt: Prompt) -> Result:
         """`run`, for programs without an event loop."""
@@ -185,7 +204,7 @@ class Agent:
         """Runs on with the messages as they are, without a new one."""
         session = await self.open()
         with self._answer_shown() as shown:
-            return self._result(await session.continue_(), shown)
+            return await self._result(await session.continue_(), shown)
 
     async def resume(self) -> Result | None:
         """Drives a run on that was paused or that its process did not finish; None when there is none."""
@@ -194,22 +213,24 @@ class Agent:
         with self._answer_shown() as shown:
             is_paused = waiting is not None and waiting.reason == "paused"
             quiet = await (session.resume() if is_paused else session.advance())
-        return None if quiet is None else self._result(quiet, shown)
+        return None if quiet is None else await self._result(quiet, shown)
 
     def continue_sync(self) -> Result:
         return self._in_own_loop(self.continue_())
 
     async def answer(self, answer: Any = None, *, question: str = "", declined: bool = False) -> Result:
-        """Answers what a waiting run asked (its only question, or the one named), and runs it on."""
+        """Answers what a waiting run or a child of it asked (the only question, or the one named), and runs
+        it on."""
         session = await self.open()
-        asked = list(session.state.questions)
-        if not question and len(asked) != 1:
+        asked = {one.asked.id: one for one in await open_questions(session.journal.store, session.state)}
+        one = asked.get(question) if question or len(asked) != 1 else next(iter(asked.values()))
+        if one is None:
             raise UsageError(f"name the question to answer; open are: {', '.join(asked) or 'none'}")
         with self._answer_shown() as shown:
-            quiet = await session.answer(question or asked[0], answer, declined=declined)
+            quiet = await answer_in_tree(session, one, answer, declined=declined)
         if quiet is None:
             raise UsageError("no run waits for an answer")
-        return self._result(quiet, shown)
+        return await self._result(quiet, shown)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
         """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
@@ -388,13 +409,14 @@ class Agent:
         finally:
             stop()
 
-    def _result(self, quiet: RunEnded | RunWaiting, shown: list[str]) -> Result:
+    async def _result(self, quiet: RunEnded | RunWaiting, shown: list[str]) -> Result:
         assert self._session is not None
         text = shown[-1] if shown else ""
         if isinstance(quiet, RunWaiting):
             run = self._session.state.run
             assert run is not None
-            questions = tuple(self._session.state.questions.values())
+            open_ones = await open_questions(self._session.journal.store, self._session.state)
+            questions = tuple(one.asked for one in open_ones)
             reason = "; ".join(asked.question.text for asked in questions) or quiet.reason
             return Result(text, None, reason, run.usage, run.steps, self._session.id, questions=questions)
         return Result(

@@ -279,7 +279,7 @@ class Answering:
             shown, suppressed = await self._decide_shown(request, draft.text(), "other", held)
             partial = () if suppressed else shown or draft.text()
         delay = retry_delay(failure, step.tries, self._journal.world.random)
-        if failure.kind == "context_overflow" and self._harness.context and not step.has_overflowed:
+        if failure.kind == "context_overflow" and self._can_make_room(step):
             delay = 0.0  # once, after a compaction
         if self._is_budget_spent():
             delay = None
@@ -295,6 +295,11 @@ class Answering:
         rescue = "" if model is asked else model.name
         self._journal.record(events.ModelFailed(request.id, failure, attempt, retry_in, rescue, partial))
         return model
+
+    def _can_make_room(self, step: StepState) -> bool:
+        """There is something before the last exchange that a summary could take the place of."""
+        is_first = not step.has_overflowed
+        return is_first and self._harness.context is not None and len(self._journal.state.transcript) > 2
 
     def _warn(self, text: str) -> None:
         self._journal.record(Warned(text))

@@ -29,7 +29,7 @@ async def ask(
 ) -> bool:
     """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
 
-    It drives nothing, so a model is only needed to collapse a branch: the harness brings it. Without one,
+    It drives nothing, so a model is only needed to write a summary: the harness brings it. Without one,
     `attend` may observe what is written here.
     False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
     """

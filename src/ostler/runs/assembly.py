@@ -50,7 +50,7 @@ def make_harness(
         attend=_auditing(settings.audit, say) if settings.audit else None,
         context=KeptContext(settings),
     )
-    harness.use(choose_tools(settings.tools, cwd, say))
+    harness.use([*choose_tools(settings.tools, cwd, say), *_chapters(settings)])
     tell_at_first(harness, settings, cwd, date.today(), say)
     if settings.instructions:
         harness.hooks.add(nested_instructions(cwd, say))
@@ -122,6 +122,17 @@ def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
     for problem in agents.problems:
         say(problem)
     return DelegateTool(agents.found)
+
+
+def _chapters(settings: Settings) -> list[Tool]:
+    """Only where the policy of the context offers it."""
+    if "checkpoints" not in settings.context or settings.tools == ():
+        return []
+    from ostler.context.checkpoint_tool import ChapterTool
+    from ostler.context.policy import merged
+
+    policy = merged(settings.context)
+    return [ChapterTool(policy.summaries.longest)] if policy.checkpoints.offered else []
 
 
 def _skill(cwd: Path, say: Say) -> list[Tool]:

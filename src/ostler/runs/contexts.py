@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,10 @@ from ostler.runs.settings import Settings
 from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
+    from ostler.context.fences import Fence
     from ostler.context.keeping import ModelRoom, SessionContext
+    from ostler.context.reminders import Rule
+    from ostler.kernel.tokenizer import Tokenizer
 
 EASILY = 0.5
 """The share of a model's window up to which nobody needs to look closer."""
@@ -23,13 +27,24 @@ LEAST_CHARACTERS_A_TOKEN = 2
 PICTURE = 8_000
 """As many characters as a picture or a file counts for."""
 LAST_STEPS = 3
+NO_REMINDERS: Mapping[str, Rule] = {}
 
 
 class KeptContext:
     """Tells everything while that is easy, and leaves the rest to `SessionContext`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        fences: tuple[Fence, ...] = (),
+        reminders: Mapping[str, Rule] = NO_REMINDERS,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self._settings = settings
+        self._fences = fences
+        self._reminders = dict(reminders)
+        self._tokenizer = tokenizer
         self._whole: SessionContext | None = None
         self._room_of = cache(self._find_room)
         self._limits_of = cache(self._find_limits)
@@ -37,7 +52,9 @@ class KeptContext:
         self._echoed = ""
 
     def anew(self) -> KeptContext:
-        return KeptContext(self._settings)
+        return KeptContext(
+            self._settings, fences=self._fences, reminders=self._reminders, tokenizer=self._tokenizer
+        )
 
     async def build(self, journal: Journal, told: Told) -> Built:
         if tokens := self._easily(journal, told):
@@ -56,8 +73,13 @@ class KeptContext:
             from ostler.context.policy import merged
             from ostler.context.tokenizers import RoutedTokenizer
 
-            policy = merged(self._settings.context)
-            self._whole = SessionContext(policy, RoutedTokenizer(), self._room_of)
+            self._whole = SessionContext(
+                merged(self._settings.context),
+                self._tokenizer or RoutedTokenizer(),
+                self._room_of,
+                self._fences,
+                self._reminders,
+            )
         return self._whole
 
     def _find_room(self, model: str) -> ModelRoom:
@@ -74,7 +96,7 @@ class KeptContext:
     def _easily(self, journal: Journal, told: Told) -> int:
         """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
         state, run = journal.state, journal.state.run
-        if self._settings.context or self._whole is not None:
+        if self._settings.context or self._fences or self._reminders or self._whole is not None:
             return 0
         if run and (
             REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)

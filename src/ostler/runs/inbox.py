@@ -102,6 +102,8 @@ class InboxReader:
                 return  # recorded by the loop, before its next step
             case Resume() if run and run.waiting and run.waiting.reason == "paused":
                 journal.record(events.RunResumed(request.id), settles=request.id)
+            case Answer() if problem := self._unfit(request):
+                journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
                 if self._questions.deliver(_answered(request)):
                     return  # recorded by the call that asked
@@ -180,6 +182,21 @@ class InboxReader:
             model=self._harness.model.name, reasoning=request.reasoning, by=request.by, request=request.id
         )
         self._journal.record(changed, settles=request.id)
+
+    def _unfit(self, request: Answer) -> str:
+        """Why it is no answer to its question: none of the choices, or not what the form asks for."""
+        asked = self._journal.state.questions.get(request.question)
+        if asked is None or request.declined:
+            return ""
+        question = asked.question
+        if question.kind == "choice" and question.choices and request.answer not in question.choices:
+            return f"the answer must be one of: {', '.join(question.choices)}"
+        if question.kind == "form" and question.form is not None:
+            from ostler.kernel.json_schema import mismatch
+
+            problem = mismatch(request.answer, question.form)
+            return f"the answer does not fit the form: {problem}" if problem else ""
+        return ""
 
     def _resume(self, run: RunState | None, request: AnyRequest) -> None:
         if run and run.waiting and run.waiting.reason != "paused":

@@ -66,7 +66,8 @@ class ReplayedTool:
 
     def __init__(self, name: str, tool: Tool | None, replay: RunReplay, *, live: bool) -> None:
         self.spec = tool.spec if tool else ToolSpec(name, "", {})
-        self._live = tool if live else None
+        is_live = tool is not None and live and not tool.spec.reattaches  # children are not replayed here
+        self._live = tool if is_live else None
         self._replay = replay
 
     def validate(self, arguments: dict[str, Any]) -> Any:

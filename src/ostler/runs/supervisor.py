@@ -14,6 +14,7 @@ from ostler.kernel.journal import Journal, Observer, World
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.run_list import RunRow, latest_run, list_runs
+from ostler.runs.run_tree import is_stuck, root_of, state_of
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import requests
 from ostler.vocabulary.errors import SessionHeld, UsageError
@@ -116,10 +117,15 @@ class Supervisor:
     async def advance(self, session: str) -> RunHandle:
         """Drives a session on from its last fact: a run that was cut, or what waits in its inbox."""
         self._refuse_when_closing()
+        session = await self._driven_through(session)
         if session in self._tasks:
             return RunHandle(self, session, self._tasks[session], self._rested[session])
         opened = await self._open(session)
         return await self._begin(opened, opened.advance())
+
+    async def _driven_through(self, session: str) -> str:
+        """A child is driven by the run that it works for, or it would have other tools, limits and guards."""
+        return (await root_of(self.store, await state_of(self.store, session))).id
 
     async def _begin(self, session: Session, first: Any) -> RunHandle:
         """Returns when the run is a fact: what was asked of it before would be refused, a cancel too."""
@@ -195,7 +201,7 @@ class Supervisor:
             await self._move(session.state.child_of)
 
     async def _move(self, session: str) -> None:
-        if session in self._tasks or self._is_closing:
+        if self._is_closing or await self._driven_through(session) in self._tasks:
             return
         try:
             await self.advance(session)
@@ -287,7 +293,7 @@ class Supervisor:
 
     async def _can_move(self, session: str, state: SessionState) -> bool:
         """A run is under way, or something that moves the session waits to be taken up."""
-        if state.run is not None and state.run.waiting is None:
+        if state.run is not None and not await is_stuck(self.store, state):
             return True
         for request in await self.store.pending(session):
             is_prompt = isinstance(request, requests.Prompt | requests.Continue)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import aligned, cut, one_line
-from ostler.faces.cli.directory import working_directory
+from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
 from ostler.runs.agents import INHERIT, PLACES, AgentSpec, find_agents
 from ostler.runs.home import configuration_file
@@ -60,13 +60,6 @@ def _row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
         agent.name,
         one_line(agent.model) or INHERIT,
         "all" if agent.tools is None else ",".join(agent.tools) or "none",
-        one_line(_short(Path(agent.source), cwd)),
+        one_line(short_path(Path(agent.source), cwd)),
         one_line(agent.description),
     )
-
-
-def _short(path: Path, cwd: Path) -> str:
-    if path.is_relative_to(cwd):
-        return str(path.relative_to(cwd))
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

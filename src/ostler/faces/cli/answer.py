@@ -13,15 +13,20 @@ from ostler.faces.cli.arguments import driving_parser, parse_words
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.driving import go_on
 from ostler.faces.cli.going_on import drive_on
-from ostler.faces.cli.requesting import Requested, new_request_id, tell, tell_later, with_session
+from ostler.faces.cli.requesting import (
+    Requested,
+    ask_session,
+    new_request_id,
+    tell,
+    tell_later,
+    with_session,
+)
 from ostler.faces.cli.resume import show_waiting
 from ostler.faces.cli.saying import say
 from ostler.faces.cli.stdin import prompt_from
-from ostler.kernel.journal import World
 from ostler.kernel.json_schema import mismatch
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.asking import ask
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.runs.run_tree import OpenQuestion, is_stuck, open_questions, root_of, state_of
 from ostler.vocabulary.errors import UsageError
@@ -50,7 +55,7 @@ async def _answer(options: argparse.Namespace, store: Store, state: SessionState
     answer = _request(one.asked.id, one.asked.question, options)
     root = await root_of(store, state)
     is_driven = any([await store.holder(session) for session in (root.id, one.session)])
-    if not await ask(store, one.session, answer, World()):
+    if not await ask_session(store, one.session, answer):
         await tell_later(options, store, one.session, answer, "it will take the answer")
         return 0
     if options.record_only or is_driven:

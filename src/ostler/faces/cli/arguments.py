@@ -47,6 +47,9 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     parser.add_argument(
         "--json", action="store_true", help="print every fact and delta, one JSON object a line"
     )
+    parser.add_argument(
+        "--no-expand", action="store_true", help="say the prompt as it is: no /template, no @file"
+    )
     parser.add_argument("--version", action="version", version=f"ostler {__version__}")
     model = add_model_options(parser)
     model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
@@ -87,6 +90,13 @@ def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
     model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
     model.add_argument(
         "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"
+    )
+    model.add_argument(
+        "--no-instructions",
+        dest="instructions",
+        action="store_const",
+        const=False,
+        help="leave out what AGENTS.md files say",
     )
     return model
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from ostler.faces.cli.about_call import about_call
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import aligned, cut, one_line
 from ostler.faces.cli.saying import print_json, say
@@ -15,7 +16,6 @@ from ostler.runs.audit import audit_entries, why
 from ostler.runs.audit_actions import AuditEntry
 from ostler.runs.home import store_file
 from ostler.runs.stores import find_session, open_store
-from ostler.tools.permissions import preview
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.events import AssistantMessage, ToolCalled
 from ostler.vocabulary.facts import Fact
@@ -81,7 +81,7 @@ def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
 
 def _heading(facts: Sequence[Fact], called: ToolCalled) -> Iterator[str]:
     """The call, and what the model said beside it."""
-    yield f"{one_line(called.name)}: {preview(called.name, called.arguments)}"
+    yield f"{one_line(called.name)}: {about_call(called)}"
     for fact in facts:
         event = fact.event
         if not isinstance(event, AssistantMessage) or event.suppressed:

@@ -6,11 +6,12 @@ import argparse
 import asyncio
 
 from ostler.faces.cli.arguments import Parser, add_session
+from ostler.faces.cli.held_prompts import say_held
 from ostler.faces.cli.requesting import ask_and_tell, new_request_id, require_open_run, with_session
 from ostler.faces.cli.saying import say
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.run_tree import root_of
+from ostler.runs.run_tree import root_of, state_of
 from ostler.vocabulary.requests import Cancel
 
 
@@ -42,6 +43,8 @@ async def _cancel(options: argparse.Namespace, store: Store, state: SessionState
         done=f"{what} was cancelled in session {state.id}",
         later=f"it will cancel {what}",
     )
+    if not options.json:
+        await say_held(store, await state_of(store, state.id))
     if root.id != state.id and not options.json and await store.holder(root.id) is None:
         say(f"session {root.id} worked with it: `ostler resume {root.id}` goes on there")
     return code

@@ -22,3 +22,11 @@ def working_directory(named: str | None = None) -> Path:
             "the path of the directory is not valid UTF-8: rename it, or work in another"
         ) from None
     return cwd
+
+
+def short_path(path: Path, cwd: Path) -> str:
+    """As a person would say it in that directory."""
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

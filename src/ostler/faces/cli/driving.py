@@ -21,7 +21,6 @@ from ostler.vocabulary import events
 from ostler.vocabulary.errors import SessionHeld, UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.requests import Answer
 
 NOTHING_TO_GO_ON_WITH = "there is nothing to go on with: say what to do after -p"
 
@@ -77,6 +76,7 @@ async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
     quiet: Rest | None = None
     async for quiet in work(session):
         output.finish(quiet, session.id, await _questions(session, quiet))
+    await _say_held(session)
     await _leave(session)
     return _code(quiet, session)
 
@@ -106,6 +106,7 @@ async def _drive_to_lines(session: Session, work: Work) -> int:
     read_to_its_end = await output.finish()
     if quiet is not None:
         notices.say_end(quiet, session.id, questions)
+    await _say_held(session)
     if read_to_its_end:
         return code
     say("the output was not read to its end, and is not waited for any longer")
@@ -123,6 +124,13 @@ async def _questions(session: Session, quiet: Rest | None) -> list[OpenQuestion]
     if not isinstance(quiet, RunWaiting):
         return []
     return await open_questions(session.journal.store, session.state)
+
+
+async def _say_held(session: Session) -> None:
+    if session.state.held:
+        from ostler.faces.cli.held_prompts import say_held
+
+        await say_held(session.journal.store, session.state)
 
 
 def _code(quiet: Rest | None, session: Session) -> int:
@@ -191,9 +199,9 @@ async def run_queue(session: Session, quiet: Rest | None = None) -> AsyncIterato
 
 async def permit(session: Session) -> Rest | None:
     """Says yes to everything that the run and its children want to be permitted, and drives the run on."""
-    from ostler.runs.asking import ask
+    from ostler.runs.tree_answers import answer_in_tree
 
-    store, world = session.journal.store, session.journal.world
+    store = session.journal.store
     quiet = None
     answered: set[str] = set()
     while asked := [
@@ -201,12 +209,6 @@ async def permit(session: Session) -> Rest | None:
         for one in await open_questions(store, session.state)
         if one.asked.question.kind == "permission" and one.asked.id not in answered
     ]:
-        question = asked[0].asked.id
-        answered.add(question)
-        if asked[0].session == session.id:
-            quiet = await session.answer(question, "yes")
-        else:
-            yes = Answer(id=world.new_id("req"), by="cli", question=question, answer="yes")
-            await ask(store, asked[0].session, yes, world)
-            quiet = await session.advance()
+        answered.add(asked[0].asked.id)
+        quiet = await answer_in_tree(session, asked[0], "yes", by="cli")
     return quiet

@@ -42,6 +42,7 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
         "reasoning": options.reasoning,
         "system": options.system,
         "append_system": options.append_system,
+        "instructions": options.instructions,
         "tools": [] if options.no_tools else tools,
         "permissions": "full" if options.yes else options.permissions,
         "on_question": options.on_question,

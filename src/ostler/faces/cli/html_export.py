@@ -13,6 +13,7 @@ from html import escape
 
 import msgspec
 
+from ostler.faces.cli.about_call import about_call
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.reading import (
     Done,
@@ -21,11 +22,9 @@ from ostler.faces.cli.reading import (
     clean,
     entries_elsewhere,
     pieces_of,
-    spent_in,
     used_in_words,
 )
 from ostler.kernel.store import SessionSummary
-from ostler.tools.permissions import preview
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Block, File, Image, Reasoning, Text
 
@@ -84,7 +83,7 @@ def html_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[str]:
     if elsewhere := entries_elsewhere(facts):
         yield f'<p class="note">{elsewhere} entries on other branches are not here</p>\n'
     yield "<footer>\n<h2>Usage</h2>\n<table>\n"
-    for name, value in used_in_words(spent_in(facts)):
+    for name, value in used_in_words(facts):
         yield f"<tr><td>{name}</td><td>{_text(value)}</td></tr>\n"
     yield "</table>\n</footer>\n</body>\n</html>\n"
 
@@ -101,7 +100,7 @@ def _said(piece: Said) -> Iterator[str]:
 def _done(piece: Done) -> Iterator[str]:
     called, result = piece.called, piece.result
     kind = ' class="failed"' if result and result.failed else ""
-    title = one_line(f"{called.name}: {preview(called.name, called.arguments)}: {piece.outcome}")
+    title = one_line(f"{called.name}: {about_call(called)}: {piece.outcome}")
     yield f'<details{kind} id="entry-{piece.seq}">\n<summary dir="auto">{_text(title)}</summary>\n'
     yield _pre(msgspec.json.format(msgspec.json.encode(called.arguments), indent=2).decode())
     if piece.diff:

@@ -8,6 +8,7 @@ from html import escape
 
 import msgspec
 
+from ostler.faces.cli.about_call import about_call
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.reading import (
     Done,
@@ -16,11 +17,9 @@ from ostler.faces.cli.reading import (
     clean,
     entries_elsewhere,
     pieces_of,
-    spent_in,
     used_in_words,
 )
 from ostler.kernel.store import SessionSummary
-from ostler.tools.permissions import preview
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Block, File, Image, PlainBlock, Reasoning, Text
 
@@ -42,7 +41,7 @@ def markdown_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[st
     if elsewhere := entries_elsewhere(facts):
         yield f"*{elsewhere} entries on other branches are not here*\n\n"
     yield "## Usage\n\n| | |\n|---|---|\n"
-    for name, value in used_in_words(spent_in(facts)):
+    for name, value in used_in_words(facts):
         yield f"| {name} | {_plain(value)} |\n"
 
 
@@ -66,7 +65,7 @@ def _block(block: Block) -> str:
 
 def _done(piece: Done) -> Iterator[str]:
     called = piece.called
-    title = f"#{piece.seq} {called.name}: {preview(called.name, called.arguments)}: {piece.outcome}"
+    title = f"#{piece.seq} {called.name}: {about_call(called)}: {piece.outcome}"
     parts = [_fenced(msgspec.json.format(msgspec.json.encode(called.arguments), indent=2).decode(), "json")]
     if piece.diff:
         parts.append(_fenced(piece.diff, "diff"))

@@ -186,23 +186,13 @@ def _take_back(one: Known) -> None:
 
 async def _take_back_in_session(session: str, rule: str) -> None:
     """By its holder, if it has one; else here."""
-    from ostler.kernel.journal import World, open_journal
-    from ostler.kernel.processes import current_process
+    from ostler.faces.cli.requesting import ask_session, new_request_id
     from ostler.runs.stores import open_store
-    from ostler.vocabulary.errors import SessionHeld
-    from ostler.vocabulary.events import PermissionRemembered
     from ostler.vocabulary.requests import RevokePermission
 
     store = open_store()
     try:
-        lease = await store.acquire(session, current_process())
-    except SessionHeld:
-        await store.submit(session, RevokePermission(id=World().new_id("req"), by="cli", rule=rule))
-    else:
-        journal = await open_journal(store, lease, World())
-        journal.record(PermissionRemembered(rule, "revoked", "session", session, by="cli"), run="")
-        await journal.commit()
-        await store.release(lease)
+        await ask_session(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))
     finally:
         await store.close()
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ostler.faces.cli.columns import printable
-from ostler.faces.cli.saying import counted, say
+from ostler.faces.cli.saying import counted, priced, say
 from ostler.runs.run_tree import OpenQuestion
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
@@ -39,6 +39,8 @@ class Notices:
                 self._asked = model
             case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
                 say(f"{failure.message}; going on with {rescue} in place of {self._asked}")
+            case events.ModelFailed(failure=failure, retry_in=float()) if failure.kind == "context_overflow":
+                say(f"{failure.message}; what came before is summarised, and it is tried again")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
                 say(f"{failure.message}; trying again in {delay:g} s")
             case events.Warned(text=text):
@@ -50,17 +52,16 @@ class Notices:
         match event:
             case events.ToolCalled(kind="agent"):
                 pass  # told of when its child begins
-            case events.ToolCalled(name=name, arguments=arguments):
-                from ostler.tools.permissions import preview
+            case events.ToolCalled(name=name):
+                from ostler.faces.cli.about_call import about_call
 
-                say(f"{name}: {preview(name, arguments)}")
+                say(f"{name}: {about_call(event)}")
             case events.ChildStarted(child=child, agent=agent, task=task):
                 self._children[child] = agent or "delegate"
                 say(f"{self._children[child]}: {task}")
             case events.ChildEnded(child=child, status=status, own=own, children=below):
-                cost = (own + below).usage.cost
-                price = "cost unknown" if cost is None else f"${cost:.2f}"
                 name = self._children.get(child, "delegate")
+                price = priced((own + below).usage.cost)
                 say(f"{name}: {status}, {counted(own.steps, 'step')}, {price}")
 
     def say_end(
@@ -122,10 +123,12 @@ def print_text(text: str) -> None:
 
 def say_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
     """What a run waits for, and how it goes on."""
+    from ostler.faces.cli.question_words import in_words
+
     for one in questions:
         who = f" ({one.agent})" if one.agent else ""
         which = f" [{one.asked.id}]" if len(questions) > 1 else ""
-        say(f"waiting for an answer{who}{which}: {one.asked.question.text}")
+        say(f"waiting for an answer{who}{which}: {in_words(one.asked.question)}")
     if waiting.reason == "paused":
         say(f"paused; `ostler resume {session}` goes on")
     elif questions:

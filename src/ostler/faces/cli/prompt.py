@@ -10,6 +10,7 @@ from pathlib import Path
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import Rest, collect_garbage_from_here, drive, go_on, keep_model, opened, permit
 from ostler.faces.cli.equipping import equipped, settings_from
+from ostler.faces.cli.expanding import expanded
 from ostler.faces.cli.saying import say
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
@@ -21,8 +22,10 @@ from ostler.runs.settings import Settings
 from ostler.runs.stores import find_session, newest_session, open_store
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.messages import PlainBlock, as_content
 from ostler.vocabulary.requests import Prompt
+
+Content = tuple[PlainBlock, ...]
 
 
 def run_prompt(options: argparse.Namespace) -> int:
@@ -44,7 +47,8 @@ def run_prompt(options: argparse.Namespace) -> int:
         from ostler.faces.cli.answer_schema import read_schema
 
         harness.answer_schema = read_schema(Path(options.schema))
-    return asyncio.run(_run(options, settings, harness, prompt))
+    content = as_content(prompt) if options.no_expand else expanded(options.words, prompt, harness)
+    return asyncio.run(_run(options, settings, harness, content))
 
 
 async def _kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
@@ -76,7 +80,7 @@ def _check_combination(options: argparse.Namespace) -> None:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
 
 
-async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: str) -> int:
+async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: Content) -> int:
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
     collect_garbage_from_here()
@@ -94,7 +98,7 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
             await _put_in_inbox(session, prompt)
             yield waiting
         elif prompt:
-            yield await session.prompt(as_content(prompt))
+            yield await session.prompt(prompt)
         elif quiet is not None:
             yield quiet
         else:
@@ -108,13 +112,13 @@ def _waiting(session: Session) -> RunWaiting | None:
     return session.state.run.waiting if session.state.run else None
 
 
-async def _put_in_inbox(session: Session, prompt: str) -> None:
-    request = Prompt(id=session.journal.world.new_id("req"), by="cli", content=as_content(prompt))
+async def _put_in_inbox(session: Session, prompt: Content) -> None:
+    request = Prompt(id=session.journal.world.new_id("req"), by="cli", content=prompt)
     await session.journal.store.submit(session.id, request)
     say(f"the prompt waits in session {session.id}: it is run when the run before it has ended")
 
 
-async def _session(options: argparse.Namespace, store: Store, harness: Harness, prompt: str) -> Session:
+async def _session(options: argparse.Namespace, store: Store, harness: Harness, prompt: Content) -> Session:
     if options.session is not None:
         return await opened(store, await find_session(store, options.session), harness)
     if options.continue_:

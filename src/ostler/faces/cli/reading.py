@@ -9,6 +9,7 @@ from operator import add
 
 import msgspec
 
+from ostler.faces.cli.saying import counted, priced
 from ostler.kernel.state import path_of
 from ostler.runs.costs import Spent
 from ostler.vocabulary import events
@@ -103,6 +104,8 @@ def _note(event: object) -> Noted | None:
             return Noted(f"the model failed: {failure.message}; {rescue} went on")
         case events.ModelFailed(failure=failure, retry_in=None):
             return Noted(f"the model failed: {failure.message}")
+        case events.ChildStarted(child=child, agent=agent):
+            return Noted(f"{agent or 'a subagent'} works on it in session {child}")
         case events.RunWaiting(reason=reason):
             return Noted(f"the run waits: {reason}")
         case events.RunEnded(status=status, reason=reason) if status != "completed":
@@ -116,14 +119,10 @@ def entries_elsewhere(facts: Sequence[Fact]) -> int:
     return sum(1 for fact in facts if fact.parent is not None and fact.seq not in path)
 
 
-def spent_in(facts: Sequence[Fact]) -> Spent:
-    """By the session's own model calls."""
+def used_in_words(facts: Sequence[Fact]) -> list[tuple[str, str]]:
+    """The rows of the table at the end: the session's own model calls, and its children's."""
     usages = [fact.event.usage for fact in facts if isinstance(fact.event, events.UsageReported)]
-    return reduce(add, map(Spent.by, usages), Spent())
-
-
-def used_in_words(spent: Spent) -> list[tuple[str, str]]:
-    """The rows of the table at the end."""
+    spent = reduce(add, map(Spent.by, usages), Spent())
     usage = spent.usage
     rows = [
         ("model calls", spent.calls),
@@ -132,4 +131,11 @@ def used_in_words(spent: Spent) -> list[tuple[str, str]]:
         ("written to the cache", usage.cache_write_tokens),
         ("output tokens", usage.output_tokens),
     ]
-    return [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
+    table = [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
+    ended = [fact.event for fact in facts if isinstance(fact.event, events.ChildEnded)]
+    if ended:
+        total = reduce(add, [child.own + child.children for child in ended])
+        calls = counted(total.model_calls, "model call")
+        price = priced(total.usage.cost)
+        table.append(("subagents", f"{calls}, {total.usage.total_tokens:,} tokens, {price}"))
+    return table

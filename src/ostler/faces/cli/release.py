@@ -9,12 +9,17 @@ from collections.abc import AsyncIterator
 from ostler.faces.cli.arguments import driving_parser
 from ostler.faces.cli.driving import Rest, run_queue
 from ostler.faces.cli.going_on import drive_on
-from ostler.faces.cli.requesting import Requested, ask_and_tell, new_request_id, tell, with_session
+from ostler.faces.cli.requesting import (
+    Requested,
+    ask_and_tell,
+    ask_session,
+    new_request_id,
+    tell,
+    with_session,
+)
 from ostler.faces.cli.saying import counted
-from ostler.kernel.journal import World
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.asking import ask
 from ostler.runs.session import Session
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Continue, Prompt, ReleasePrompts
@@ -43,7 +48,7 @@ async def _release(options: argparse.Namespace, store: Store, state: SessionStat
     if state.run is not None or await store.holder(state.id) is not None:
         later = f"{prompts} will be run when the open run has ended"
         return await ask_and_tell(options, store, state.id, release, done=later, later=later)
-    if not await ask(store, state.id, release, World()):
+    if not await ask_session(store, state.id, release):
         tell(options, Requested(state.id, release.id, False), f"{prompts} will be run by another process")
         return 0
     return await drive_on(options, store, state, _queue)

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.instructions import system_prompt
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import printable
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.portable_file import EXTENSION, reading
 from ostler.kernel.harness import Harness
 from ostler.models.recorded import RecordedModel
-from ostler.runs.assembly import choose_tools
+from ostler.runs.assembly import choose_tools, tell_at_first
 from ostler.runs.home import store_file
+from ostler.runs.nested_instructions import nested_instructions
 from ostler.runs.permissions import configured_rules, user_guard
 from ostler.runs.replay import Replayed, Stage, replay
 from ostler.runs.replay_recording import RecordedRun, Recording, recording_in, recording_of
@@ -89,13 +89,13 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
     )
     harness.use(choose_tools(None, cwd))
     if live:
+        if settings.instructions:
+            harness.hooks.add(nested_instructions(cwd))
         _name_absent_tools(recording, harness)
 
     def as_it_was(harness: Harness, run: RecordedRun) -> None:
         place = Path(run.event.cwd) if run.event.cwd else cwd
-        harness.system = system_prompt(
-            place, _day(run), instead=settings.system, appended=settings.append_system
-        )
+        tell_at_first(harness, settings, place, _day(run))
 
     return await replay(recording, Stage(harness, live=live, before_run=as_it_was))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 
 from ostler.faces.cli.saying import print_json, say
-from ostler.kernel.journal import World
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal, World
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
 from ostler.runs.asking import ask
@@ -55,11 +57,25 @@ def require_open_run(state: SessionState) -> None:
         )
 
 
+async def ask_session(
+    store: Store, session: str, request: AnyRequest, harness: Harness | None = None
+) -> bool:
+    """`ask`; what is taken up here is audited as the settings of its directory say."""
+    return await ask(store, session, request, World(), harness, _audit)
+
+
+def _audit(journal: Journal) -> None:
+    from ostler.runs.audit_sinks import audit_to, configured_sinks
+    from ostler.runs.settings import load_settings
+
+    audit_to(journal, configured_sinks(load_settings(Path(journal.state.cwd), {}).settings.audit), say)
+
+
 async def ask_and_tell(
     options: argparse.Namespace, store: Store, session: str, request: AnyRequest, *, done: str, later: str
 ) -> int:
     """Asks, and says what came of it: `done`, or `later` when the session's holder has not got to it yet."""
-    if await ask(store, session, request, World()):
+    if await ask_session(store, session, request):
         tell(options, Requested(session, request.id, True), done)
     else:
         await tell_later(options, store, session, request, later)

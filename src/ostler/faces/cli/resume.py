@@ -10,12 +10,10 @@ from ostler.faces.cli.driving import NOTHING_TO_GO_ON_WITH, go_on
 from ostler.faces.cli.exit_codes import exit_code
 from ostler.faces.cli.going_on import drive_on
 from ostler.faces.cli.plain_output import say_waiting
-from ostler.faces.cli.requesting import ask_and_tell, new_request_id, with_session
+from ostler.faces.cli.requesting import ask_and_tell, ask_session, new_request_id, with_session
 from ostler.faces.cli.saying import say
-from ostler.kernel.journal import World
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.asking import ask
 from ostler.runs.run_tree import is_stuck, open_questions, root_of
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Continue, Prompt, Resume
@@ -42,7 +40,7 @@ async def _resume(options: argparse.Namespace, store: Store, state: SessionState
     if root.id != state.id:
         say(f"session {state.id} works for session {root.id}: that one goes on")
         if is_paused:
-            await ask(store, state.id, Resume(id=new_request_id(), by="cli"), World())
+            await ask_session(store, state.id, Resume(id=new_request_id(), by="cli"))
     if root.run and root.run.waiting and not _is_paused(root) and await is_stuck(store, root):
         return await show_waiting(options, store, root)
     if root.run is None and not await _can_begin(store, root):

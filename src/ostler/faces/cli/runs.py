@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from ostler.faces.cli.arguments import Parser, at_least_one
 from ostler.faces.cli.columns import aligned, cut, one_line
-from ostler.faces.cli.saying import counted, print_json, say
+from ostler.faces.cli.question_words import in_words
+from ostler.faces.cli.saying import counted, priced, print_json, say
 from ostler.faces.cli.session_rows import age, moment, short_ids
-from ostler.runs.costs import dollars
 from ostler.runs.home import store_file
 from ostler.runs.run_list import RunRow, list_runs
 from ostler.runs.stores import open_store
@@ -95,16 +95,15 @@ def detail(row: RunRow) -> str:
         return "nobody works on it"
     if row.status == "waiting":
         return one_line("; ".join(_awaited(row)))
-    price = "cost unknown" if row.cost is None else dollars(row.cost) if row.cost else "no charge"
     why = f": {one_line(row.reason)}" if row.reason not in ("", row.status) else ""
-    return f"{counted(row.steps, 'step')}, {price}{why}"
+    return f"{counted(row.steps, 'step')}, {priced(row.cost)}{why}"
 
 
 def _awaited(row: RunRow) -> Iterator[str]:
     if row.waits == "paused":
         yield "paused"
     for question in row.questions:
-        yield f"asks: {question.text}"
+        yield f"asks: {in_words(question)}"
     for call in row.calls:
         children = ", ".join(call.children)
         yield f"waits for {children or call.note or 'a call that finishes later'} ({call.tool})"

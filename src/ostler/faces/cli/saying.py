@@ -18,6 +18,12 @@ def print_json(value: msgspec.Struct) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
 
 
+def priced(cost: float | None) -> str:
+    from ostler.runs.costs import dollars
+
+    return "cost unknown" if cost is None else dollars(cost) if cost else "no charge"
+
+
 def counted(number: int, what: str) -> str:
     """`1 session`, `2 sessions`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

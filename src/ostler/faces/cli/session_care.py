@@ -14,6 +14,7 @@ from ostler.kernel.journal import World
 from ostler.kernel.store import SessionSummary, Store
 from ostler.log.sqlite_space import Unnamed, collect_output, shrink, unnamed_output
 from ostler.runs.home import store_file
+from ostler.runs.run_tree import root_of, state_of
 from ostler.runs.session import delete_session
 from ostler.runs.stores import find_session
 from ostler.vocabulary.errors import UsageError
@@ -125,12 +126,25 @@ def _size(number: int) -> str:
 
 async def delete(options: argparse.Namespace, store: Store) -> None:
     sessions = list(dict.fromkeys([await find_session(store, one) for one in options.ids]))
+    for session in sessions:
+        await _require_no_parent_at_work(store, session)
     if not options.yes and not _is_agreed([await store.summary(one) for one in sessions]):
         say("nothing was deleted")
         return
     for session in sessions:
         await delete_session(store, session)
         print(f"deleted {session}")
+
+
+async def _require_no_parent_at_work(store: Store, session: str) -> None:
+    if not (await store.summary(session)).child_of:
+        return
+    root = await root_of(store, await state_of(store, session))
+    if root.id != session:
+        raise UsageError(
+            f"session {session} works for session {root.id}, whose run is open: "
+            f"`ostler cancel {root.id}` ends both"
+        )
 
 
 def _is_agreed(sessions: list[SessionSummary]) -> bool:

@@ -1,4 +1,4 @@
-"""`ostler sessions tree|navigate|collapse|label|rename`: the branches of a session, and names in it."""
+"""`ostler sessions tree|navigate|collapse|compact|uncompact|label|rename`: a session's path, and names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 
 from ostler.faces.cli.columns import cut
 from ostler.faces.cli.directory import working_directory
+from ostler.faces.cli.requesting import ask_session, new_request_id
 from ostler.faces.cli.saying import print_json, say
 from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
 from ostler.kernel.store import Store
-from ostler.runs.asking import ask
 from ostler.runs.stores import find_session
 from ostler.runs.tree_requests import TreeRequest
-from ostler.vocabulary.requests import CollapseBranch, Label, Navigate, Rename
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.requests import CollapseBranch, Compact, Label, Navigate, Rename, UndoCompaction
 
 
 async def tree(options: argparse.Namespace, store: Store) -> None:
@@ -33,24 +33,45 @@ async def tree(options: argparse.Namespace, store: Store) -> None:
 
 
 async def navigate(options: argparse.Namespace, store: Store) -> None:
-    await _ask(options, store, Navigate(id=_new_id(), by="cli", entry=options.entry))
+    await _ask(options, store, Navigate(id=new_request_id(), by="cli", entry=options.entry))
 
 
 async def label(options: argparse.Namespace, store: Store) -> None:
     name = " ".join(" ".join(options.words).split())
-    await _ask(options, store, Label(id=_new_id(), by="cli", entry=options.entry, label=name))
+    await _ask(options, store, Label(id=new_request_id(), by="cli", entry=options.entry, label=name))
 
 
 async def rename(options: argparse.Namespace, store: Store) -> None:
     title = " ".join(" ".join(options.words).split())
-    await _ask(options, store, Rename(id=_new_id(), by="cli", title=title))
+    await _ask(options, store, Rename(id=new_request_id(), by="cli", title=title))
 
 
 async def collapse(options: argparse.Namespace, store: Store) -> None:
     request = CollapseBranch(
-        id=_new_id(), by="cli", leaf=options.entry, instructions=" ".join(" ".join(options.words).split())
+        id=new_request_id(),
+        by="cli",
+        leaf=options.entry,
+        instructions=" ".join(" ".join(options.words).split()),
     )
     await _ask(options, store, request, _harness(options.model))
+
+
+async def compact(options: argparse.Namespace, store: Store) -> None:
+    wish = " ".join(" ".join(options.words).split())
+    request = Compact(id=new_request_id(), by="cli", instructions=wish)
+    await _ask(options, store, request, _harness(options.model))
+
+
+async def uncompact(options: argparse.Namespace, store: Store) -> None:
+    number = options.compaction
+    if number is None:
+        from ostler.runs.told_steps import compactions
+
+        in_force = [*compactions(await store.read(await find_session(store, options.id)))]
+        if not in_force:
+            raise UsageError("nothing in this session is compacted")
+        number = in_force[-1].seq
+    await _ask(options, store, UndoCompaction(id=new_request_id(), by="cli", compaction=number))
 
 
 def _harness(model: str | None) -> Harness:
@@ -67,13 +88,9 @@ def _harness(model: str | None) -> Harness:
 async def _ask(
     options: argparse.Namespace,
     store: Store,
-    request: TreeRequest | CollapseBranch,
+    request: TreeRequest | CollapseBranch | Compact | UndoCompaction,
     harness: Harness | None = None,
 ) -> None:
     session = await find_session(store, options.id)
-    if not await ask(store, session, request, World(), harness):
+    if not await ask_session(store, session, request, harness):
         say(f"session {session} is held by another process, which takes this up when it gets to it")
-
-
-def _new_id() -> str:
-    return World().new_id("req")

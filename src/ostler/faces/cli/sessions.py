@@ -124,6 +124,15 @@ def _add_branching(add: Add) -> None:
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="the end of that branch")
     one.add_argument("words", metavar="WISH", nargs="*", help="what the summary should not leave out")
     one.add_argument("--model", metavar="PROVIDER/ID", help="who writes it (default: as for a prompt)")
+    one = add("compact", session_tree.compact, "let a model tell the older messages in a summary")
+    _add_id(one)
+    one.add_argument("words", metavar="WISH", nargs="*", help="what the summary should not leave out")
+    one.add_argument("--model", metavar="PROVIDER/ID", help="who writes it (default: as for a prompt)")
+    one = add("uncompact", session_tree.uncompact, "tell in full again what a compaction replaced")
+    _add_id(one)
+    one.add_argument(
+        "compaction", metavar="NUMBER", nargs="?", type=_entry, help="of its entry (default: the newest)"
+    )
     one = add("label", session_tree.label, "give an entry a name; without one, take its name away")
     _add_id(one)
     one.add_argument("entry", metavar="ENTRY", type=_entry, help="its number")

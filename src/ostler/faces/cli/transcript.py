@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import indent
 
+from ostler.faces.cli.about_call import about_call
 from ostler.faces.cli.columns import one_line, printable
 from ostler.kernel.state import path_of
 from ostler.kernel.store import SessionSummary
-from ostler.tools.permissions import preview
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import Block, File, Image, Text
@@ -43,9 +43,11 @@ def _told(fact: Fact) -> Iterator[str]:
             yield from _block(f"{number} assistant: (withheld)", ())
         case events.AssistantMessage(content=content, shown=shown):
             yield from _block(f"{number} assistant:", content if shown is None else shown)
-        case events.ToolCalled(name=name, arguments=arguments):
+        case events.ToolCalled(name=name):
             yield ""
-            yield f"{number} {one_line(name)}: {preview(name, arguments)}"
+            yield f"{number} {one_line(name)}: {about_call(event)}"
+        case events.ChildStarted(child=child, agent=agent):
+            yield f"  {one_line(agent) or 'subagent'}: session {child}"
         case events.ToolResultFact() as result:
             yield f"{number} {one_line(result.name)} {_outcome(result)}"
         case events.HistoryReplaced(messages=messages):

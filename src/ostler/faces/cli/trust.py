@@ -9,11 +9,14 @@ from typing import Any
 
 import msgspec
 
+from ostler.context import skills
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.person import ask_person, has_terminal
+from ostler.faces.cli.saying import counted
 from ostler.runs.agents import find_agents, project_of
+from ostler.runs.guidance import skills_in
 from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
 from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
@@ -24,8 +27,8 @@ SECRET = ("api_key", "headers")
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
-        description=f"Shows what a project's {PROJECT_FILE} and agents may only decide with your consent, "
-        "and gives it. Consent is for the files as they are now: when one changes, it is asked anew.",
+        description=f"Shows what a project's {PROJECT_FILE}, agents and skills may do only with your "
+        "consent, and gives it. It is for the files as they are now: when one changes, it is asked anew.",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
     choice = parser.add_mutually_exclusive_group()
@@ -45,7 +48,7 @@ def run(arguments: list[str]) -> int:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a file of a project sets and needs consent for."""
+    """What a file of a project needs consent for."""
 
     file: Path
     folder: Path
@@ -54,21 +57,22 @@ class Wanted(msgspec.Struct, frozen=True):
     """What the consent is kept under."""
     content: bytes
     lines: tuple[str, ...]
+    does: str = "sets"
 
 
 def _consent(folder: Path) -> None:
     project = read_project_file(folder)
-    wanted = [*_wanted_by_project_file(project), *_wanted_by_agents(folder)]
+    wanted = [*_wanted_by_project_file(project), *_wanted_by_agents(folder), *_wanted_by_skills(folder)]
     if project is None and not wanted:
         raise UsageError(
             f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it, "
-            "and no agent that needs your consent"
+            "and no agent or skill that needs your consent"
         )
     if project is not None and not wanted:
         print(f"{project.path} sets nothing that needs your consent")
         return
     for one in wanted:
-        print(f"{one.file} sets:")
+        print(f"{one.file} {one.does}:")
         for line in one.lines:
             print(f"  {line}")
     if has_terminal() and not ask_person("do you trust it?"):
@@ -95,6 +99,14 @@ def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
         )
 
 
+def _wanted_by_skills(folder: Path) -> Iterator[Wanted]:
+    for one in skills_in(folder).to_trust:
+        rest = f"{counted(len(one.content.splitlines()), 'line')} in all, read when the skill is used"
+        lines = (f"{one.name}: {one_line(one.description)}", rest)
+        project = skills.project_of(one.path)
+        yield Wanted(one.path, project, one.path, one.content, lines, "tells the model")
+
+
 def _lines(path: str, name: str, value: Any) -> Iterator[str]:
     """A line for each value, those of tables under their full name."""
     if isinstance(value, dict) and name not in SECRET:
@@ -118,7 +130,7 @@ def _remove(folder: Path) -> None:
     """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
     trusted = [Path(name) for name in trusted_folders()]
     for candidate in (folder, *folder.parents):
-        if given := [one for one in trusted if candidate in (one, _agents_project(one))]:
+        if given := [one for one in trusted if candidate in (one, _project_of(one))]:
             for one in given:
                 distrust(one)
             print(f"{candidate} is no longer trusted")
@@ -126,12 +138,14 @@ def _remove(folder: Path) -> None:
     print(f"ostler: {folder} was not trusted", file=sys.stderr)
 
 
-def _agents_project(path: Path) -> Path | None:
-    return project_of(path) if _is_agent(path) else None
+def _project_of(path: Path) -> Path | None:
+    if not _is_text(path):
+        return None
+    return skills.project_of(path) if path.parent.parent.name == "skills" else project_of(path)
 
 
-def _is_agent(path: Path) -> bool:
-    """What else is trusted are folders."""
+def _is_text(path: Path) -> bool:
+    """An agent or a skill. What else is trusted are folders."""
     return path.suffix == ".md" and not path.is_dir()
 
 
@@ -141,8 +155,8 @@ def _list() -> None:
 
 
 def _note(folder: Path) -> str:
-    if _is_agent(folder):
-        return _note_on_agent(folder)
+    if _is_text(folder):
+        return _note_on_text(folder)
     try:
         project: ProjectFile | None = read_project_file(folder)
     except ConfigurationError:
@@ -152,7 +166,7 @@ def _note(folder: Path) -> str:
     return "" if is_trusted(folder, project.content) else "  (changed since)"
 
 
-def _note_on_agent(file: Path) -> str:
+def _note_on_text(file: Path) -> str:
     try:
         return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
     except OSError:

@@ -1,0 +1,57 @@
+"""A supervisor and the questions of children."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.model import ModelRequest
+from ostler.kernel.tool import tool
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import Call, ScriptedModel
+from ostler.runs.agents import AgentSpec
+from ostler.runs.delegate import DelegateTool
+from ostler.runs.supervisor import Supervisor
+from ostler.vocabulary.events import RunEnded, RunWaiting
+from ostler.vocabulary.outcomes import NeedUser, Question
+
+CRITIC = AgentSpec(
+    name="critic", description="Judges.", system="You judge.", tools=("choose",), scope="user", source="here"
+)
+
+
+@tool
+async def choose() -> NeedUser:
+    return NeedUser(Question("Which?"))
+
+
+@tool
+async def remove_all() -> str:
+    return "gone"
+
+
+async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was() -> None:
+    told: list[tuple[str, list[str]]] = []
+
+    def answer(request: ModelRequest) -> Any:
+        told.append((request.system.split("\n")[0], [offer.name for offer in request.tools]))
+        is_child, has_result = request.transcript[0].text == "judge", request.transcript[-1].role == "tool"
+        if has_result:
+            return "done"
+        return Call("choose") if is_child else Call("delegate", {"task": "judge", "agent": "critic"})
+
+    def equip(cwd: Path) -> Harness:
+        harness = Harness(ScriptedModel([answer] * 9), system="You lead.", cwd=cwd, waits_for_answers=True)
+        harness.use([choose, remove_all, DelegateTool({"critic": CRITIC})])
+        return harness
+
+    supervisor = Supervisor(MemoryStore(), equip)
+    handle = await supervisor.start("go")
+    assert isinstance(await handle.result(), RunWaiting)
+    (child,) = [row for row in await supervisor.list() if row.child_of]
+    await supervisor.answer(child.session, child.questions[0].id, "this")
+    ended = await supervisor.wait(handle.session, timeout=60)
+    assert isinstance(ended, RunEnded) and ended.status == "completed"
+    assert told[1:3] == [("You judge.", ["choose"])] * 2
+    await supervisor.close()
