@@ -68,7 +68,9 @@ async def test_a_summary_that_says_nothing_or_too_much_is_refused(summary: str, 
 
 
 async def test_a_failure_right_after_it_does_not_close_it_twice() -> None:
-    ran = await closing([*steps(4), close(), Overloaded("busy", retry_after=0.0), "done"], keep_calls=1)
+    ran = await closing(
+        [*steps(4), close(), Overloaded("busy", status=503, retry_after=0.0), "done"], keep_calls=1
+    )
     assert ran.status == "completed" and len(ran.all(events.Compacted)) == 1
 
 

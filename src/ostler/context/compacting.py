@@ -43,6 +43,8 @@ class Compaction(msgspec.Struct, frozen=True):
     place: int
     policy: ContextPolicy
     order: Order
+    summary: str = ""
+    """By the model that closed a chapter."""
 
 
 def keeps_from(told: Conversation, keep: int, occasion: Occasion) -> int | None:
@@ -111,7 +113,7 @@ class _Refused(msgspec.Struct, frozen=True):
 async def _summary(
     journal: Journal, harness: Harness, compaction: Compaction, old: Sequence[Message]
 ) -> str | _Refused:
-    """By a hook, or by the model that the policy names."""
+    """By a hook, by the model that closed a chapter, or by the one that the policy names."""
     if "before_compact" in harness.hooks:
         planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.wish)
         over = Oversight(hook_reporter(journal), CancelToken())
@@ -120,6 +122,8 @@ async def _summary(
             return _Refused(verdict.reason or "a hook refused it")
         if isinstance(verdict, Summary):
             return verdict.text
+    if compaction.summary:
+        return compaction.summary
     if name := compaction.policy.summaries.model:
         try:
             harness = msgspec.structs.replace(harness)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.context.checkpoint_tool import ClosedChapter, closed_chapter
 from ostler.context.compacting import Compaction, compact, keeps_from
 from ostler.context.fences import Fence, Fenced, FenceRequest, as_message, fenced, in_order
 from ostler.context.planning import Conversation, ruled
@@ -231,9 +232,11 @@ class SessionContext:
 
     async def is_full(self, journal: Journal, told: Told) -> bool:
         summaries = self.policy.summaries
+        self._use(told.model.name)
+        if self._closed_chapter(told):
+            return True
         if not summaries.automatic:
             return False
-        self._use(told.model.name)
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
             return reported > (self._window_tokens() - self._reserve()) * summaries.at
@@ -249,11 +252,19 @@ class SessionContext:
             self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
         room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
         told_so_far = self._conversation(told)
+        if order.occasion == "automatic" and (chapter := self._closed_chapter(told)):
+            order = msgspec.structs.replace(order, occasion="checkpoint")
+            compaction = Compaction(told_so_far, chapter.place, self.policy, order, chapter.summary)
+            return await compact(journal, harness, compaction)
         place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), order.occasion)
         if place is None:
             return "there is nothing before the newest messages that could be summarised"
         compaction = Compaction(told_so_far, place, self.policy, order)
         return await compact(journal, harness, compaction)
+
+    def _closed_chapter(self, told: Told) -> ClosedChapter | None:
+        rules = self.policy.checkpoints
+        return closed_chapter(self._conversation(told), rules.keep_calls) if rules.offered else None
 
     def _all_tokens(self, told: Told) -> int:
         self._tally.take(told.transcript)

@@ -55,10 +55,12 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class Results(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is told of a result at first. The whole is kept, and can be read."""
+    """What is told of a result at first: its beginning and its end. The whole is kept, and can be read."""
 
-    characters: Positive = 48_000
-    lines: Positive = 2_000
+    characters: Positive = 51_200
+    """More than that is cut in the middle."""
+    lines: Positive | None = None
+    """More than so many are, too; by default only what the tools bound themselves."""
 
 
 class Summaries(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -29,7 +29,14 @@ async def ask_aside(
         tries += 1
         call = journal.world.new_id("msg")
         model = harness.model
-        request = ModelRequest(call, model.name, transcript, system, session=journal.session)
+        request = ModelRequest(
+            call,
+            model.name,
+            transcript,
+            system,
+            session=journal.session,
+            max_output_tokens=harness.max_output_tokens,
+        )
         called = ModelCalled(call, model.name, request.digest(), tries, purpose, len(transcript))
         journal.record(called)
         await journal.commit()

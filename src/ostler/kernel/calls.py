@@ -320,7 +320,8 @@ class Calls:
         called, session = call.called, self._journal.session
         await self._end_children(called.call)
         outcome = _storable(outcome)
-        content, whole = await bounded(outcome.content, self._journal.store, session, called.call)
+        limits = self._harness.result_limits
+        content, whole = await bounded(outcome.content, limits, self._journal.store, session, called.call)
         failure = outcome.kind if isinstance(outcome, Failed) else None
         finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
         if "after_tool" in self._harness.hooks:

@@ -16,6 +16,7 @@ from ostler.kernel.context import Context
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import Model, ReasoningLevel, ToolOffer
+from ostler.kernel.output import ResultLimits
 from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.events import Event, Limits, QuestionAnswered, QuestionAsked
@@ -98,6 +99,7 @@ class Harness(msgspec.Struct):
     max_output_tokens: int | None = None
     context: Context | None = None
     """Chooses what the model is told; without one it is told everything. One session's own."""
+    result_limits: ResultLimits = ResultLimits()
     answer_schema: dict[str, Any] | None = None
     """A JSON Schema that each answer shall fit, where the model's vendor can promise it."""
     fallbacks: tuple[str | Model, ...] = ()

@@ -346,7 +346,8 @@ class Loop:
             children=run.children_totals,
             cumulative=self._journal.state.usage,
             request=request,
-            context=self._journal.state.told_by_report(),
+            context=self._journal.state.context_tokens,
+            context_messages=self._journal.state.context_messages,
         )
         self._journal.record(self._ended, settles=request)
 

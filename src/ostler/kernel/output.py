@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+
 from ostler.kernel.store import Blobs
 from ostler.vocabulary.errors import StoreError
 from ostler.vocabulary.events import ToolOutput
@@ -20,7 +22,13 @@ KEEP_AT_MOST = 256 * 1024 * 1024
 TAIL_SIZE = 4 * 1024
 
 MODEL_LIMIT = 50 * 1024
-"""Characters of a result's text that the model is told, for tools that do not bound it themselves."""
+
+
+class ResultLimits(msgspec.Struct, frozen=True):
+    """How much of a result's text the model is told, for tools that do not bound it themselves."""
+
+    characters: int = MODEL_LIMIT
+    lines: int | None = None
 
 
 def blob_of_call(call: str) -> str:
@@ -127,16 +135,29 @@ def printable(text: str) -> str:
 
 
 async def bounded(
-    content: tuple[PlainBlock, ...], blobs: Blobs, session: str, call: str
+    content: tuple[PlainBlock, ...], limits: ResultLimits, blobs: Blobs, session: str, call: str
 ) -> tuple[tuple[PlainBlock, ...], BlobRef | None]:
     """Content that is not too long for the model: the middle is cut, the whole is kept in a blob."""
-    size = sum(len(block.text) for block in content if isinstance(block, Text))
-    if size <= MODEL_LIMIT:
+    texts = [block.text for block in content if isinstance(block, Text)]
+    is_short = sum(map(len, texts)) <= limits.characters
+    if is_short and (limits.lines is None or sum(text.count("\n") + 1 for text in texts) <= limits.lines):
         return content, None
-    whole = "\n".join(block.text for block in content if isinstance(block, Text))
+    whole = "\n".join(texts)
     name = f"result_{call}"
     await blobs.append_blob(session, name, whole.encode())
-    half = MODEL_LIMIT // 2
-    note = f"\n\n[… {len(whole) - 2 * half} characters left out; read blob:{name} for all of it …]\n\n"
+    head, tail = _ends(whole, limits)
+    left_out = len(whole) - len(head) - len(tail)
+    note = f"\n\n[… {left_out} characters left out; read blob:{name} for all of it …]\n\n"
     others = tuple(block for block in content if not isinstance(block, Text))
-    return (Text(whole[:half] + note + whole[-half:]), *others), await blobs.blob(session, name)
+    return (Text(head + note + tail), *others), await blobs.blob(session, name)
+
+
+def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
+    """The beginning and the end that the model is told."""
+    head = tail = whole
+    lines = whole.split("\n")
+    if limits.lines is not None and len(lines) > limits.lines:
+        first = (limits.lines + 1) // 2
+        head, tail = "\n".join(lines[:first]), "\n".join(lines[len(lines) - limits.lines + first :])
+    half = max(1, limits.characters // 2)
+    return head[:half], tail[-half:]

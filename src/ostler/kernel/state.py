@@ -84,19 +84,14 @@ class SessionState:
         event = fact.event
         if is_on_path:
             self._telling.tell(event, fact.seq)
-            if isinstance(event, events.TodoUpdated):
-                self.todo[event.list] = event.items
-        if isinstance(event, UnknownEvent):
-            if on_path and b'"critical":true' in event.body:
-                self.undecipherable = event.type
-            return
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)
-
-    def told_by_report(self) -> int:
-        """What the vendor counted of the transcript as it is; 0 when it has grown, or nobody counted."""
-        return self.context_tokens if self.context_messages == len(self.transcript) else 0
+        elif isinstance(event, events.TodoUpdated):
+            if is_on_path:
+                self.todo[event.list] = event.items
+        elif isinstance(event, UnknownEvent) and on_path and b'"critical":true' in event.body:
+            self.undecipherable = event.type
 
     def leave_undone(self, facts: Iterable[Fact]) -> None:
         """Compactions that these facts undo are not told; to be said before any fact is applied."""
@@ -271,7 +266,7 @@ def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
     state.held = event.status != "completed"
     state.last_status, state.last_run = event.status, fact.run
     state.usage = event.cumulative
-    state.context_tokens, state.context_messages = event.context, len(state.transcript)
+    state.context_tokens, state.context_messages = event.context, event.context_messages
 
 
 def _step_started(state: SessionState, event: events.StepStarted, fact: Fact) -> None:
@@ -307,9 +302,9 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
         step = state.run.step
         if step and step.model_call and step.model_call.id == event.call:
             step.usage_known = True
-            is_reported = event.usage.source == "reported"
-            state.context_tokens = event.usage.total_tokens if is_reported else 0
-            state.context_messages = len(state.transcript) + 1  # with the answer, which follows
+            if event.usage.source == "reported" and event.usage.total_tokens:
+                state.context_tokens = event.usage.total_tokens
+                state.context_messages = len(state.transcript) + 1  # with the answer, which follows
 
 
 def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:
@@ -370,7 +365,7 @@ def _warned(state: SessionState, event: events.Warned, fact: Fact) -> None:
 def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) -> None:
     if event.key and not event.failed and not event.repeats:
         state.reusable[event.key] = fact.seq
-    if (call := _call(state, event.call)) and state.run:
+    if state.run and (call := _call(state, event.call)):
         call.result = event
         if event.failed == "call_refused":
             state.run.refused_calls += 1
@@ -415,12 +410,17 @@ def _permission_remembered(state: SessionState, event: events.PermissionRemember
         state.permissions[event.rule] = event.effect
 
 
+def _told_anew(state: SessionState, event: Event, fact: Fact) -> None:
+    state.context_tokens = state.context_messages = 0
+
+
 def _history_replaced(state: SessionState, event: events.HistoryReplaced, fact: Fact) -> None:
+    _told_anew(state, event, fact)
     if event.usage is not None and not fact.origin:  # a copy's cost was counted where it was made
         state.usage = event.usage
 
 
-_HANDLERS: dict[type[Event], Any] = {
+_HANDLERS: dict[type[Any], Any] = {
     events.SessionStarted: _session_started,
     events.SessionRenamed: _session_renamed,
     events.Labelled: _labelled,
@@ -448,4 +448,7 @@ _HANDLERS: dict[type[Event], Any] = {
     events.QuestionAnswered: _question_answered,
     events.PermissionRemembered: _permission_remembered,
     events.HistoryReplaced: _history_replaced,
+    events.Compacted: _told_anew,
+    events.CompactionUndone: _told_anew,
+    events.LeafMoved: _told_anew,
 }

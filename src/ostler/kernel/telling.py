@@ -37,8 +37,9 @@ class Telling:
         self._names: dict[str, str] = {}
 
     def tell(self, event: events.Event | UnknownEvent, seq: int) -> None:
-        teller = _TELLERS.get(type(event))
-        if teller is not None and fate(event).told:
+        kind = type(event)
+        teller = _TELLERS.get(kind)
+        if teller is not None and (kind not in _JUDGED or fate(event).told):
             self._seq = seq
             teller(self, event)
 
@@ -127,3 +128,6 @@ _TELLERS: dict[type[Any], Any] = {
     events.ExtensionEntry: Telling._extension,
 }
 """How the transcript grows by what the model is told."""
+
+_JUDGED = frozenset({events.UserMessage, events.AssistantMessage, events.ExtensionEntry})
+"""Those of them that are told or not by what is in them; results by the thousand are not even asked about."""

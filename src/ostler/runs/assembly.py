@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ostler.context.skills import Skill
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
+from ostler.kernel.output import ResultLimits
 from ostler.kernel.tool import Tool
 from ostler.runs.contexts import KeptContext
 from ostler.runs.first_run import settled
-from ostler.runs.guidance import skills_in, told_at_first
+from ostler.runs.guidance import has_folder, skills_in, told_at_first
 from ostler.runs.model_choice import model_maker
 from ostler.runs.nested_instructions import nested_instructions
 from ostler.runs.permissions import configured_rules, remember_answer, user_guard
 from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits
+
+if TYPE_CHECKING:  # most projects have none
+    from ostler.context.skills import Skill
 
 DELEGATE = "delegate"
 SKILL = "skill"
@@ -50,7 +54,8 @@ def make_harness(
         attend=_auditing(settings.audit, say) if settings.audit else None,
         context=KeptContext(settings),
     )
-    harness.use([*choose_tools(settings.tools, cwd, say), *_chapters(settings)])
+    harness.use(choose_tools(settings.tools, cwd, say))
+    follow_policy(harness, settings.context)
     tell_at_first(harness, settings, cwd, date.today(), say)
     if settings.instructions:
         harness.hooks.add(nested_instructions(cwd, say))
@@ -62,6 +67,20 @@ def tell_at_first(
 ) -> None:
     """Makes the system prompt anew, from the files that it comes from."""
     harness.system = told_at_first(settings, cwd, today, _skills_of(harness.tools), say)
+
+
+def follow_policy(harness: Harness, changes: dict[str, dict[str, Any]]) -> None:
+    """What the policy of the context says about results and tools. Raises for one that is wrong."""
+    if not changes:
+        return
+    from ostler.context.policy import merged
+
+    policy = merged(changes)
+    harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
+    if policy.checkpoints.offered and harness.tools:
+        from ostler.context.checkpoint_tool import ChapterTool
+
+        harness.use([*harness.tools.values(), ChapterTool(policy.summaries.longest)])
 
 
 def _skills_of(tools: Mapping[str, Tool]) -> Mapping[str, Skill]:
@@ -115,8 +134,11 @@ def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text:
 
 
 def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
-    from ostler.runs.agents import find_agents
     from ostler.runs.delegate import DelegateTool
+
+    if not has_folder(cwd, (".ostler/agents", ".agents/agents"), "agents"):
+        return DelegateTool({})
+    from ostler.runs.agents import find_agents
 
     agents = find_agents(cwd, tools)
     for problem in agents.problems:
@@ -124,19 +146,10 @@ def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
     return DelegateTool(agents.found)
 
 
-def _chapters(settings: Settings) -> list[Tool]:
-    """Only where the policy of the context offers it."""
-    if "checkpoints" not in settings.context or settings.tools == ():
-        return []
-    from ostler.context.checkpoint_tool import ChapterTool
-    from ostler.context.policy import merged
-
-    policy = merged(settings.context)
-    return [ChapterTool(policy.summaries.longest)] if policy.checkpoints.offered else []
-
-
 def _skill(cwd: Path, say: Say) -> list[Tool]:
     """No tool where there is no skill that the model may choose."""
+    if not has_folder(cwd, (".ostler/skills", ".agents/skills"), "skills"):
+        return []
     skills = skills_in(cwd)
     for notice in skills.notices:
         say(notice)

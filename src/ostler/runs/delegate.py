@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ostler.kernel.child import ChildRequest, ExecutionPolicy, HistoryPolicy
 from ostler.kernel.tool import ToolContext, ToolSpec, checked
-from ostler.runs.agents import AgentSpec
 from ostler.runs.children import outcome_of
 from ostler.vocabulary.display import Display
 from ostler.vocabulary.errors import InvalidArguments
 from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.outcomes import Failed, Ok
+
+if TYPE_CHECKING:  # most projects have none
+    from ostler.runs.agents import AgentSpec
 
 NAME = "delegate"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ostler import __version__
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.harness import Harness
+from ostler.kernel.child import ChildPeek, ChildRequest, ChildResult
+from ostler.kernel.harness import Children, Harness, ParentCall
 from ostler.kernel.journal import Journal, Observer, World, open_journal
 from ostler.kernel.loop import Loop
 from ostler.kernel.processes import ProcessId, current_process
@@ -252,10 +253,7 @@ class Session:
             cancel.cancel(self._cancelled_before_start)
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
-        from ostler.runs.children import RunsChildren  # which needs sessions itself
-
-        harness, journal = self.harness, self.journal
-        harness.children = RunsChildren(journal.store, journal.world, harness.children_together)
+        self.harness.children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
         questions = Questions()
         loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
         inbox = InboxReader(self.journal, self.harness, loop, cancel, questions)
@@ -273,6 +271,31 @@ class Session:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
+
+
+class _ChildrenWhenNeeded:
+    """`RunsChildren`, which needs sessions itself, and which most runs never need."""
+
+    def __init__(self, journal: Journal, together: int) -> None:
+        self._journal = journal
+        self._together = together
+        self._made: Children | None = None
+
+    def _children(self) -> Children:
+        if self._made is None:
+            from ostler.runs.children import RunsChildren
+
+            self._made = RunsChildren(self._journal.store, self._journal.world, self._together)
+        return self._made
+
+    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        return await self._children().run(child, request, parent)
+
+    async def peek(self, child: str) -> ChildPeek:
+        return await self._children().peek(child)
+
+    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
+        return await self._children().end(child, reason, harness)
 
 
 def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:

@@ -13,6 +13,7 @@ from ostler.log.invariants import violations
 from ostler.log.memory import MemoryStore
 from ostler.log.sqlite import SqliteStore
 from ostler.log.tree_invariants import tree_violations
+from ostler.testkit.prefixes import watched_prefixes
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.facts import Fact
 
@@ -37,7 +38,8 @@ def watched_sessions() -> Iterator[None]:
 
     Journal.__init__ = remember  # type: ignore[method-assign]
     try:
-        yield
+        with watched_prefixes(_place) as prefixes:
+            yield
     finally:
         Journal.__init__ = original  # type: ignore[method-assign]
     # A later journal of the same session took it over: only that one's state is live.
@@ -47,6 +49,8 @@ def watched_sessions() -> Iterator[None]:
         facts = check_journal(journal)
         if facts is not None:
             logs.setdefault(place, {})[session] = facts
+            problems = prefixes.problems((place, session), facts)
+            assert not problems, f"session {session}: " + "; ".join(problems)
     for in_one_place in logs.values():
         problems = tree_violations(in_one_place)
         assert not problems, "; ".join(problems)

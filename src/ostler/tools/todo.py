@@ -31,7 +31,7 @@ async def todo(
 ) -> Ok:
     """Keeps a list of what is to be done in a longer task, for you and for the person who watches.
 
-    Give the whole list each time; without one you are shown the list as it is. Have one item active at a time.
+    Give the whole list each time; without one you are shown it as it is. Have one item active at a time.
 
     Args:
         items: the whole list, in order; an item keeps its id

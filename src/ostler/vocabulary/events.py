@@ -412,7 +412,9 @@ class RunEnded(Record, frozen=True):
     request: str = ""
     """The request that cancelled it."""
     context: int = 0
-    """Tokens of all that the model was told at last, and of its answer, as its vendor counted them."""
+    """Tokens of what the model was told at last, and of its answer, as its vendor counted them."""
+    context_messages: int = 0
+    """How many messages those were."""
 
 
 # --- between and beside -----------------------------------------------------------------------------

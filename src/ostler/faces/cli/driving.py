@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
-from ostler.faces.cli.answer_schema import unfit
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
 from ostler.faces.cli.plain_output import Notices, PlainOutput
 from ostler.faces.cli.saying import say
@@ -136,9 +135,12 @@ async def _say_held(session: Session) -> None:
 def _code(quiet: Rest | None, session: Session) -> int:
     if quiet is None:
         return 0
-    if isinstance(quiet, RunEnded) and quiet.status == "completed" and (problem := unfit(session)):
-        say(problem)
-        return 1
+    if isinstance(quiet, RunEnded) and quiet.status == "completed" and session.harness.answer_schema:
+        from ostler.faces.cli.answer_schema import unfit
+
+        if problem := unfit(session):
+            say(problem)
+            return 1
     return exit_code(quiet)
 
 
