@@ -59,6 +59,7 @@ class SessionContext:
         self._run = ""
         self._in_prompt: tuple[Fenced, ...] = ()
         self._echoed = ""
+        self._told_system: str | None = None
 
     def anew(self) -> SessionContext:
         return SessionContext(self.policy, self._tokenizer, self._room_of, self._fences, self._reminders)
@@ -68,35 +69,35 @@ class SessionContext:
     async def build(self, journal: Journal, told: Told) -> Built:
         self._use(told.model.name)
         reserve = self._reserve()
+        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
         reported = self._reported(journal, told)
         if reported and reported <= self._window_tokens() - reserve and self._tells_everything:
-            return self._everything(journal, told, reported, reserve)
+            return self._everything(journal, told, reported, reserve, reminders)
         fixed = self._fixed(told)
         injected = await self._injected(journal, self._window_tokens() - reserve - fixed.tokens)
-        room = self._window_tokens() - reserve - fixed.tokens - sum(one.tokens for one in injected)
-        inserts = as_message(self._in_prompt)
+        inserts, tail = as_message(self._in_prompt), self._tail(injected, reminders)
+        beside = sum(self._count(message) for message in (*inserts, *tail))
+        beside += sum(one.tokens for one in injected if one.fence.placement == "system")
+        room = self._window_tokens() - reserve - fixed.tokens - beside
         shown = self._window.show(self._conversation(told), told.transcript, max(0, room), inserts)
-        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
         trace = self._trace(journal, told, fixed, injected, room, reserve, reminders)
         trace["tokens"]["messages"] = shown.tokens
-        trace["tokens"]["all"] = fixed.tokens + shown.tokens + sum(one.tokens for one in injected)
+        trace["tokens"]["all"] = fixed.tokens + shown.tokens + beside
         trace["messages"] = [len(shown.transcript), len(told.transcript)]
-        if shown.changed:
-            trace["changed"] = shown.changed
+        system = self._system(told.system, injected)
+        if changed := shown.changed or self._changed_system(system):
+            trace["changed"] = changed
             if shown.decisions:
                 trace["decisions"] = msgspec.to_builtins(shown.decisions)
         elif shown.decisions:
             trace["left"] = len(shown.decisions)
-        if shown.tokens > room:
-            return Built(
-                told.system, shown.transcript, problem=self._too_much(shown.tokens, room), trace=trace
-            )
-        return Built(
-            self._system(told.system, injected),
-            shown.transcript,
-            self._tail(injected, reminders),
-            trace,
-        )
+        self._told_system = system
+        problem = self._too_much(shown.tokens, room) if shown.tokens > room else ""
+        return Built(system, shown.transcript, tail, trace, problem)
+
+    def _changed_system(self, system: str) -> str:
+        is_same = self._told_system is None or system == self._told_system
+        return "" if is_same else "by what the fences say"
 
     def _reported(self, journal: Journal, told: Told) -> int:
         """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
@@ -111,16 +112,18 @@ class SessionContext:
         """No rule of the policy changes anything, as long as there is room."""
         return not self._fences and not self._window.has_rules and not self._window.is_cut
 
-    def _everything(self, journal: Journal, told: Told, tokens: int, reserve: int) -> Built:
-        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
-        window = self._window_tokens()
+    def _everything(
+        self, journal: Journal, told: Told, tokens: int, reserve: int, reminders: list[Reminder]
+    ) -> Built:
+        window, tail = self._window_tokens(), self._tail([], reminders)
+        tokens += sum(self._count(message) for message in tail)
         trace: dict[str, Any] = {
             "tokens": {"window": window, "reserve": reserve, "all": tokens},
             "counted": ["reported", "high"],
             "messages": [len(told.transcript), len(told.transcript)],
         }
         self._echo(journal, trace, reminders)
-        return Built(told.system, told.transcript, self._tail([], reminders), trace)
+        return Built(told.system, told.transcript, tail, trace)
 
     def _too_much(self, tokens: int, room: int) -> str:
         return (

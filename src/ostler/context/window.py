@@ -82,10 +82,12 @@ class Window:
     def show(self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]) -> Shown:
         """All of the source that there is room for, with `inserts` before the prompt of the present run."""
         self._changed = ""
-        if source is not self._source or len(source) < self._taken or room < self._tokens < self._room:
+        is_another = source is not self._source or len(source) < self._taken
+        if is_another or room < self._tokens < self._room:
             was_told = self._taken > 0
             self._begin(source, room)
-            self._changed = "the conversation is another one" if was_told else "it is the first"
+            why = "the conversation is another one" if is_another else "there is less room"
+            self._changed = why if was_told else "it is the first"
         self._room = room
         for place in range(self._taken + 1, len(source)):
             if source[place].role == "assistant":
@@ -118,7 +120,7 @@ class Window:
     def _plan(self, prompts: Set[int]) -> None:
         """What was left out stays left out: a plan looks at what is told, however long the session is."""
         present = Conversation(self._messages, self._sources, self._counts, prompts, self._count)
-        planned = plan(present, self._policy, self._room)
+        planned = plan(present, self._policy, max(0, self._room - self._note_tokens()))
         if not planned.decisions:
             if self._derived is not None:
                 self._derive()
@@ -126,7 +128,7 @@ class Window:
         self._left_out += planned.left_out
         self._decisions += planned.decisions
         self._messages, self._sources, self._counts = planned.messages, planned.sources, planned.counts
-        self._tokens = sum(planned.counts)
+        self._tokens = sum(planned.counts) + self._note_tokens()
         self._derive()
         rules = sorted({decision.rule for decision in planned.decisions})
         self._changed = self._changed or f"by the rules of {' and '.join(rules)}"
@@ -137,8 +139,14 @@ class Window:
             place = next((at for at, one in enumerate(self._sources) if one == self._prompt), len(messages))
             messages[place:place] = self._inserted
         if self._left_out:
-            messages.insert(0, Message("user", (Text(LEFT_OUT.format(self._left_out)),)))
+            messages.insert(0, self._note())
         self._derived = Transcript(messages)
+
+    def _note_tokens(self) -> int:
+        return self._count(self._note()) if self._left_out else 0
+
+    def _note(self) -> Message:
+        return Message("user", (Text(LEFT_OUT.format(self._left_out)),))
 
 
 def conversation(

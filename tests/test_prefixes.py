@@ -1,0 +1,97 @@
+"""The watch over what models are told: a request that begins in another way needs a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ostler.context.fences import Fence
+from ostler.kernel.context import Built, Order, Told
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import Hook
+from ostler.kernel.journal import Journal
+from ostler.kernel.model import Transcript
+from ostler.models.scripted import Call
+from ostler.testkit.watch import watched_sessions
+from ostler.vocabulary import events
+from ostler.vocabulary.messages import as_content, user
+from tests.context.test_keeping import context, count
+from tests.running import run, started
+
+
+class Forgetful:
+    """Tells something else in each step, and says why or does not."""
+
+    def __init__(self, trace: dict[str, Any] | None = None, *, system: bool = False) -> None:
+        self._trace = trace
+        self._in_system = system
+        self._asked = 0
+
+    async def build(self, journal: Journal, told: Told) -> Built:
+        self._asked += 1
+        if self._in_system:
+            return Built(f"{told.system} {self._asked}", told.transcript, trace=self._trace)
+        messages = [user(f"{self._asked}"), *told.transcript]
+        return Built(told.system, Transcript(messages), trace=self._trace)
+
+    def anew(self) -> Forgetful:
+        return self
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        return False
+
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+        return "never"
+
+
+@pytest.fixture(autouse=True)
+def invariants() -> None:
+    """In place of the one for all tests, which would find the same."""
+
+
+def problem_with(context: Any, prompts: int = 1, **harness: Any) -> str:
+    """What the watch says of runs of two steps."""
+
+    async def drive() -> None:
+        ran = await started([Call("count"), "done"] * prompts, tools=[count], context=context, **harness)
+        for _ in range(prompts):
+            await ran.session.prompt(as_content("go"))
+
+    try:
+        with watched_sessions():
+            asyncio.run(drive())
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("forgetful", "what"),
+    [
+        (Forgetful(), "other messages"),
+        (Forgetful({"tokens": {}}), "other messages"),
+        (Forgetful(system=True), "another system prompt"),
+    ],
+)
+def test_another_beginning_is_found(forgetful: Forgetful, what: str) -> None:
+    assert f"begins with {what}, and nothing says why" in problem_with(forgetful)
+
+
+def test_what_the_trace_or_a_hook_explains_is_no_problem() -> None:
+    assert not problem_with(Forgetful({"changed": "for a reason"}))
+    assert not problem_with(Forgetful(), hooks=[Hook("context", lambda draft: None)])
+    assert not problem_with(None, prompts=2)
+
+
+def test_a_fence_in_the_system_prompt_that_changes_is_in_the_trace() -> None:
+    said = iter(["noon", "one", "one", "two"])
+    fence = Fence("clock", lambda request: next(said), "system")
+    assert not problem_with(context(4000, fences=[fence]), prompts=2)
+    fence = Fence("clock", lambda request: "noon" if request.run else None, "system")
+    ran = asyncio.run(run([Call("count"), "done"], tools=[count], context=context(4000, fences=[fence])))
+    assert [called.trace.get("changed") for called in ran.all(events.ModelCalled)] == [
+        "it is the first",
+        None,
+    ]
