@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
+from bench.contexts import context
 from bench.crowding import agents
 from bench.probing import probe
 from bench.processes import BenchError
@@ -30,6 +31,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "start": cold_start,
     "steps": steps,
     "together": together,
+    "context": context,
     "streams": streams,
     "agents": agents,
     "runs": runs,

@@ -365,22 +365,49 @@ async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path)
     assert b"canary-7" not in file.read_bytes()
 
 
-async def test_a_secret_that_comes_too_late_is_refused_before_any_file_has_seen_it(tmp_path: Path) -> None:
+async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path: Path) -> None:
+    from ostler.kernel.tool import ToolContext
     from ostler.vocabulary.outcomes import NeedUser, Question
+
+    seen: list[str] = []
+
+    @tool(resumes=True)
+    async def need(context: ToolContext) -> NeedUser | str:
+        """Asks by its outcome."""
+        if context.answer is None:
+            return NeedUser(Question("PIN?", secret=True))
+        seen.append(context.answer)
+        return "unlocked"
+
+    file = tmp_path / "s.db"
+    async with Agent(
+        ScriptedModel([Call("need")]), tools=[need], waits_for_answers=True, store=file
+    ) as agent:
+        assert (await agent.run("go")).status is None
+        session = agent.session
+    model = ScriptedModel(["done"])
+    async with Agent(model, tools=[need], waits_for_answers=True, store=file, session=session) as agent:
+        assert (await agent.answer("canary-7")).status == "completed"
+        stored = [tmp_path / f"s.db{suffix}" for suffix in ("", "-wal")]
+        assert not [part for part in stored if b"canary-7" in part.read_bytes()]
+    assert seen == ["canary-7"]
+
+
+async def test_a_secret_is_not_taken_through_the_inbox(tmp_path: Path) -> None:
+    from ostler.vocabulary.outcomes import NeedUser, Question
+    from ostler.vocabulary.requests import Answer
 
     @tool
     async def need() -> NeedUser:
         """Asks by its outcome."""
         return NeedUser(Question("PIN?", secret=True))
 
-    file = tmp_path / "s.db"
-    model = ScriptedModel([Call("need"), "done"])
-    async with Agent(model, tools=[need], waits_for_answers=True, store=file) as agent:
-        assert (await agent.run("go")).status is None
-        with pytest.raises(UsageError, match="while the call that asks for it runs"):
-            await agent.answer("canary-7")
-        stored = [tmp_path / f"s.db{suffix}" for suffix in ("", "-wal")]
-        assert not [part for part in stored if b"canary-7" in part.read_bytes()]
+    async with Agent(ScriptedModel([Call("need"), "done"]), tools=[need], waits_for_answers=True) as agent:
+        result = await agent.run("go")
+        session = await agent.open()
+        request = Answer(id="a1", question=result.questions[0].id, answer="1234")
+        await session.journal.store.submit(session.id, request)
+        assert (await agent.resume()).status is None  # type: ignore[union-attr]
         assert (await agent.answer(declined=True)).status == "completed"
 
 

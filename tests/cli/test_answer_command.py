@@ -86,7 +86,7 @@ WRONG = (
     ("choice", "green", "'green' is no answer; the answers are: Red, Blue"),
     ("form", "{", "the answer must be JSON"),
     ("form", '{"port": "x"}', "the answer does not fit the form: 'port' is not of type integer"),
-    ("secret", "hunter2", "a secret must be answered while the call that asks for it runs"),
+    ("secret", "hunter2", "a secret is not said on the command line"),
     ("text", "", "there is no answer to: Why?"),
 )
 
@@ -113,6 +113,15 @@ def test_an_answer_is_only_recorded_when_that_is_wished(ostler: Ostler) -> None:
     assert again.code == 2 and f"nothing is asked in session {text}" in again.err
     assert ostler("answer", secret, "--record-only", "--decline").code == 0
     assert answers(ostler, secret) == [("declined", None)]
+
+
+def test_a_secret_is_piped_in_and_kept_nowhere(ostler: Ostler, serve: Serve) -> None:
+    (session,) = asked(ostler, "secret")
+    vendor = serve("Thank you.")
+    ran = ostler("answer", session, *use(vendor), piped=b"hunter2")
+    assert (ran.code, ran.out) == (0, "Thank you.\n")
+    assert answers(ostler, session) == [("answered", None)]
+    assert "hunter2" not in str(vendor.requests[0].json)
 
 
 def test_an_answer_may_be_piped_in(ostler: Ostler) -> None:

@@ -17,7 +17,7 @@ from ostler.kernel.output import ResultLimits
 from ostler.kernel.repetition import REMIND_AT
 from ostler.kernel.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.assembly import follow_policy
+from ostler.runs.contexts import follow_policy
 from ostler.runs.session import create_session
 from ostler.tools.todo import todo
 from ostler.vocabulary import events

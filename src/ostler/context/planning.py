@@ -223,7 +223,7 @@ class _Planner:
                 counts += told.counts[atom.first : atom.last + 1]
             else:
                 counts += [told.count(message) for message in atom.messages]
-        return Plan(messages, sources, counts, tuple(_joined(self._decisions)), self._left_out)
+        return Plan(messages, sources, counts, tuple(joined(self._decisions)), self._left_out)
 
 
 def _with_cut_results(message: Message, limit: int, modes: dict[str, ResultMode]) -> Message:
@@ -245,20 +245,27 @@ def _cut(block: Block, limit: int, modes: dict[str, ResultMode]) -> Block:
     return msgspec.structs.replace(block, content=(Text(text),))
 
 
-def _joined(decisions: list[Decision]) -> Iterator[Decision]:
-    """In the order of the entries; neighbours of one kind as one."""
+def joined(decisions: Sequence[Decision]) -> Iterator[Decision]:
+    """In the order of the entries; neighbours that were left out as one, with what was cut of them before."""
     last: Decision | None = None
-    for one in sorted(decisions, key=lambda decision: decision.first):
-        if last is not None and (last.action, last.rule) == (one.action, one.rule) == ("dropped", "room"):
-            last = Decision(
-                last.first, one.last, one.action, one.rule, last.before + one.before, last.after + one.after
-            )
-            continue
+    for one in sorted(decisions, key=lambda one: (one.first, -one.last, not _is_left_out(one))):
+        if last is not None and _is_left_out(last):
+            if one.last <= last.last:
+                last = msgspec.structs.replace(last, before=last.before + one.before - one.after)
+                continue
+            if _is_left_out(one):
+                before = last.before + one.before
+                last = Decision(last.first, one.last, one.action, one.rule, before, 0)
+                continue
         if last is not None:
             yield last
         last = one
     if last is not None:
         yield last
+
+
+def _is_left_out(decision: Decision) -> bool:
+    return (decision.action, decision.rule) == ("dropped", "room")
 
 
 def has_calls_without_results(messages: Sequence[Message]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
-from ostler.context.planning import Conversation, Decision, plan
+from ostler.context.planning import Conversation, Decision, joined, plan
 from ostler.context.policy import ContextPolicy
 from ostler.kernel.model import Transcript
 from ostler.vocabulary.messages import Message, Text
@@ -126,7 +126,7 @@ class Window:
                 self._derive()
             return
         self._left_out += planned.left_out
-        self._decisions += planned.decisions
+        self._decisions = [*joined([*self._decisions, *planned.decisions])]
         self._messages, self._sources, self._counts = planned.messages, planned.sources, planned.counts
         self._tokens = sum(planned.counts) + self._note_tokens()
         self._derive()

@@ -20,7 +20,7 @@ from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool, schema_of
-from ostler.runs.contexts import KeptContext
+from ostler.runs.contexts import KeptContext, follow_policy
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import MakeModel, model_maker
 from ostler.runs.permissions import permission_guard, remember_answer
@@ -182,6 +182,7 @@ class Agent:
             ),
         )
         self._harness.use(tools)
+        follow_policy(self._harness, context or settings.context)
         self._store = store
         self._session_id = session
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []

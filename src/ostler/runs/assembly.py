@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
-from ostler.kernel.output import ResultLimits
 from ostler.kernel.tool import Tool
-from ostler.runs.contexts import KeptContext
+from ostler.runs.contexts import KeptContext, follow_policy
 from ostler.runs.first_run import settled
 from ostler.runs.guidance import has_folder, skills_in, told_at_first
 from ostler.runs.model_choice import model_maker
@@ -67,20 +66,6 @@ def tell_at_first(
 ) -> None:
     """Makes the system prompt anew, from the files that it comes from."""
     harness.system = told_at_first(settings, cwd, today, _skills_of(harness.tools), say)
-
-
-def follow_policy(harness: Harness, changes: dict[str, dict[str, Any]]) -> None:
-    """What the policy of the context says about results and tools. Raises for one that is wrong."""
-    if not changes:
-        return
-    from ostler.context.policy import merged
-
-    policy = merged(changes)
-    harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
-    if policy.checkpoints.offered and harness.tools:
-        from ostler.context.checkpoint_tool import ChapterTool
-
-        harness.use([*harness.tools.values(), ChapterTool(policy.summaries.longest)])
 
 
 def _skills_of(tools: Mapping[str, Tool]) -> Mapping[str, Skill]:

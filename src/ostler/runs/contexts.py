@@ -11,6 +11,7 @@ import msgspec
 from ostler.kernel.context import Built, Order, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
+from ostler.kernel.output import ResultLimits
 from ostler.kernel.repetition import REMIND_AT
 from ostler.runs.settings import Settings
 from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
@@ -130,6 +131,20 @@ class KeptContext:
             self._echoed = run
             trace["policy"] = {}
         return trace
+
+
+def follow_policy(harness: Harness, changes: dict[str, dict[str, Any]]) -> None:
+    """What the policy of the context says about results and tools. Raises for one that is wrong."""
+    if not changes:
+        return
+    from ostler.context.policy import merged
+
+    policy = merged(changes)
+    harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
+    if policy.checkpoints.offered and harness.tools:
+        from ostler.context.checkpoint_tool import ChapterTool
+
+        harness.use([*harness.tools.values(), ChapterTool(policy.summaries.longest)])
 
 
 def _is_near_its_end(steps: int, limit: int | None) -> bool:

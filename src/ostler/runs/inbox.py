@@ -34,7 +34,9 @@ from ostler.vocabulary.requests import (
     UndoCompaction,
 )
 
-SECRET_NEEDS_ITS_CALL = "a secret must be answered while the call that asks for it runs"
+SECRET_NEEDS_ITS_CALL = (
+    "a secret is not put into the inbox, which is a file: it must be answered where the run is driven"
+)
 
 
 class InboxReader:

@@ -204,10 +204,15 @@ def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Told
         after=with_compactions(after, facts),
         added=tuple(_added(between)),
         decided=tuple(one for one in after.decisions if one not in before.decisions),
-        withdrawn=tuple(one for one in before.decisions if one not in after.decisions),
+        withdrawn=tuple(one for one in before.decisions if not _is_in(one, after.decisions)),
         same_prefix=not changes,
         changes=changes,
     )
+
+
+def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:
+    """It holds, or something more does."""
+    return any(other.first <= one.first and one.last <= other.last for other in decisions)
 
 
 def _changes(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Iterator[Change]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+import sys
+from collections.abc import AsyncIterator, Sequence
+from getpass import getpass
 from typing import Any
 
 import msgspec
 
 from ostler.faces.cli.arguments import driving_parser, parse_words
 from ostler.faces.cli.columns import one_line
-from ostler.faces.cli.driving import go_on
+from ostler.faces.cli.driving import Rest, go_on, run_queue
 from ostler.faces.cli.going_on import drive_on
 from ostler.faces.cli.requesting import (
     Requested,
@@ -29,6 +31,7 @@ from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.runs.run_tree import OpenQuestion, is_stuck, open_questions, root_of, state_of
+from ostler.runs.session import Session
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.outcomes import Question
 from ostler.vocabulary.requests import Answer
@@ -52,6 +55,8 @@ def run(arguments: list[str]) -> int:
 
 async def _answer(options: argparse.Namespace, store: Store, state: SessionState) -> int:
     one = _chosen(await open_questions(store, state), options.question, state.id)
+    if one.asked.question.secret and not options.decline:
+        return await _answer_secret(options, store, state, one)
     answer = _request(one.asked.id, one.asked.question, options)
     root = await root_of(store, state)
     is_driven = any([await store.holder(session) for session in (root.id, one.session)])
@@ -65,6 +70,28 @@ async def _answer(options: argparse.Namespace, store: Store, state: SessionState
     if await is_stuck(store, root):
         return await show_waiting(options, store, root)
     return await drive_on(options, store, root, go_on)
+
+
+async def _answer_secret(
+    options: argparse.Namespace, store: Store, state: SessionState, one: OpenQuestion
+) -> int:
+    """It is handed to the tool in this process, and kept nowhere."""
+    if one.session != state.id or state.child_of or options.record_only:
+        raise UsageError(SECRET_NEEDS_ITS_CALL)
+    if options.words:
+        raise UsageError("a secret is not said on the command line, where others see it: pipe it in")
+    secret = getpass(f"{one_line(one.asked.question.text)} ") if sys.stdin.isatty() else prompt_from([])[0]
+    if not secret:
+        raise UsageError(f"there is no answer to: {one_line(one.asked.question.text)}")
+
+    async def work(session: Session) -> AsyncIterator[Rest]:
+        first = await session.answer(one.asked.id, secret)
+        assert first is not None
+        yield first
+        async for quiet in run_queue(session, first):
+            yield quiet
+
+    return await drive_on(options, store, state, work)
 
 
 def _chosen(questions: Sequence[OpenQuestion], wanted: str | None, session: str) -> OpenQuestion:
@@ -85,8 +112,6 @@ def _listed(questions: Sequence[OpenQuestion]) -> str:
 
 
 def _request(asked: str, question: Question, options: argparse.Namespace) -> Answer:
-    if question.secret and not options.decline:
-        raise UsageError(SECRET_NEEDS_ITS_CALL)
     text = " ".join(options.words).strip()
     if not text and not options.decline:
         text, notice = prompt_from([])

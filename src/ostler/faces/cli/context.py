@@ -142,13 +142,10 @@ def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
-    """Those of one kind together, without what was cut first and left out later."""
-    dropped = [one for one in decisions if one.action == "dropped"]
+    """Those of one kind together."""
     groups: dict[tuple[str, str], list[Decision]] = {}
-    for one in sorted(decisions, key=lambda one: one.first):
-        later = [other for other in dropped if other is not one]
-        if not any(other.first <= one.first and one.last <= other.last for other in later):
-            groups.setdefault((one.action, one.rule), []).append(one)
+    for one in decisions:
+        groups.setdefault((one.action, one.rule), []).append(one)
     yield from groups.values()
 
 

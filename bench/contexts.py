@@ -1,0 +1,88 @@
+"""Measures of the context: what it costs to choose what a model is told in the next step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from itertools import count
+from time import process_time_ns
+
+from bench.room import Room
+from bench.rows import Row, interleaved, ratio_row
+from ostler.context.keeping import ModelRoom, SessionContext
+from ostler.context.policy import merged
+from ostler.context.tokenizers import RoutedTokenizer
+from ostler.kernel.context import Told
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal
+from ostler.kernel.model import Transcript
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import create_session
+from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult, user
+
+LONG, SHORT = 2_000, 200
+MEASURED = 100
+POLICY = {"window": {"tokens": 32_000, "reserve": 4_000}, "summaries": {"automatic": False}}
+
+
+def context(room: Room) -> list[Row]:
+    """The next step of a session of 2,000 steps and of one of 200, when the window is full in both."""
+    medians = interleaved(
+        room.rounds, long=lambda: [_milliseconds(LONG)], short=lambda: [_milliseconds(SHORT)]
+    )
+    name = f"context of the next step after {LONG:,} steps / after {SHORT}"
+    return [ratio_row(name, medians["long"][0], medians["short"][0], "ms", "≤", 2.0)]
+
+
+def _milliseconds(steps: int) -> float:
+    """Of the processor, for one step; by the mean, because some steps make room for many."""
+    return asyncio.run(_measured(steps))
+
+
+async def _measured(steps: int) -> float:
+    session = await create_session(MemoryStore(), Harness(ScriptedModel()))
+    grown = _Session(session.journal)
+    for _ in range(steps):
+        grown.step()
+    await grown.build()
+    used = 0
+    for _ in range(MEASURED):
+        grown.step()
+        begin = process_time_ns()
+        await grown.build()
+        used += process_time_ns() - begin
+    await session.close()
+    return used / MEASURED / 1e6
+
+
+class _Session:
+    """One that grows by a call and its result."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._transcript = Transcript([user("Go on until it is done.")])
+        self._sources = [1]
+        self._steps = _steps()
+        self._context = SessionContext(merged(POLICY), RoutedTokenizer(), lambda model: ModelRoom(200_000))
+        self._told = Told(
+            "You help.", self._transcript, self._sources, {1}, (), ScriptedModel(name="openai/gpt-5.5")
+        )
+
+    def step(self) -> None:
+        for message in next(self._steps):
+            self._transcript.append(message)
+            self._sources.append(self._sources[-1] + 1)
+
+    async def build(self) -> None:
+        await self._context.is_full(self._journal, self._told)
+        built = await self._context.build(self._journal, self._told)
+        assert not built.problem and len(built.transcript) < 200
+
+
+def _steps() -> Iterator[tuple[Message, Message]]:
+    for number in count():
+        call = ToolCall(f"call_{number}", "read", f'{{"path": "file_{number}.py"}}')
+        lines = "\n".join(f"    value_{line} = compute(value_{number}, {line})" for line in range(40))
+        result = ToolResult(call.id, call.name, (Text(lines),))
+        yield Message("assistant", (Text("I read on."), call)), Message("tool", (result,))
