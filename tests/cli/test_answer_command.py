@@ -117,7 +117,7 @@ def test_an_answer_is_only_recorded_when_that_is_wished(ostler: Ostler) -> None:
 
 def test_a_secret_is_piped_in_and_kept_nowhere(ostler: Ostler, serve: Serve) -> None:
     (session,) = asked(ostler, "secret")
-    vendor = serve("Thank you.")
+    vendor = serve(turn("Thank you."))
     ran = ostler("answer", session, *use(vendor), piped=b"hunter2")
     assert (ran.code, ran.out) == (0, "Thank you.\n")
     assert answers(ostler, session) == [("answered", None)]

@@ -30,6 +30,7 @@ class ToolHistory(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """
 
     results: ResultMode = "full"
+    """Told in full, cut to their ends, or left out with their calls."""
     keep_runs: Natural = 1
     """Of the runs before the present one, this many are told in full."""
     keep_calls: Natural = 0
@@ -44,14 +45,16 @@ class MustKeep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """What is never left out nor cut for want of room."""
 
     last_prompt: bool = True
+    """The prompt of the present run."""
     first_prompt: bool = False
+    """That of the session's first run, as long as it is not compacted."""
     tools: tuple[str, ...] = ()
     """Calls of these tools, with their results."""
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     keep: Natural | None = None
-    """Of so many newest answers; by default of all, because vendors want their own data back."""
+    """The newest answers whose reasoning is told; by default all, as vendors want their own data back."""
 
 
 class Results(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -65,6 +68,7 @@ class Results(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 class Summaries(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     automatic: bool = True
+    """Compacted by itself, before it would be too much."""
     at: Share = 0.85
     """The share of the room at which a compaction is due."""
     keep: Share = 0.25
@@ -79,6 +83,7 @@ class Checkpoints(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """The tool by which the model itself closes a chapter."""
 
     offered: bool = False
+    """The model has the tool `close_chapter`."""
     keep_calls: Natural = 2
     """The newest calls before it that stay word for word."""
 
@@ -87,6 +92,7 @@ class Reminders(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """Said to the model at the end of one request, and never part of the conversation."""
 
     repetition: bool = True
+    """Said when the same call had the same result several times."""
     last_steps: Natural = 2
     """Said when so many steps are left, of a run that has a limit."""
     todo_every: Natural = 0
