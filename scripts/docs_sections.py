@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import io
 import os
 import re
@@ -23,7 +21,8 @@ from docs_invariants import (
     store_invariant_table,
     tree_invariant_table,
 )
-from docs_tables import row, spelled
+from docs_policy import policy_table
+from docs_tables import field_docstrings, row, spelled
 from ostler.faces import cli
 from ostler.faces.cli.arguments import print_parser
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
@@ -105,7 +104,7 @@ def help_of_each(command: str) -> str:
 
 def settings_table() -> Iterator[str]:
     hints = typing.get_type_hints(settings.Settings)
-    meanings = _field_docstrings(settings.Settings)
+    meanings = field_docstrings(settings.Settings)
     options = {action.dest: action.option_strings for action in print_parser({})._actions}
     yield "| setting | values | default | variable | option | in a project's file | meaning |"
     yield "|---|---|---|---|---|---|---|"
@@ -125,19 +124,6 @@ def _trust(name: str) -> str:
     if name in ("permissions", "tools", *LIMITS):
         return "after `ostler trust`, if it allows more than your own"
     return "after `ostler trust`, if your key would go to another provider" if name == "model" else "yes"
-
-
-def _field_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The string below each field. Python does not keep those, so they are read from the source."""
-    (definition,) = ast.parse(inspect.getsource(struct)).body
-    assert isinstance(definition, ast.ClassDef)
-    found = {}
-    for field, below in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            match below:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    found[field.target.id] = text
-    return found
 
 
 def exit_code_table() -> Iterator[str]:
@@ -270,9 +256,11 @@ def _fenced(lines: Sequence[str], language: str = "") -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     "audit-actions": lambda: "\n".join(action_table()),
     "audit-no-decision": facts_without_decision,
+    "context-policy": lambda: "\n".join(policy_table()),
     "help": help_of,
     "help-answer": lambda: help_of("answer"),
     "help-audit": lambda: help_of("audit"),
+    "help-context": lambda: help_of("context"),
     "help-cost": lambda: help_of("cost"),
     "help-demo": lambda: help_of("demo"),
     "help-replay": lambda: help_of("replay"),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import types
 import typing
 from typing import Any, Literal
+
+import msgspec
 
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null", Any: "any"}
 
@@ -26,3 +30,16 @@ def spelled(hint: Any) -> str:
     if origin is dict:
         return "object"
     return _NAMES.get(hint) or str(hint.__name__)
+
+
+def field_docstrings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The string below each field. Python does not keep those, so they are read from the source."""
+    (definition,) = ast.parse(inspect.getsource(struct)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    found[field.target.id] = text
+    return found

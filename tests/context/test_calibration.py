@@ -26,7 +26,7 @@ def see(
     for number, (counted, reported) in enumerate(samples):
         tokens = msgspec.to_builtins(msgspec.structs.replace(count, tokens=counted))
         usage = Usage(input_tokens=reported)
-        calibration.apply(ModelCalled(f"msg_{number}", model, "", trace={"tokens": tokens}))
+        calibration.apply(ModelCalled(f"msg_{number}", model, "", trace={"estimate": tokens}))
         calibration.apply(UsageReported(f"msg_{number}", model, usage, usage))
 
 
@@ -70,12 +70,17 @@ def test_samples_of_other_models_and_of_other_ways_to_count_are_ignored() -> Non
 def test_calls_without_a_count_or_a_report_are_no_samples() -> None:
     calibration = Calibration()
     usage = Usage(input_tokens=100)
-    traces = [None, {}, {"tokens": 5}, {"tokens": {"tokens": 0, "source": "estimated", "confidence": "low"}}]
+    traces = [
+        None,
+        {},
+        {"estimate": 5},
+        {"estimate": {"tokens": 0, "source": "estimated", "confidence": "low"}},
+    ]
     for number, trace in enumerate(traces):
         calibration.apply(ModelCalled(f"a{number}", MODEL, "", trace=trace))
         calibration.apply(UsageReported(f"a{number}", MODEL, usage, usage))
     calibration.apply(UsageReported("nobody", MODEL, usage, usage))
-    counted = {"tokens": msgspec.to_builtins(ESTIMATE)}
+    counted = {"estimate": msgspec.to_builtins(ESTIMATE)}
     calibration.apply(ModelCalled("b", MODEL, "", trace=counted))
     calibration.apply(UsageReported("b", MODEL, UNKNOWN_USAGE, UNKNOWN_USAGE))
     assert calibration.of(MODEL, "estimated").samples == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gc
 import io
 from typing import Any
 
@@ -15,10 +14,8 @@ from PIL import Image as Picture
 from ostler.context.estimating import EstimatingTokenizer, estimated_tokens
 from ostler.context.media_tokens import PAGE_TOKENS, picture_tokens
 from ostler.context.picture_size import picture_size
-from ostler.context.remembering import RememberingTokenizer
-from ostler.kernel.model import ModelRequest, ToolOffer, Transcript
+from ostler.kernel.model import ToolOffer
 from ostler.kernel.tokenizer import NO_TOKENS, Count, total
-from ostler.testkit.fixed_tokenizer import FixedTokenizer
 from ostler.vocabulary.messages import (
     File,
     Image,
@@ -28,7 +25,6 @@ from ostler.vocabulary.messages import (
     Text,
     ToolCall,
     ToolResult,
-    user,
 )
 
 MODEL = "openai/gpt-9"
@@ -197,36 +193,3 @@ def test_a_sum_is_no_more_certain_than_its_least_certain_part() -> None:
     assert NO_TOKENS + exact == exact
     assert total([]) == NO_TOKENS
     assert total([exact, Count(1, "estimated", "low")]) == Count(11, "estimated", "low")
-
-
-def test_a_message_is_counted_once_for_each_model() -> None:
-    fixed = FixedTokenizer(message=7)
-    remembering = RememberingTokenizer(fixed)
-    messages = [user("one"), user("two")]
-    for _ in range(3):
-        assert total(remembering.message(message, "a/b") for message in messages).tokens == 14
-    remembering.message(messages[0], "a/c")
-    assert fixed.models == ["a/b", "a/b", "a/c"]
-
-
-def test_messages_that_are_gone_are_forgotten_and_never_mistaken_for_others() -> None:
-    remembering = RememberingTokenizer(EstimatingTokenizer())
-    for words in range(1, 200):
-        message = user("word " * words)
-        assert remembering.message(message, MODEL) == tokenizer.message(message, MODEL)
-    del message
-    gc.collect()
-    assert not remembering._messages[MODEL]
-
-
-def test_a_request_counts_everything_that_is_sent() -> None:
-    fixed = FixedTokenizer(text=3, message=50, tool=7)
-    offers = (ToolOffer("a", "", {}), ToolOffer("b", "", {}))
-    request = ModelRequest(
-        "msg", MODEL, Transcript([user("one"), user("two")]), "Be brief.", offers, tail=(user("now"),)
-    )
-    remembering = RememberingTokenizer(fixed)
-    assert remembering.request(request) == Count(3 + 14 + 150, "tokenizer", "high")
-    asked = len(fixed.models)
-    assert remembering.request(request).tokens == 167
-    assert len(fixed.models) == asked

@@ -178,6 +178,19 @@ async def test_a_compaction_that_does_not_shrink_is_refused() -> None:
     assert any("would not shrink" in warned.text for warned in ran.all(events.Warned))
 
 
+async def test_a_compaction_in_vain_is_not_tried_in_every_step() -> None:
+    tried: list[PlannedCompaction] = []
+
+    def refuse(planned: PlannedCompaction) -> Refuse:
+        tried.append(planned)
+        return Refuse("not now")
+
+    ran = await run(
+        steps(40, "done"), tools=[count], context=context(), hooks=[Hook("before_compact", refuse)]
+    )
+    assert ran.status == "completed" and 2 <= len(tried) <= 4
+
+
 @pytest.mark.parametrize(
     ("rules", "kept"),
     [
@@ -342,3 +355,52 @@ async def test_what_the_vendor_counted_decides_and_costs_no_counting() -> None:
     assert traces[1]["counted"] == ["reported", "high"] and traces[1]["tokens"]["all"] > 110
     assert len(ran.all(events.Compacted)) == 1
     assert len(counted) < 100
+
+
+async def test_what_a_vendor_counted_of_a_part_is_not_taken_for_the_whole() -> None:
+    def tokens_of(request: ModelRequest) -> int:
+        return sum(Words().message(message, "").tokens for message in request.transcript)
+
+    def answer(request: ModelRequest, n: int) -> Turn:
+        calls = (Call("count", {"n": n}),) if n < 25 else ()
+        return Turn("next", calls, usage=Usage(input_tokens=tokens_of(request), output_tokens=3))
+
+    store = MemoryStore()
+    policy = {"summaries": {"automatic": False}, "tool_history": {"cut_to": 2}}
+    script = [lambda request, n=n: answer(request, n) for n in range(26)]
+    ran = await run(script, tools=[count], context=context(**policy), store=store)
+    assert ran.status == "completed"
+    last = list(ran.model.requests[-1].transcript)
+    await ran.session.close()
+    session = await open_session(store, ran.session.id, ran.session.harness)
+    session.harness.context = context(**policy)
+    session.harness.model = model = ScriptedModel(["x"])
+    await session.continue_()
+    assert tokens_of(model.requests[0]) <= 380
+    assert list(model.requests[0].transcript)[: len(last)] == last
+
+
+async def test_what_vendors_report_corrects_the_count() -> None:
+    """This vendor has twice as many tokens as we count: half of what seems to fit does."""
+
+    def twice(request: ModelRequest) -> Turn:
+        words = len(request.system.split()) + sum(
+            Words().message(message, "").tokens for message in (*request.transcript, *request.tail)
+        )
+        call = Call("count", {"n": len(request.transcript)})
+        return Turn(calls=(call,), usage=Usage(input_tokens=2 * words))
+
+    def answer(request: ModelRequest) -> Any:
+        return "Task: count." if "You write the summary" in request.system else twice(request)
+
+    fences = [Fence("note", lambda request: "always here", "end")]  # so that everything is counted
+    ran = await run(
+        ScriptedModel([answer] * 100),
+        tools=[count],
+        context=context(900, fences=fences),
+        limits=Limits(steps=40),
+    )
+    traces = [called.trace for called in ran.all(events.ModelCalled) if called.trace]
+    assert traces[-1]["counted"][0] == "calibrated"
+    reported = [used.usage.input_tokens for used in ran.all(events.UsageReported)]
+    assert max(reported[10:]) <= 880

@@ -1,6 +1,6 @@
 """What vendors report corrects what was counted: a coefficient for each model, from the facts alone.
 
-`model_called` says in its trace, as `tokens`, what was counted of the whole input before any correction (a
+`model_called` says in its trace, as `estimate`, what was counted of the whole input before any correction (a
 `Count`); `usage` says what the vendor counted of it. Their sums over the newest requests to that model make
 the coefficient. Requests that were counted in another way, or whose usage nobody reported, are no samples.
 """
@@ -108,7 +108,7 @@ def _count_in(trace: Any) -> Count | None:
     if not isinstance(trace, dict):
         return None
     try:
-        count = msgspec.convert(trace.get("tokens"), Count)
+        count = msgspec.convert(trace.get("estimate"), Count)
     except msgspec.ValidationError:  # a trace of a newer version, or a host's own
         return None
     return count if count.tokens > 0 else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from ostler.context.calibration import Calibration
 from ostler.context.checkpoint_tool import ClosedChapter, closed_chapter
 from ostler.context.compacting import Compaction, compact, keeps_from
 from ostler.context.fences import Fence, Fenced, FenceRequest, as_message, fenced, in_order
@@ -17,11 +18,15 @@ from ostler.context.window import Tally, Window, conversation
 from ostler.kernel.context import Built, Order, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
-from ostler.kernel.model import ToolOffer
+from ostler.kernel.model import ToolOffer, Transcript
 from ostler.kernel.tokenizer import NO_TOKENS, Count, Tokenizer
+from ostler.vocabulary.events import Event, ModelCalled, UsageReported
+from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Message, Text
 
 LARGEST_RESERVE = 16_384
+TRY_AGAIN_AFTER = 20
+"""Messages that come after a compaction in vain before the next one is tried: each may cost a model call."""
 
 
 class ModelRoom(msgspec.Struct, frozen=True):
@@ -60,6 +65,10 @@ class SessionContext:
         self._in_prompt: tuple[Fenced, ...] = ()
         self._echoed = ""
         self._told_system: str | None = None
+        self._calibration = Calibration()
+        self._heard: Journal | None = None
+        self._in_vain: tuple[Transcript | None, int] = (None, 0)
+        """What could not be compacted, and how long it was."""
 
     def anew(self) -> SessionContext:
         return SessionContext(self.policy, self._tokenizer, self._room_of, self._fences, self._reminders)
@@ -73,16 +82,22 @@ class SessionContext:
         reported = self._reported(journal, told)
         if reported and reported <= self._window_tokens() - reserve and self._tells_everything:
             return self._everything(journal, told, reported, reserve, reminders)
+        self._listen(journal)
         fixed = self._fixed(told)
-        injected = await self._injected(journal, self._window_tokens() - reserve - fixed.tokens)
+        space = self._space(fixed)
+        injected = await self._injected(journal, space - fixed.tokens)
         inserts, tail = as_message(self._in_prompt), self._tail(injected, reminders)
         beside = sum(self._count(message) for message in (*inserts, *tail))
         beside += sum(one.tokens for one in injected if one.fence.placement == "system")
-        room = self._window_tokens() - reserve - fixed.tokens - beside
+        room = space - fixed.tokens - beside
         shown = self._window.show(self._conversation(told), told.transcript, max(0, room), inserts)
         trace = self._trace(journal, told, fixed, injected, room, reserve, reminders)
+        counted = Count(fixed.tokens + shown.tokens + beside, fixed.source, fixed.confidence)
+        corrected = self._calibration.applied(counted, self._model)
+        trace["estimate"] = msgspec.to_builtins(counted)
+        trace["counted"] = [corrected.source, corrected.confidence]
         trace["tokens"]["messages"] = shown.tokens
-        trace["tokens"]["all"] = fixed.tokens + shown.tokens + beside
+        trace["tokens"]["all"] = corrected.tokens
         trace["messages"] = [len(shown.transcript), len(told.transcript)]
         system = self._system(told.system, injected)
         if changed := shown.changed or self._changed_system(system):
@@ -152,6 +167,23 @@ class SessionContext:
         output = self._room_of(self._model).output or LARGEST_RESERVE
         return min(output, LARGEST_RESERVE, self._window_tokens() // 2)
 
+    def _space(self, counted: Count) -> int:
+        """What may be told, in tokens as they are counted here: what vendors reported corrects the count."""
+        coefficient = self._calibration.of(self._model, counted.source)
+        return int((self._window_tokens() - self._reserve()) / coefficient.value)
+
+    def _listen(self, journal: Journal) -> None:
+        if self._heard is journal:
+            return
+        self._heard = journal
+
+        def see(batch: Sequence[Fact | Event]) -> None:
+            for item in batch:
+                if isinstance(item, Fact) and isinstance(item.event, ModelCalled | UsageReported):
+                    self._calibration.apply(item.event)
+
+        journal.observe(see)
+
     def _fixed(self, told: Told) -> Count:
         """The system prompt and the tools, each counted once."""
         return self._sized(told.system) + self._sized_tools(told.tools)
@@ -215,8 +247,7 @@ class SessionContext:
     ) -> dict[str, Any]:
         window = self._window_tokens()
         trace: dict[str, Any] = {
-            "tokens": {"window": window, "reserve": reserve, "fixed": fixed.tokens, "room": room},
-            "counted": [fixed.source, fixed.confidence],
+            "tokens": {"window": window, "reserve": reserve, "fixed": fixed.tokens, "room": room}
         }
         self._echo(journal, trace, reminders)
         if injected:
@@ -238,12 +269,13 @@ class SessionContext:
         self._use(told.model.name)
         if self._closed_chapter(told):
             return True
-        if not summaries.automatic:
+        if not summaries.automatic or self._was_in_vain(told):
             return False
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
             return reported > (self._window_tokens() - self._reserve()) * summaries.at
-        room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
+        fixed = self._fixed(told)
+        room = self._space(fixed) - fixed.tokens
         told_so_far = self._conversation(told)
         if self._tally.total <= room * summaries.at:
             return False
@@ -253,7 +285,8 @@ class SessionContext:
         self._use(told.model.name)
         if order.occasion == "overflow":
             self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
-        room = self._window_tokens() - self._reserve() - self._fixed(told).tokens
+        fixed = self._fixed(told)
+        room = self._space(fixed) - fixed.tokens
         told_so_far = self._conversation(told)
         if order.occasion == "automatic" and (chapter := self._closed_chapter(told)):
             order = msgspec.structs.replace(order, occasion="checkpoint")
@@ -261,9 +294,16 @@ class SessionContext:
             return await compact(journal, harness, compaction)
         place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), order.occasion)
         if place is None:
-            return "there is nothing before the newest messages that could be summarised"
-        compaction = Compaction(told_so_far, place, self.policy, order)
-        return await compact(journal, harness, compaction)
+            problem = "there is nothing before the newest messages that could be summarised"
+        else:
+            problem = await compact(journal, harness, Compaction(told_so_far, place, self.policy, order))
+        if problem and order.occasion == "automatic":
+            self._in_vain = (told.transcript, len(told.transcript))
+        return problem
+
+    def _was_in_vain(self, told: Told) -> bool:
+        transcript, length = self._in_vain
+        return told.transcript is transcript and len(told.transcript) < length + TRY_AGAIN_AFTER
 
     def _closed_chapter(self, told: Told) -> ClosedChapter | None:
         rules = self.policy.checkpoints

@@ -302,9 +302,16 @@ def _usage(state: SessionState, event: events.UsageReported, fact: Fact) -> None
         step = state.run.step
         if step and step.model_call and step.model_call.id == event.call:
             step.usage_known = True
-            if event.usage.source == "reported" and event.usage.total_tokens:
+            is_reported = event.usage.source == "reported" and event.usage.total_tokens > 0
+            if is_reported and _told_everything(step.model_call):
                 state.context_tokens = event.usage.total_tokens
                 state.context_messages = len(state.transcript) + 1  # with the answer, which follows
+
+
+def _told_everything(called: events.ModelCalled) -> bool:
+    """What was counted of a part says nothing of the whole."""
+    trace = called.trace
+    return not isinstance(trace, dict) or ("decisions" not in trace and "left" not in trace)
 
 
 def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:

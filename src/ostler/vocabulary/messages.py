@@ -88,7 +88,7 @@ Block = Text | Image | File | Reasoning | ToolCall | ToolResult
 PlainBlock = Text | Image | File
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message of the conversation as the model is told it.
 
     A `tool` message holds the results of all the calls of the assistant message before it, in the order
