@@ -404,3 +404,13 @@ async def test_what_vendors_report_corrects_the_count() -> None:
     assert traces[-1]["counted"][0] == "calibrated"
     reported = [used.usage.input_tokens for used in ran.all(events.UsageReported)]
     assert max(reported[10:]) <= 880
+
+
+async def test_instructions_are_read_again_from_their_files_after_a_compaction() -> None:
+    told_from = ["Be kind."]
+    ran = await started(compacting(steps(12, "done")), tools=[count], context=context(), system="Be kind.")
+    ran.session.harness.make_system = lambda instead: told_from[0]
+    told_from[0] = "Be kind and brief."
+    await ran.session.prompt(as_content("go"))
+    requests = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    assert (requests[0].system, requests[-1].system) == ("Be kind.", "Be kind and brief.")

@@ -275,10 +275,11 @@ async def test_a_named_agent_gets_its_own_prompt_model_and_tools() -> None:
         [Call("delegate", {"task": "judge this", "agent": "critic"}), "ok"],
         tools=[DelegateTool({"critic": agent}), look],
         make_model=lambda name: critic,
+        make_system=lambda instead: f"{instead or 'You lead.'}\n\nmind the rules",
     )
     assert ran.results() == ["bad"]
     (request,) = critic.requests
-    assert request.system.startswith("You are a critic.")
+    assert request.system.startswith("You are a critic.") and "mind the rules" in request.system
     assert [offer.name for offer in request.tools] == ["look"]
     assert ran.all(events.ChildStarted)[0].agent == "critic"
 

@@ -98,6 +98,8 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
         settles=compaction.order.request,
     )
     await journal.commit()
+    if harness.make_system is not None:  # instructions are never summarised: they are read again
+        harness.system = harness.make_system("")
     return ""
 
 

@@ -28,6 +28,9 @@ Asker = Callable[[QuestionAsked], Awaitable[Any]]
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
 """Keeps what a permission that was granted says to keep; the facts that tell of it. May be called twice."""
 
+MakeSystem = Callable[[str], str]
+"""Makes the system prompt anew, from the files it comes from; with another beginning, if one is given."""
+
 Tag = str | int | float | bool
 
 Span = Callable[[str, dict[str, Any]], AbstractContextManager[Any]]
@@ -88,6 +91,7 @@ class Harness(msgspec.Struct):
     model: Model
     tools: dict[str, Tool] = field(default_factory=dict)
     system: str = ""
+    make_system: MakeSystem | None = None
     hooks: Hooks = field(default_factory=Hooks)
     permission: Hook | None = None
     """The last guard before a tool runs."""

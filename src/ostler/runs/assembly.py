@@ -7,6 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.tool import Tool
@@ -64,8 +66,15 @@ def make_harness(
 def tell_at_first(
     harness: Harness, settings: Settings, cwd: Path, today: date, say: Say = lambda text: None
 ) -> None:
-    """Makes the system prompt anew, from the files that it comes from."""
-    harness.system = told_at_first(settings, cwd, today, _skills_of(harness.tools), say)
+    """Makes the system prompt, and lets it be made anew from the files that it comes from."""
+    skills = _skills_of(harness.tools)
+
+    def make(instead: str) -> str:
+        named = msgspec.structs.replace(settings, system=instead or settings.system)
+        return told_at_first(named, cwd, today, skills, say)
+
+    harness.make_system = make
+    harness.system = make("")
 
 
 def _skills_of(tools: Mapping[str, Tool]) -> Mapping[str, Skill]:

@@ -178,11 +178,16 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
     if execution.judge and execution.judge not in harness.tools:
         raise CallRefused(f"There is no tool {execution.judge!r} that could judge the child's work.")
     allowed = set(harness.tools if execution.tools is None else execution.tools) | {execution.judge}
+
+    def make_system(instead: str) -> str:
+        beginning = instead or execution.system
+        made = harness.make_system(beginning) if harness.make_system else beginning or harness.system
+        return "\n\n".join(part for part in (made, execution.append_system) if part)
+
     child = msgspec.structs.replace(
         harness,
-        system="\n\n".join(
-            part for part in (execution.system or harness.system, execution.append_system) if part
-        ),
+        system=make_system(""),
+        make_system=make_system,
         limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
         answer_schema=None,
         context=harness.context.anew() if harness.context else None,
