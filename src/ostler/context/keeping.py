@@ -15,7 +15,7 @@ from ostler.context.planning import Conversation, ruled
 from ostler.context.policy import ContextPolicy
 from ostler.context.reminders import Reminder, Rule, as_text, due
 from ostler.context.window import Tally, Window, conversation
-from ostler.kernel.context import Built, Order, Told
+from ostler.kernel.context import Built, Occasion, Order, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import ToolOffer, Transcript
@@ -265,38 +265,44 @@ class SessionContext:
     # --- compaction -----------------------------------------------------------------------------------
 
     async def is_full(self, journal: Journal, told: Told) -> bool:
-        summaries = self.policy.summaries
         self._use(told.model.name)
         if self._closed_chapter(told):
             return True
-        if not summaries.automatic or self._was_in_vain(told):
+        if not self.policy.summaries.automatic or self._was_in_vain(told):
             return False
+        return self._is_too_much(journal, told) and self._place(told, "automatic") is not None
+
+    def _is_too_much(self, journal: Journal, told: Told) -> bool:
+        at = self.policy.summaries.at
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
-            return reported > (self._window_tokens() - self._reserve()) * summaries.at
-        fixed = self._fixed(told)
-        room = self._space(fixed) - fixed.tokens
+            return reported > (self._window_tokens() - self._reserve()) * at
+        room = self._room(told)
         told_so_far = self._conversation(told)
-        if self._tally.total <= room * summaries.at:
-            return False
-        return ruled(told_so_far, self.policy) > room * summaries.at
+        return self._tally.total > room * at and ruled(told_so_far, self.policy) > room * at
+
+    def _room(self, told: Told) -> int:
+        fixed = self._fixed(told)
+        return self._space(fixed) - fixed.tokens
+
+    def _place(self, told: Told, occasion: Occasion) -> int | None:
+        """Before it, messages can be summarised; None if there are too few."""
+        keep = int(max(1, self._room(told)) * self.policy.summaries.keep)
+        return keeps_from(self._conversation(told), keep, occasion)
 
     async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
         self._use(told.model.name)
         if order.occasion == "overflow":
             self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
-        fixed = self._fixed(told)
-        room = self._space(fixed) - fixed.tokens
         told_so_far = self._conversation(told)
         if order.occasion == "automatic" and (chapter := self._closed_chapter(told)):
             order = msgspec.structs.replace(order, occasion="checkpoint")
             compaction = Compaction(told_so_far, chapter.place, self.policy, order, chapter.summary)
             return await compact(journal, harness, compaction)
-        place = keeps_from(told_so_far, int(max(1, room) * self.policy.summaries.keep), order.occasion)
+        place = self._place(told, order.occasion)
         if place is None:
-            problem = "there is nothing before the newest messages that could be summarised"
-        else:
-            problem = await compact(journal, harness, Compaction(told_so_far, place, self.policy, order))
+            return "there is nothing before the newest messages that could be summarised"
+        problem = await compact(journal, harness, Compaction(told_so_far, place, self.policy, order))
         if problem and order.occasion == "automatic":
             self._in_vain = (told.transcript, len(told.transcript))
         return problem

@@ -70,6 +70,8 @@ def plan(told: Conversation, policy: ContextPolicy, room: int) -> Plan:
     planner.apply_rules()
     if planner.tokens > room:
         planner.make_room(int(room * EASE))
+    if planner.tokens > room:
+        planner.cut_newest(room)
     return planner.planned()
 
 
@@ -155,7 +157,8 @@ class _Planner:
         for atom in thinking[: len(thinking) - keep] if keep else thinking:
             first = atom.messages[0]
             content = tuple(block for block in first.content if not isinstance(block, Reasoning))
-            self._replace(atom, [Message(first.role, content), *atom.messages[1:]], "stripped", "reasoning")
+            said = [Message(first.role, content)] if content else []
+            self._replace(atom, [*said, *atom.messages[1:]], "stripped", "reasoning")
 
     # --- rules for want of room -----------------------------------------------------------------------
 
@@ -171,6 +174,21 @@ class _Planner:
                 return
             if atom.messages and not atom.is_kept:
                 self._leave_out(atom)
+
+    def cut_newest(self, room: int) -> None:
+        """The last thing that can be done: the newest results, each to the same length, as long as can be."""
+        newest = self._atoms[-1] if self._atoms else None
+        if newest is None or not newest.tools or newest.is_kept:
+            return
+        modes: dict[str, ResultMode] = dict.fromkeys(newest.tools, "cut")
+        spare = room - (self.tokens - newest.tokens)
+        least = self._policy.tool_history.cut_to * CHARACTERS_A_TOKEN
+        limit = max(least, spare * CHARACTERS_A_TOKEN)
+        cut = _all_with_cut_results(newest.messages, limit, modes)
+        while sum(map(self._told.count, cut)) > spare and limit > least:
+            limit = max(least, limit // 2)
+            cut = _all_with_cut_results(newest.messages, limit, modes)
+        self._replace(newest, cut, "cut", "room")
 
     def _leave_out(self, atom: _Atom) -> None:
         self._decide(atom, "dropped", "room", 0)
@@ -188,10 +206,7 @@ class _Planner:
 
     def _cut_results(self, atom: _Atom, rule: str, modes: dict[str, ResultMode]) -> None:
         limit = self._policy.tool_history.cut_to * CHARACTERS_A_TOKEN
-        cut = [
-            message if message.role != "tool" else _with_cut_results(message, limit, modes)
-            for message in atom.messages
-        ]
+        cut = _all_with_cut_results(atom.messages, limit, modes)
         if cut != atom.messages:
             self._replace(atom, cut, "cut", rule)
 
@@ -226,8 +241,15 @@ class _Planner:
         return Plan(messages, sources, counts, tuple(joined(self._decisions)), self._left_out)
 
 
-def _with_cut_results(message: Message, limit: int, modes: dict[str, ResultMode]) -> Message:
-    return Message(message.role, tuple(_cut(block, limit, modes) for block in message.content))
+def _all_with_cut_results(
+    messages: Sequence[Message], limit: int, modes: dict[str, ResultMode]
+) -> list[Message]:
+    return [
+        Message("tool", tuple(_cut(block, limit, modes) for block in message.content))
+        if message.role == "tool"
+        else message
+        for message in messages
+    ]
 
 
 def _cut(block: Block, limit: int, modes: dict[str, ResultMode]) -> Block:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ostler.models.misfit import misfit
 from ostler.vocabulary.errors import ConfigurationError
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -121,13 +122,18 @@ def merged(*layers: dict[str, Any]) -> ContextPolicy:
             if not isinstance(changes, dict):
                 raise ConfigurationError(f"[context] {group} must be a table")
             known.update(changes)
-    try:
-        policy = msgspec.convert(fields, ContextPolicy)
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"the policy of the context is wrong: {error}") from None
+    policy = check_rules(fields)
     if problem := _contradiction(policy):
         raise ConfigurationError(f"the policy of the context is wrong: {problem}")
     return policy
+
+
+def check_rules(fields: dict[str, Any]) -> ContextPolicy:
+    """Each rule by itself. Raises for one that there is not, or that has a value of the wrong kind."""
+    try:
+        return msgspec.convert(fields, ContextPolicy)
+    except msgspec.ValidationError:
+        raise ConfigurationError(misfit(fields, ContextPolicy, "context")) from None
 
 
 def _contradiction(policy: ContextPolicy) -> str:

@@ -46,7 +46,7 @@ class Budget:
             limit is not None
             for limit in (limits.steps, limits.tokens, limits.cost, limits.depth, limits.children)
         )
-        self._is_limited: bool = self._has_own_limits or (parent is not None and parent._is_limited)
+        self.is_limited: bool = self._has_own_limits or (parent is not None and parent.is_limited)
 
     def _number_in_each(self) -> dict[Budget, int]:
         """For each of those above, how many children it had when this one was begun, with this one."""
@@ -84,9 +84,6 @@ class Budget:
 
     async def reserve(self) -> str:
         """Sets aside what the next model call will use, or says which limit forbids it."""
-        if not self._is_limited:
-            self._reserved = NOTHING_USED
-            return ""
         await self.warn()
         next_call = self._estimate()
         reason = self._obstacle(next_call)
@@ -99,7 +96,7 @@ class Budget:
 
     @property
     def is_reserved(self) -> bool:
-        return self._reserved is not None
+        return self._reserved is not None or not self.is_limited
 
     def _obstacle(self, next_call: Usage) -> str:
         for budget, depth in self._with_parents():
@@ -163,8 +160,6 @@ class Budget:
 
     async def warn(self) -> None:
         """Says once, for each limit of the run and of those above it, that most of it is used."""
-        if not self._is_limited:
-            return
         for budget, depth in self._with_parents():
             run = budget._run
             if not budget._has_own_limits or run is None:

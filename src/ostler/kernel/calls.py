@@ -55,9 +55,9 @@ class Calls:
     async def run(self, step: StepState) -> None:
         """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
         while not self._cancel.cancelled:
-            if ending := next((one.called.name for one in step.calls.values() if one.ends_run), None):
+            if step.ends_run:
                 for call in step.open_calls():
-                    await self.settle_unrun(call, f"Not run: {ending} ended the run.")
+                    await self.settle_unrun(call, f"Not run: {step.ends_run} ended the run.")
             if not (group := self._next_group(step)):
                 return
             await self._run_group(step, group)
@@ -318,7 +318,9 @@ class Calls:
     ) -> None:
         """Records the one result. The last of a step is left for the append that ends the step."""
         called, session = call.called, self._journal.session
-        await self._end_children(called.call)
+        run = self._journal.state.run
+        if run is not None and run.children:
+            await self._end_children(called.call)
         outcome = _storable(outcome)
         limits = self._harness.result_limits
         content, whole = await bounded(outcome.content, limits, self._journal.store, session, called.call)

@@ -107,7 +107,7 @@ class Loop:
             elif step.message is None:
                 await self._ask_model(run, step)
             elif step.open_calls():
-                has_moved = await self.calls.find_moved(step)
+                has_moved = bool(run.children) and await self.calls.find_moved(step)
                 if run.is_paused:
                     continue  # a moment ago
                 if has_moved and run.waiting:
@@ -139,7 +139,7 @@ class Loop:
         if await self._is_over(run):
             return
         number = run.steps + 1
-        if reason := await self.budget.reserve():
+        if reason := await self._reserve():
             self._end(run, "limit", reason)
             return
         plan = await self._planned(number, tuple(sorted(self._harness.tools)))
@@ -149,6 +149,10 @@ class Loop:
             return
         self._plan = plan
         self._journal.record(events.StepStarted(number, plan.tools))
+
+    async def _reserve(self) -> str:
+        """Which limit forbids the next call, if one does. Most runs have none."""
+        return await self.budget.reserve() if self.budget.is_limited else ""
 
     async def _planned(self, number: int, tools: tuple[str, ...]) -> StepPlan | Refuse:
         """What a step will use: these tools and the run's model, unless a hook wants it otherwise."""
@@ -176,7 +180,7 @@ class Loop:
             if step.message is None:
                 self._end_without_message(run, step)
                 return True
-            if any(call.ends_run for call in step.calls.values()):
+            if step.ends_run:
                 self._end(run, "completed", "a tool ended the run")
                 return True
             if run.protocol_errors >= PROTOCOL_ERRORS_AT_MOST:
@@ -242,7 +246,7 @@ class Loop:
                 self._end_refused(run, step.number, verdict)
                 return
             plan = self._plan = verdict
-        if not self.budget.is_reserved and (reason := await self.budget.reserve()):
+        if not self.budget.is_reserved and (reason := await self._reserve()):
             self._journal.record(events.StepEnded(step.number))
             self._end(run, "limit", reason)
             return
@@ -253,8 +257,9 @@ class Loop:
             self._end(run, "failed", built.problem, Failure("context_overflow", built.problem))
             return
         chosen = await self._answering.answer(step, built, plan.model, offers, plan.tool_choice)
-        self.budget.settle()
-        await self.budget.warn()
+        if self.budget.is_limited:
+            self.budget.settle()
+            await self.budget.warn()
         if chosen is not plan.model:
             self._rescuers.pop(chosen.name, None)
             if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step

@@ -31,10 +31,6 @@ class CallState:
         return self.result is None
 
     @property
-    def ends_run(self) -> bool:
-        return self.result is not None and self.result.ends_run
-
-    @property
     def is_asking(self) -> bool:
         return self.is_open and self.question is not None and self.answered is None
 
@@ -62,6 +58,8 @@ class StepState:
         """Its vendor said that the context is too long."""
         self.message: events.AssistantMessage | None = None
         self.calls: dict[str, CallState] = {}
+        self.ends_run = ""
+        """The tool whose result ends the run."""
         self.ended: events.StepEnded | None = None
 
     @property

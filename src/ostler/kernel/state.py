@@ -69,6 +69,11 @@ class SessionState:
         return self._telling.prompts
 
     @property
+    def steers(self) -> set[int]:
+        """Those of what people said while a run was under way."""
+        return self._telling.steers
+
+    @property
     def transcript(self) -> Transcript:
         """What the model is told."""
         return self._telling.transcript
@@ -374,6 +379,8 @@ def _tool_result(state: SessionState, event: events.ToolResultFact, fact: Fact) 
         state.reusable[event.key] = fact.seq
     if state.run and (call := _call(state, event.call)):
         call.result = event
+        if event.ends_run and state.run.step:
+            state.run.step.ends_run = event.name
         if event.failed == "call_refused":
             state.run.refused_calls += 1
         is_protocol_error = event.failed in PROTOCOL_ERRORS

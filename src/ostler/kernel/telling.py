@@ -27,6 +27,8 @@ class Telling:
         """The number of the entry that each message comes from; of results, the last one's."""
         self.prompts: set[int] = set()
         """The numbers of the entries that began a run."""
+        self.steers: set[int] = set()
+        """Those of what people said while one was under way."""
         self.undone: frozenset[int] = frozenset()
         """Compactions that were undone: nothing is left out for them."""
         self.instructions: dict[str, str] = {}
@@ -51,6 +53,8 @@ class Telling:
         self.close_results()
         if event.source == "prompt":
             self.prompts.add(self._seq)
+        elif event.source == "steer":
+            self.steers.add(self._seq)
         self._add(Message("user", event.content))
 
     def _answer(self, event: events.AssistantMessage) -> None:

@@ -14,7 +14,7 @@ from ostler.kernel.journal import Journal
 from ostler.kernel.output import ResultLimits
 from ostler.kernel.repetition import REMIND_AT
 from ostler.runs.settings import Settings
-from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
+from ostler.vocabulary.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
     from ostler.context.fences import Fence
@@ -25,8 +25,9 @@ if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
 EASILY = 0.5
 """The share of a model's window up to which nobody needs to look closer."""
 LEAST_CHARACTERS_A_TOKEN = 2
-PICTURE = 8_000
-"""As many characters as a picture or a file counts for."""
+PICTURE = 9_600
+"""As many characters as a picture counts for."""
+DOCUMENT = 500_000
 LAST_STEPS = 3
 NO_REMINDERS: Mapping[str, Rule] = {}
 
@@ -51,6 +52,7 @@ class KeptContext:
         self._limits_of = cache(self._find_limits)
         self._sizes: dict[tuple[str, ...], int] = {}
         self._echoed = ""
+        self._looked_at: tuple[Told | None, int] = (None, 0)
 
     def anew(self) -> KeptContext:
         return KeptContext(
@@ -96,6 +98,11 @@ class KeptContext:
 
     def _easily(self, journal: Journal, told: Told) -> int:
         """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
+        if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
+            self._looked_at = (told, self._bound(journal, told))
+        return self._looked_at[1]
+
+    def _bound(self, journal: Journal, told: Told) -> int:
         state, run = journal.state, journal.state.run
         if self._settings.context or self._fences or self._reminders or self._whole is not None:
             return 0
@@ -163,5 +170,9 @@ def _size(block: Any) -> int:
             return len(arguments) + 60
         case ToolResult(content=content):
             return 60 + sum([_size(part) for part in content])
-        case _:
+        case Reasoning(text=text, opaque=opaque):
+            return len(text) + (len(str(opaque.data)) if opaque else 0)
+        case Image():
             return PICTURE
+        case _:
+            return DOCUMENT
