@@ -31,15 +31,16 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "start": cold_start,
     "steps": steps,
     "together": together,
-    "context": context,
     "streams": streams,
     "agents": agents,
-    "runs": runs,
-    "idle": idle,
-    "tree": tree,
     "resume": resume,
     "wires": wires,
     "probe": probe,
+    # After those that look at the memory of a child: it begins with as much as we have.
+    "context": context,
+    "runs": runs,
+    "idle": idle,
+    "tree": tree,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

@@ -120,6 +120,10 @@ def test_a_session_is_compacted_and_that_is_undone(ostler: Ostler, serve: Serve)
     (line,) = [line for line in shown.splitlines() if line.startswith("compacted in #")]
     assert "(user)" in line and "1 file" in line
     assert "the beginning is not that of the step before: the context was compacted" in shown
+    compared = rows(ostler("context", session, "--diff", "4", "5").out)[3:]
+    signs = {sign: [row[1].split()[1] for row in compared if row[0] == sign] for sign in "-+"}
+    assert signs["-"] == ["user_message", *["assistant_message", "tool_result"] * 3]
+    assert signs["+"] == ["assistant_message", "compacted", "user_message"]
     ran = ostler("sessions", "uncompact", session)
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     ostler("-p", *use(vendor), "--session", session, "and now")

@@ -10,6 +10,7 @@ from ostler.models.scripted import Call, Turn
 from ostler.runs.contexts import KeptContext
 from ostler.runs.settings import Settings
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import ContextOverflow
 from ostler.vocabulary.messages import File, Image, Message, Text, as_content, user
 from ostler.vocabulary.requests import Compact, Steer
 from tests.context.test_keeping import UNCOUNTED, compacting, context, count, steps
@@ -105,6 +106,13 @@ async def test_as_soon_as_there_is_something_to_sum_up_it_is() -> None:
     ran = await run(compacting([*script, "done"]), tools=[look], context=context(1000))
     assert ran.status == "completed"
     assert len(ran.all(events.Compacted)) > 1 and not ran.all(events.Warned)
+
+
+async def test_after_an_overflow_there_is_room_for_what_is_left_however_long_the_system_prompt() -> None:
+    script = [*steps(3), ContextOverflow("too long"), "done"]
+    ran = await run(compacting(script), tools=[count], context=context(4000), system="Be kind. " * 500)
+    assert ran.status == "completed"
+    assert [one.by for one in ran.all(events.Compacted)] == ["overflow"]
 
 
 async def test_an_answer_of_reasoning_alone_is_left_out_when_that_is_stripped() -> None:

@@ -25,6 +25,8 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Message, Text
 
 LARGEST_RESERVE = 16_384
+LESS = 0.8
+"""Of messages that were too much for the vendor, so many may be told."""
 TRY_AGAIN_AFTER = 20
 """Messages that come after a compaction in vain before the next one is tried: each may cost a model call."""
 
@@ -60,7 +62,7 @@ class SessionContext:
         self._tally = Tally(self._count)
         self._sizes: dict[Any, Count] = {}
         self._most = 0
-        """Less than the model's window, once its vendor has said that this was too much."""
+        """Less than was sent, once its vendor has said that this was too much."""
         self._run = ""
         self._in_prompt: tuple[Fenced, ...] = ()
         self._echoed = ""
@@ -77,10 +79,10 @@ class SessionContext:
 
     async def build(self, journal: Journal, told: Told) -> Built:
         self._use(told.model.name)
-        reserve = self._reserve()
+        reserve, most = self._reserve(), self._sendable()
         reminders = list(due(journal.state, self.policy.reminders, self._reminders))
         reported = self._reported(journal, told)
-        if reported and reported <= self._window_tokens() - reserve and self._tells_everything:
+        if reported and reported <= most and self._tells_everything:
             return self._everything(journal, told, reported, reserve, reminders)
         self._listen(journal)
         fixed = self._fixed(told)
@@ -158,8 +160,7 @@ class SessionContext:
         return self._tokenizer.message(message, self._model).tokens
 
     def _window_tokens(self) -> int:
-        most = self.policy.window.tokens or self._room_of(self._model).window
-        return min(most, self._most) if self._most else most
+        return self.policy.window.tokens or self._room_of(self._model).window
 
     def _reserve(self) -> int:
         if self.policy.window.reserve is not None:
@@ -170,7 +171,11 @@ class SessionContext:
     def _space(self, counted: Count) -> int:
         """What may be told, in tokens as they are counted here: what vendors reported corrects the count."""
         coefficient = self._calibration.of(self._model, counted.source)
-        return int((self._window_tokens() - self._reserve()) / coefficient.value)
+        return self._sendable(coefficient.value)
+
+    def _sendable(self, coefficient: float = 1) -> int:
+        most = int((self._window_tokens() - self._reserve()) / coefficient)
+        return min(most, self._most) if self._most else most
 
     def _listen(self, journal: Journal) -> None:
         if self._heard is journal:
@@ -276,7 +281,7 @@ class SessionContext:
         at = self.policy.summaries.at
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
-            return reported > (self._window_tokens() - self._reserve()) * at
+            return reported > self._sendable() * at
         room = self._room(told)
         told_so_far = self._conversation(told)
         return self._tally.total > room * at and ruled(told_so_far, self.policy) > room * at
@@ -293,7 +298,8 @@ class SessionContext:
     async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
         self._use(told.model.name)
         if order.occasion == "overflow":
-            self._most = int(min(self._window_tokens(), self._all_tokens(told)) * 0.8)
+            self._tally.take(told.transcript)
+            self._most = self._fixed(told).tokens + int(self._tally.total * LESS)
         told_so_far = self._conversation(told)
         if order.occasion == "automatic" and (chapter := self._closed_chapter(told)):
             order = msgspec.structs.replace(order, occasion="checkpoint")
@@ -314,10 +320,6 @@ class SessionContext:
     def _closed_chapter(self, told: Told) -> ClosedChapter | None:
         rules = self.policy.checkpoints
         return closed_chapter(self._conversation(told), rules.keep_calls) if rules.offered else None
-
-    def _all_tokens(self, told: Told) -> int:
-        self._tally.take(told.transcript)
-        return self._fixed(told).tokens + self._tally.total
 
     def _conversation(self, told: Told) -> Conversation:
         return conversation(told.transcript, told.sources, told.prompts, self._tally, self._count)

@@ -14,7 +14,7 @@ from ostler.kernel.journal import Journal
 from ostler.kernel.output import ResultLimits
 from ostler.kernel.repetition import REMIND_AT
 from ostler.runs.settings import Settings
-from ostler.vocabulary.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from ostler.vocabulary.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
     from ostler.context.fences import Fence
@@ -28,7 +28,10 @@ LEAST_CHARACTERS_A_TOKEN = 2
 PICTURE = 9_600
 """As many characters as a picture counts for."""
 DOCUMENT = 500_000
+"""And a document, however short its file is: its pages are what is counted."""
 LAST_STEPS = 3
+FRAME = 60
+"""As many characters as what is around a call or a result counts for."""
 NO_REMINDERS: Mapping[str, Rule] = {}
 
 
@@ -163,16 +166,13 @@ def _characters(message: Message) -> int:
 
 
 def _size(block: Any) -> int:
-    match block:
-        case Text(text=text):
-            return len(text)
-        case ToolCall(arguments=arguments):
-            return len(arguments) + 60
-        case ToolResult(content=content):
-            return 60 + sum([_size(part) for part in content])
-        case Reasoning(text=text, opaque=opaque):
-            return len(text) + (len(str(opaque.data)) if opaque else 0)
-        case Image():
-            return PICTURE
-        case _:
-            return DOCUMENT
+    kind = type(block)  # in every step: a `match` would take longer than the rest of the look
+    if kind is Text:
+        return len(block.text)
+    if kind is ToolResult:
+        return FRAME + sum([_size(part) for part in block.content])
+    if kind is ToolCall:
+        return FRAME + len(block.arguments)
+    if kind is Reasoning:
+        return len(block.text) + (len(msgspec.json.encode(block.opaque)) if block.opaque else 0)
+    return DOCUMENT if kind is File else PICTURE

@@ -236,15 +236,15 @@ def _check_parts(settings: Settings, path: Path) -> None:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """`OSTLER_MAX_STEPS=5` sets `max_steps`; lists are separated by commas."""
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(Settings):
-        text = environment.get(f"OSTLER_{field.name.upper()}")
-        if text is None or field.name in TABLES:
+    for name in Settings.__struct_fields__:
+        text = environment.get(f"OSTLER_{name.upper()}")
+        if text is None or name in TABLES:
             continue
-        if field.name in ("tools", "append_system", "fallback"):
-            values[field.name] = [part.strip() for part in text.split(",") if part.strip()]
+        if name in ("tools", "append_system", "fallback"):
+            values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
-            values[field.name] = text
-        _checked({field.name: values[field.name]}, f"the variable OSTLER_{field.name.upper()}")
+            values[name] = text
+        _checked({name: values[name]}, f"the variable OSTLER_{name.upper()}")
     return values
 
 

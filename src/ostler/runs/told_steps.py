@@ -70,7 +70,7 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     compactions: tuple[SeenCompaction, ...] = ()
 
 
-class AddedEntry(msgspec.Struct, frozen=True):
+class ToldEntry(msgspec.Struct, frozen=True):
     seq: int
     type: str
     text: str
@@ -88,7 +88,9 @@ class ToldDifference(msgspec.Struct, frozen=True):
 
     before: ToldStep
     after: ToldStep
-    added: tuple[AddedEntry, ...]
+    added: tuple[ToldEntry, ...]
+    removed: tuple[ToldEntry, ...]
+    """Since compacted, undone, or on another branch."""
     decided: tuple[Decision, ...]
     """Only in the later one."""
     withdrawn: tuple[Decision, ...]
@@ -197,17 +199,40 @@ def compactions(facts: Sequence[Fact]) -> Iterator[SeenCompaction]:
 
 def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> ToldDifference:
     """From the earlier to the later one."""
-    between = [fact for fact in facts if before.seq < fact.seq < after.seq]
+    then, now = _conversation(before, facts), _conversation(after, facts)
     changes = tuple(_changes(before, after, facts))
     return ToldDifference(
         before=with_compactions(before, facts),
         after=with_compactions(after, facts),
-        added=tuple(_added(between)),
+        added=tuple(_described(now[seq] for seq in now if seq not in then)),
+        removed=tuple(_described(then[seq] for seq in then if seq not in now)),
         decided=tuple(one for one in after.decisions if one not in before.decisions),
-        withdrawn=tuple(one for one in before.decisions if not _is_in(one, after.decisions)),
+        withdrawn=tuple(
+            one for one in before.decisions if one.first in now and not _is_in(one, after.decisions)
+        ),
         same_prefix=not changes,
         changes=changes,
     )
+
+
+def _conversation(step: ToldStep, facts: Sequence[Fact]) -> dict[int, Fact]:
+    """The entries that there were to be told then, by their numbers."""
+    so_far = [fact for fact in facts if fact.seq < step.seq]
+    in_force = {one.seq for one in compactions(so_far)}
+    path = path_of(so_far)
+    told: dict[int, Fact] = {}
+    for fact in so_far:
+        if fact.seq not in path:
+            continue
+        match fact.event:
+            case events.Compacted(replaces=gone, keeps_from=first) if fact.seq in in_force:
+                told = {seq: one for seq, one in told.items() if seq >= first and seq not in gone}
+            case events.Compacted():
+                continue
+            case events.HistoryReplaced():
+                told = {}
+        told[fact.seq] = fact
+    return told
 
 
 def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:
@@ -227,19 +252,19 @@ def _changes(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Iterat
         last = step
 
 
-def _added(between: Iterable[Fact]) -> Iterator[AddedEntry]:
-    for fact in between:
+def _described(entries: Iterable[Fact]) -> Iterator[ToldEntry]:
+    for fact in entries:
         event = fact.event
         if fact.parent is None or isinstance(event, UnknownEvent) or not fate(event).told:
             continue
         match event:
             case events.ToolResultFact(name=name, summary=summary):
-                yield AddedEntry(fact.seq, fact.type, f"{name}: {summary}")
+                yield ToldEntry(fact.seq, fact.type, f"{name}: {summary}")
             case events.Compacted(summary=text) | events.BranchCollapsed(summary=text):
-                yield AddedEntry(fact.seq, fact.type, text)
+                yield ToldEntry(fact.seq, fact.type, text)
             case events.AssistantMessage(content=content):
                 calls = ", ".join(block.name for block in content if isinstance(block, ToolCall))
                 text = "(withheld)" if event.suppressed else text_of(content)
-                yield AddedEntry(fact.seq, fact.type, text or f"calls {calls}")
+                yield ToldEntry(fact.seq, fact.type, text or f"calls {calls}")
             case events.UserMessage(content=content) | events.ExtensionEntry(told=content):
-                yield AddedEntry(fact.seq, fact.type, text_of(content))
+                yield ToldEntry(fact.seq, fact.type, text_of(content))

@@ -200,13 +200,14 @@ def _difference_lines(found: ToldDifference) -> Iterator[str]:
 
 
 def _difference_rows(found: ToldDifference) -> Iterator[tuple[str, str, str]]:
-    for entry in found.added:
-        yield "+", f"#{entry.seq} {entry.type}", cut(one_line(entry.text), 60)
+    for sign, entries in (("-", found.removed), ("+", found.added)):
+        for entry in entries:
+            yield sign, f"#{entry.seq} {entry.type}", cut(one_line(entry.text), 60)
     for sign, decisions in (("-", found.decided), ("+", found.withdrawn)):
         for alike in _grouped(decisions):
-            action, tokens, entries, rule = _decided(alike)
+            action, tokens, places, rule = _decided(alike)
             undone = " no more" if sign == "+" else ""
-            yield sign, f"{entries} {action.strip()}{undone}", f"{tokens} tokens, by the rules of {rule}"
+            yield sign, f"{places} {action.strip()}{undone}", f"{tokens} tokens, by the rules of {rule}"
     yield from _appeared("fence", _kinds(found.before), _kinds(found.after))
     yield from _appeared("reminder", found.before.reminders, found.after.reminders)
 
