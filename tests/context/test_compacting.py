@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from ostler.kernel.model import ModelRequest
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
-from ostler.models.scripted import Call, Turn
+from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.contexts import KeptContext
 from ostler.runs.settings import Settings
 from ostler.vocabulary import events
@@ -105,7 +107,20 @@ async def test_as_soon_as_there_is_something_to_sum_up_it_is() -> None:
     script = [Turn(calls=(Call("look"),), usage=UNCOUNTED) for _ in range(4)]
     ran = await run(compacting([*script, "done"]), tools=[look], context=context(1000))
     assert ran.status == "completed"
+    assert ran.model.requests[-1].transcript[0].text.endswith("word for word:\ngo")
     assert len(ran.all(events.Compacted)) > 1 and not ran.all(events.Warned)
+
+
+async def test_for_want_of_room_a_summary_is_never_left_out() -> None:
+    script = [*steps(5), [Call("count", {"n": n}) for n in range(20)], "done"]
+    ran = await run(compacting(script), tools=[count], context=context(tool_history={"cut_to": 2}))
+    assert ran.status == "completed" and ran.all(events.Compacted)
+    decisions = [
+        one for called in ran.all(events.ModelCalled) for one in (called.trace or {}).get("decisions", [])
+    ]
+    assert decisions
+    asked = [one for one in ran.model.requests if "You write the summary" not in one.system]
+    assert all("go" in str(one.transcript[0]) for one in asked)
 
 
 async def test_after_an_overflow_there_is_room_for_what_is_left_however_long_the_system_prompt() -> None:
@@ -127,3 +142,22 @@ async def test_a_document_is_counted_before_it_is_called_easy() -> None:
     ran = await started(["Read."], context=KeptContext(Settings(model="demo")))
     await ran.session.prompt((Text("read"), File("application/pdf", "herbs.pdf", data="AAAA")))
     assert "at_most" not in ran.all(events.ModelCalled)[0].trace["tokens"]
+
+
+async def test_a_run_can_be_cancelled_while_a_summary_is_written() -> None:
+    writing = asyncio.Event()
+    answers = iter(steps(12, "done"))
+
+    def answer(request: ModelRequest) -> Any:
+        if "You write the summary" not in request.system:
+            return next(answers)
+        writing.set()
+        return Turn("Task", hangs=True)
+
+    ran = await started(ScriptedModel([answer] * 100), tools=[count], context=context())
+    running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
+    await asyncio.wait_for(writing.wait(), 10)
+    ran.session.cancel("enough")
+    ended = await asyncio.wait_for(running, 10)
+    assert isinstance(ended, events.RunEnded) and (ended.status, ended.reason) == ("cancelled", "enough")
+    assert not ran.all(events.Compacted)

@@ -414,3 +414,24 @@ async def test_instructions_are_read_again_from_their_files_after_a_compaction()
     await ran.session.prompt(as_content("go"))
     requests = [one for one in ran.model.requests if "You write the summary" not in one.system]
     assert (requests[0].system, requests[-1].system) == ("Be kind.", "Be kind and brief.")
+
+
+async def test_a_fence_that_fails_is_reported_and_left_out() -> None:
+    def broken(request: Any) -> str:
+        raise ValueError("no memory")
+
+    ran = await run(["done"], context=context(4000, fences=[Fence("memory", broken)]))
+    assert ran.status == "completed"
+    assert any("the fence memory failed: ValueError: no memory" in one.text for one in ran.all(events.Warned))
+
+
+async def test_files_of_earlier_compactions_are_carried_on() -> None:
+    @tool
+    async def read(path: str) -> str:
+        """Returns many words."""
+        return "word " * 60
+
+    calls = [Turn(calls=(Call("read", {"path": f"{n}.py"}),), usage=UNCOUNTED) for n in range(20)]
+    ran = await run(compacting([*calls, "done"]), tools=[read], context=context())
+    first, *_, last = ran.all(events.Compacted)
+    assert set(first.files) < set(last.files) and "0.py" in last.files

@@ -251,3 +251,20 @@ def test_everything_of_the_user_lies_where_the_platform_wants_it(
     assert configuration_file() == tmp_path / ".config/ostler/config.toml"
     monkeypatch.setattr("sys.platform", "darwin")
     assert configuration_file() == tmp_path / "Library/Application Support/ostler/config.toml"
+
+
+def test_a_project_changes_single_rules_of_the_context(tmp_path: Path) -> None:
+    configuration_file().parent.mkdir(parents=True, exist_ok=True)
+    configuration_file().write_text("[context.window]\ntokens = 60000\nreserve = 100\n")
+    (tmp_path / "ostler.toml").write_text("[context.window]\nreserve = 200\n")
+    assert load_settings(tmp_path, {}).settings.context == {"window": {"tokens": 60000, "reserve": 200}}
+
+
+def test_a_rule_of_the_context_that_is_wrong_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "ostler.toml"
+    path.write_text("[context.summaries]\nat = 1.5\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(tmp_path, {})
+    assert (
+        caught.value.message == f"{path}: context.summaries.at must be a number above 0, at most 1, not 1.5"
+    )

@@ -79,7 +79,7 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
     text = summary.strip()
     if not text:
         return "the summary is empty"
-    files = tuple(sorted(_files_of(old)))
+    files = tuple(sorted(_once({*journal.state.files, *_files_of(old)})))
     if kept := _calls_to_keep(old, compaction.policy.must_keep.tools):
         text = f"{text}\n\n{KEPT_CALLS}\n{kept}"
     if request := _request_to_keep(told, place, journal.state.steers):
@@ -221,6 +221,10 @@ def _files_of(messages: Sequence[Message]) -> set[str]:
         for call in message.calls:
             if call.name in (*_READING, *_CHANGING) and (path := _path_of(call)):
                 files.add(f"{path} (changed)" if call.name in _CHANGING else path)
+    return files
+
+
+def _once(files: set[str]) -> set[str]:
     return {one for one in files if f"{one} (changed)" not in files}
 
 

@@ -20,7 +20,7 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import ToolOffer, Transcript
 from ostler.kernel.tokenizer import NO_TOKENS, Count, Tokenizer
-from ostler.vocabulary.events import Event, ModelCalled, UsageReported
+from ostler.vocabulary.events import Event, ModelCalled, UsageReported, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Message, Text
 
@@ -218,7 +218,14 @@ class SessionContext:
                 found += [one for one in self._in_prompt if one.fence is fence]
                 continue
             request = FenceRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
-            one = await fenced(fence, request, lambda text: self._tokenizer.text(text, self._model).tokens)
+            try:
+                one = await fenced(
+                    fence, request, lambda text: self._tokenizer.text(text, self._model).tokens
+                )
+            except Exception as error:  # a host's own code: the run goes on without it
+                problem = f"the fence {fence.kind} failed: {type(error).__name__}: {error}"
+                journal.record(Warned(problem, about="hook"))
+                continue
             if one is not None:
                 found.append(one)
         while sum(one.tokens for one in found) > room:

@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 
 from ostler.context.policy import ContextPolicy, ResultMode
-from ostler.vocabulary.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
+from ostler.kernel.telling import SUMMARY
+from ostler.vocabulary.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult, text_of
 
 Action = Literal["cut", "dropped", "stripped"]
 
@@ -118,6 +119,7 @@ class _Planner:
             (rules.last_prompt and bool(self._starts) and place == self._present)
             or (rules.first_prompt and bool(self._starts) and place == self._starts[0])
             or bool(tools & set(rules.tools))
+            or (place == 0 and text_of(self._told.messages[0].content).startswith(SUMMARY))
         )
 
     # --- rules that hold in any case ------------------------------------------------------------------

@@ -36,7 +36,11 @@ def due(state: SessionState, policy: Reminders, own: dict[str, Rule]) -> Iterato
         rows = "\n".join(f"- {item.text} ({item.status})" for item in items)
         yield Reminder("todo", f"Your to-do list:\n{rows}")
     for name, rule in own.items():
-        if said := rule(state):
+        try:
+            said = rule(state)
+        except Exception as error:  # a host's own code: nothing is said then, but that it failed
+            said = f"(the reminder {name} failed: {type(error).__name__})"
+        if said:
             yield Reminder(name, said)
 
 

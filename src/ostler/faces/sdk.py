@@ -26,7 +26,7 @@ from ostler.runs.model_choice import MakeModel, model_maker
 from ostler.runs.permissions import permission_guard, remember_answer
 from ostler.runs.run_tree import open_questions
 from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.settings import Settings, load_settings
+from ostler.runs.settings import Settings, load_settings, with_rules
 from ostler.runs.tree_answers import answer_in_tree
 from ostler.tools.permissions import PROFILES, Profile
 from ostler.vocabulary.errors import Failure, InvalidAnswer, UsageError
@@ -155,6 +155,7 @@ class Agent:
         if isinstance(model, str):
             settings = settled(settings)
         make = self._open_things.keeping(model_maker(settings))
+        rules = with_rules(settings.context, context or {})
         self._harness = Harness(
             model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=(fallback,) if isinstance(fallback, str) else tuple(fallback),
@@ -175,14 +176,14 @@ class Agent:
             trace=trace,
             span=span,
             context=KeptContext(
-                msgspec.structs.replace(settings, context=context or settings.context),
+                msgspec.structs.replace(settings, context=rules),
                 fences=tuple(fences),
                 reminders=reminders or {},
                 tokenizer=tokenizer,
             ),
         )
         self._harness.use(tools)
-        follow_policy(self._harness, context or settings.context)
+        follow_policy(self._harness, rules)
         self._store = store
         self._session_id = session
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []

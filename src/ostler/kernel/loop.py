@@ -15,6 +15,7 @@ whether the facts before were written a moment ago or by a process that was kill
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -252,6 +253,8 @@ class Loop:
             return
         offers = self._harness.offers(plan.tools)
         built = await self._context(step, plan.model, offers)
+        if built is None:
+            return
         if built.problem:
             self._journal.record(events.StepEnded(step.number))
             self._end(run, "failed", built.problem, Failure("context_overflow", built.problem))
@@ -266,18 +269,27 @@ class Loop:
                 self._rescuers[plan.model.name] = chosen
             self._plan = msgspec.structs.replace(plan, model=chosen)
 
-    async def _context(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]) -> Built:
-        """What the model is told now. Room is made first, if there is none or somebody wants it."""
+    async def _context(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]) -> Built | None:
+        """What the model is told now. Room is made first, if there is none or somebody wants it.
+
+        None when the run is cancelled meanwhile.
+        """
         journal, harness, context = self._journal, self._harness, self._harness.context
         if context is None:
             return Built(harness.system, journal.state.transcript)
         told = all_told(journal, harness, model, tools)
         if order := await self._compaction_due(step, context, told):
             self.compaction = None
-            if problem := await context.compact(journal, harness, told, order):
+            problem = "the run was cancelled"
+            with suppress(Stopped):
+                async with stops_with(self._cancel):
+                    problem = await context.compact(journal, harness, told, order)
+            if problem and journal.state.transcript is told.transcript:
                 reason = f"the context was not compacted: {problem}"
                 refused = events.RequestRefused(order.request, reason) if order.request else None
                 journal.record(refused or events.Warned(reason), settles=order.request)
+            if self._cancel.cancelled:
+                return None
             told = all_told(journal, harness, model, tools)
         return await context.build(journal, told)
 

@@ -74,6 +74,11 @@ class SessionState:
         return self._telling.steers
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Those that the work before the last compaction has touched."""
+        return self._telling.files
+
+    @property
     def transcript(self) -> Transcript:
         """What the model is told."""
         return self._telling.transcript

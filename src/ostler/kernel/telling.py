@@ -33,6 +33,8 @@ class Telling:
         """Compactions that were undone: nothing is left out for them."""
         self.instructions: dict[str, str] = {}
         """The instruction files that results told of, each with its digest."""
+        self.files: tuple[str, ...] = ()
+        """Those that the work before the last compaction has touched."""
         self._seq = 0
         self._results: dict[str, ToolResult | None] = {}
         """The calls of the last assistant message, in its order, with their results so far."""
@@ -95,6 +97,7 @@ class Telling:
             return
         self.close_results()
         self.instructions = {}  # a summary is no place for them: they are told again from their files
+        self.files = event.files
         kept = bisect_left(self.sources, event.keeps_from)
         summary = Message("user", (Text(f"{SUMMARY}\n\n{event.summary}"),))
         self.transcript = Transcript([summary, *list(self.transcript)[kept:]])

@@ -59,7 +59,8 @@ def _described(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         plain, limits = get_args(kind)
         least = f" from {limits.ge} on" if limits.ge is not None else f" above {limits.gt}"
-        return f"{_WORDS[plain]}{least}"
+        most = f", at most {limits.le}" if limits.le is not None else ""
+        return f"{_WORDS[plain]}{least}{most}"
     return _WORDS.get(kind, "a text")
 
 

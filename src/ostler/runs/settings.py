@@ -147,8 +147,20 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         for name, one in over.items()
         if isinstance(one, dict) and isinstance(values.get(name), dict)
     }
+    if "context" in joined:
+        joined["context"] = with_rules(values["context"], over["context"])
     rules = {name: [*values.get(name, ()), *over[name]] for name in RULES if name in over}
     return values | over | joined | rules
+
+
+def with_rules(context: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """The rules of the context, changed one by one."""
+    both = {
+        name: context[name] | changes
+        for name, changes in over.items()
+        if isinstance(changes, dict) and name in context
+    }
+    return context | over | both
 
 
 def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -223,6 +235,10 @@ def _check_parts(settings: Settings, path: Path) -> None:
             from ostler.models.catalogue import Catalogue
 
             Catalogue(settings.models)
+        if settings.context:
+            from ostler.context.policy import check_rules
+
+            check_rules(settings.context)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error.message}") from None
     for name in RULES:
