@@ -17,7 +17,7 @@ from ostler.context.front_matter import InvalidFrontMatter, read_front_matter
 from ostler.context.slash import Expanded, Kind
 from ostler.context.template_arguments import Parameter
 from ostler.context.templates import InvalidTemplate, Template, fill, how_to_use, parse, unknown_names
-from ostler.context.text_files import Unusable, folders_up_to, printable_path, read_beginning
+from ostler.context.text_files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
 from ostler.context.words import Word
 from ostler.vocabulary.errors import UsageError
 
@@ -87,15 +87,13 @@ class _Search:
 
     def look_into(self, folder: Path, project: Path | None) -> None:
         try:
-            paths = sorted(folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            self.problems.append(f"{printable_path(folder)}: cannot be read: {error.strerror}")
+            paths = entries_in(folder)
+        except Unusable as error:
+            self.problems.append(f"{printable_path(folder)}: cannot be read: {error}")
             return
         for path in paths:
             is_taken = path.stem in self.found or path.stem in self.unusable
-            if path.suffix == ".md" and not path.name.startswith(".") and not is_taken:
+            if path.suffix == ".md" and not is_taken:
                 self._read(path, project)
 
     def _read(self, path: Path, project: Path | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.context.text_files import Unusable, folders_up_to, printable_path, read_beginning
+from ostler.context.text_files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
 from ostler.tools.freshness import digest_of
 from ostler.tools.paths import shown
 from ostler.tools.truncation import byte_length, without_surrogates
@@ -122,15 +122,12 @@ class _Search:
 
     def look_into(self, folder: Path, project: Path | None) -> None:
         try:
-            paths = sorted(folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            self.problems.append(f"{printable_path(folder)}: it cannot be read: {error.strerror}")
+            paths = entries_in(folder)
+        except Unusable as error:
+            self.problems.append(f"{printable_path(folder)}: it cannot be read: {error}")
             return
         for path in paths:
-            if not path.name.startswith("."):
-                self._read(path / FILE, project)
+            self._read(path / FILE, project)
 
     def _read(self, path: Path, project: Path | None) -> None:
         problems: list[str] = []

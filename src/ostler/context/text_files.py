@@ -39,6 +39,19 @@ def read_beginning(path: Path, project: Path | None, limit: int) -> Beginning | 
         raise Unusable(f"it cannot be read: {error.strerror}") from None
 
 
+def entries_in(folder: Path) -> list[Path]:
+    """What is in a folder, by name, without what is hidden; nothing where there is none.
+
+    Raises `Unusable` with the system's reason, when it cannot be read.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Unusable(error.strerror) from None
+
+
 def printable_path(path: Path) -> str:
     """A path that can be stored and stands in one line, whatever bytes its names have."""
     text = str(path).encode(errors="replace").decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ostler.context.instructions import system_prompt
+from ostler.faces.open_things import OpenThings
 from ostler.kernel.harness import Asker, Harness, Span, Tag
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
@@ -22,7 +22,7 @@ from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool, schema_of
 from ostler.runs.contexts import KeptContext, follow_policy
 from ostler.runs.first_run import settled
-from ostler.runs.model_choice import MakeModel, model_maker
+from ostler.runs.model_choice import model_maker
 from ostler.runs.permissions import permission_guard, remember_answer
 from ostler.runs.run_tree import open_questions
 from ostler.runs.session import Session, create_session, open_session
@@ -49,7 +49,6 @@ if TYPE_CHECKING:  # an agent without a file needs no SQLite
     from ostler.context.fences import Fence
     from ostler.context.reminders import Rule
     from ostler.kernel.tokenizer import Tokenizer
-    from ostler.log.sqlite import SqliteStore
 
 Returned = TypeVar("Returned")
 Decoded = TypeVar("Decoded")
@@ -148,7 +147,7 @@ class Agent:
         cwd = Path(cwd).resolve()
         _check_options(cwd, permissions, reasoning, max_steps)
         limits = limits or Limits()
-        self._open_things = _OpenThings()
+        self._open_things = OpenThings()
         weakref.finalize(self, self._open_things.close_at_last)
         named = model if isinstance(model, str) else ""
         settings = _model_settings(named, base_url, api_key, cwd)
@@ -430,54 +429,6 @@ class Agent:
             self._session.id,
             quiet.failure,
         )
-
-
-class _OpenThings:
-    """What an agent has opened. Apart from the agent, so that it can be closed when the agent is gone."""
-
-    def __init__(self) -> None:
-        self.models: list[Model] = []
-        self.store: SqliteStore | None = None
-        self.session: Session | None = None
-        self._runner: asyncio.Runner | None = None
-
-    def keeping(self, make: MakeModel) -> MakeModel:
-        """Makes models that are closed with the rest."""
-
-        def make_and_keep(name: str) -> Model:
-            self.models.append(make(name))
-            return self.models[-1]
-
-        return make_and_keep
-
-    def runner(self) -> asyncio.Runner:
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner
-
-    async def close(self) -> None:
-        if self.session is not None:
-            await self.session.close()
-        if self.store is not None:
-            from ostler.runs.shared_store import SHARED_STORES
-
-            await SHARED_STORES.give_back(self.store)
-        for model in self.models:
-            await model.aclose()
-        self.session = self.store = None
-
-    def close_at_last(self) -> None:
-        """For agents that were used without an event loop: nobody else will close for them."""
-        if self._runner is None:
-            return
-        # In a thread of its own: the agent may become garbage where another event loop is running.
-        closing = threading.Thread(target=self._close_in_own_loop, args=(self._runner,))
-        closing.start()
-        closing.join()
-
-    def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
-        runner.run(self.close())
-        runner.close()
 
 
 def _answer_schema(answer: Any) -> dict[str, Any] | None:

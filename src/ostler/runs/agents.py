@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ostler.context.text_files import Unusable, entries_in, folders_up_to
 from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
@@ -85,10 +86,6 @@ class _Fields(msgspec.Struct, frozen=True):
     max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
-class _Unusable(Exception):
-    pass
-
-
 def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Agents:
     """The agents for work in `cwd`: those of the project, the nearest folder first, then the user's.
 
@@ -99,12 +96,10 @@ def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Age
     own = users.resolve()
     cwd = cwd.resolve()
     root = project_folder(cwd)
-    for folder in (cwd, *cwd.parents):
+    for folder in folders_up_to(root, cwd):
         for place in PLACES:
             if folder / place != own:
                 search.look_into(folder / place, root)
-        if folder == root:
-            break
     search.look_into(users, None)
     return Agents(search.found, tuple(search.problems), tuple(search.models_to_trust))
 
@@ -123,21 +118,19 @@ class _Search:
 
     def look_into(self, folder: Path, project: Path | None) -> None:
         try:
-            paths = sorted(folder.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as error:
-            self.problems.append(f"{folder}: cannot be read: {error.strerror}")
+            paths = entries_in(folder)
+        except Unusable as error:
+            self.problems.append(f"{folder}: cannot be read: {error}")
             return
         for path in paths:
-            if path.suffix == ".md" and not path.name.startswith("."):
+            if path.suffix == ".md":
                 self._read(path, project)
 
     def _read(self, path: Path, project: Path | None) -> None:
         problems: list[str] = []
         try:
             self._add(path, project, problems)
-        except _Unusable as error:
+        except Unusable as error:
             problems.append(f"{error}; the agent is left out")
         except OSError as error:
             problems.append(f"cannot be read: {error.strerror}; the agent is left out")
@@ -151,10 +144,10 @@ class _Search:
         name = _name(fields.name, path.stem, problems)
         if known := self.found.get(name):
             if Path(known.source).parent == path.parent:
-                raise _Unusable(f"{known.source} has the name {name}, too")
+                raise Unusable(f"{known.source} has the name {name}, too")
             return
         if not fields.description.strip():
-            raise _Unusable("it has no `description`, which says when to ask for it")
+            raise Unusable("it has no `description`, which says when to ask for it")
         tools = self._chosen_tools(values.get("tools"), problems)
         problems += [
             f"its `{key}` is not followed here; `tools` says what an agent may use"
@@ -179,7 +172,7 @@ class _Search:
         if names is None or names == ["*"]:
             return None
         if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-            raise _Unusable("`tools` must be a list of names, or names with commas between them")
+            raise Unusable("`tools` must be a list of names, or names with commas between them")
         named = [one.strip() for one in names if one.strip()]
         unknown = [repr(one) for one in named if not self._tool(one)]
         if unknown:
@@ -215,15 +208,15 @@ class _Search:
 
 def _content(path: Path, project: Path | None) -> bytes:
     if not _is_text(str(path)):
-        raise _Unusable("its path is not valid UTF-8")
+        raise Unusable("its path is not valid UTF-8")
     if not path.is_file():
-        raise _Unusable("it is not a file")
+        raise Unusable("it is not a file")
     if project is not None and not path.resolve().is_relative_to(project):
-        raise _Unusable("it is a link that leads out of the project")
+        raise Unusable("it is a link that leads out of the project")
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise _Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
+        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
     return content
 
 
@@ -241,9 +234,9 @@ def _parsed(content: bytes) -> tuple[dict[str, Any], str]:
     try:
         document = read_front_matter(content.decode())
     except UnicodeDecodeError:
-        raise _Unusable("it is not UTF-8") from None
+        raise Unusable("it is not UTF-8") from None
     except InvalidFrontMatter as error:
-        raise _Unusable(str(error)) from None
+        raise Unusable(str(error)) from None
     return document.fields, document.body
 
 
@@ -254,7 +247,7 @@ def _checked(values: dict[str, Any]) -> _Fields:
     except msgspec.ValidationError:
         from ostler.models.misfit import misfit
 
-        raise _Unusable(misfit(known, _Fields, strict=False)) from None
+        raise Unusable(misfit(known, _Fields, strict=False)) from None
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
@@ -262,7 +255,7 @@ def _name(named: str, stem: str, problems: list[str]) -> str:
     if named and re.fullmatch(_NAME, named):
         return named
     if not re.fullmatch(_NAME, stem):
-        raise _Unusable(f"a name has a to z, 0 to 9, - and _, and {named or stem!r} has more")
+        raise Unusable(f"a name has a to z, 0 to 9, - and _, and {named or stem!r} has more")
     if named:
         problems.append(f"a name has a to z, 0 to 9, - and _: the agent is called {stem}, not {named!r}")
     return stem

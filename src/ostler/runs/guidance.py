@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.context.instructions import Instructions, find_instructions, system_prompt
+from ostler.context.text_files import folders_up_to
 from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.settings import Settings
@@ -29,12 +30,7 @@ def has_folder(cwd: Path, places: tuple[str, ...], own: str) -> bool:
     root = project_folder(cwd)
     if any((folder / own).is_dir() for folder in (own_folder(), shared_folder())):
         return True
-    for folder in (cwd, *cwd.parents):
-        if any((folder / place).is_dir() for place in places):
-            return True
-        if folder == root:
-            break
-    return False
+    return any((folder / place).is_dir() for folder in folders_up_to(root, cwd) for place in places)
 
 
 def skills_in(cwd: Path) -> Skills:

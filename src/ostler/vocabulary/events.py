@@ -23,6 +23,7 @@ from ostler.vocabulary.event_kinds import Entry as Entry
 from ostler.vocabulary.event_kinds import Event as Event
 from ostler.vocabulary.event_kinds import LiveEvent as LiveEvent
 from ostler.vocabulary.event_kinds import Record as Record
+from ostler.vocabulary.limits import Limits as Limits
 from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
 from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
@@ -35,6 +36,7 @@ from ostler.vocabulary.live_events import ToolInputStarted as ToolInputStarted
 from ostler.vocabulary.live_events import ToolOutput as ToolOutput
 from ostler.vocabulary.messages import BlobRef, Block, Message, PlainBlock, StopReason
 from ostler.vocabulary.outcomes import FailureKind, Question, ResumeStrategy
+from ostler.vocabulary.totals import Totals as Totals
 from ostler.vocabulary.usage import Usage
 
 # --- the session ------------------------------------------------------------------------------------
@@ -108,53 +110,7 @@ class PromptsReleased(Record, frozen=True):
 # --- a run, in order --------------------------------------------------------------------------------
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What ends a run with `limit`; `None` is no limit."""
-
-    steps: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    seconds: float | None = None
-    depth: int | None = None
-    children: int | None = None
-    retries: int | None = 20
-    """How many failed model calls may be tried again, over the whole run."""
-
-
 RunStatus = Literal["completed", "cancelled", "refused", "limit", "interrupted", "failed"]
-
-
-class Totals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Sums over a run, or over runs."""
-
-    runs: int = 0
-    """How many runs these are; of a run's own totals it is left out."""
-    steps: int = 0
-    model_calls: int = 0
-    tool_calls: int = 0
-    refused_calls: int = 0
-    usage: Usage = Usage(cost=0.0)
-    duration_ms: int = 0
-    known_cost: float = 0.0
-    """The part of the cost that is known, where not all of it is."""
-
-    def __add__(self, other: Totals) -> Totals:
-        usage = self.usage + other.usage
-        return Totals(
-            runs=self.runs + other.runs,
-            steps=self.steps + other.steps,
-            model_calls=self.model_calls + other.model_calls,
-            tool_calls=self.tool_calls + other.tool_calls,
-            refused_calls=self.refused_calls + other.refused_calls,
-            usage=usage,
-            duration_ms=self.duration_ms + other.duration_ms,
-            known_cost=self.least_cost + other.least_cost if usage.cost is None else 0.0,
-        )
-
-    @property
-    def least_cost(self) -> float:
-        """What it cost at least."""
-        return self.known_cost if self.usage.cost is None else self.usage.cost
 
 
 class RunStarted(Record, frozen=True):

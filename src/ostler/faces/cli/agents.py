@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ostler.faces.cli.arguments import Parser
-from ostler.faces.cli.columns import aligned, cut, one_line
+from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
 from ostler.runs.agents import INHERIT, PLACES, AgentSpec, find_agents
@@ -32,7 +29,7 @@ def run(arguments: list[str]) -> int:
         for one in found:
             print_json(one)
     else:
-        for line in _rows(found, cwd):
+        for line in table(HEADINGS, [_row(one, cwd) for one in found]):
             print(line)
     for problem in agents.problems:
         say(one_line(problem))
@@ -40,19 +37,6 @@ def run(arguments: list[str]) -> int:
         own = configuration_file().parent / "agents"
         say(f"there are no agents; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md")
     return 0
-
-
-def _rows(agents: Sequence[AgentSpec], cwd: Path) -> Iterator[str]:
-    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
-    if not agents:
-        return
-    table = [_row(one, cwd) for one in agents]
-    if not sys.stdout.isatty():
-        yield from aligned(table)
-        return
-    width = shutil.get_terminal_size().columns
-    for line in aligned([HEADINGS, *table]):
-        yield cut(line, width)
 
 
 def _row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:

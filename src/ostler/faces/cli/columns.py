@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from unicodedata import combining, east_asian_width
 
@@ -47,3 +48,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = (cell + " " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
+    if not rows:
+        return
+    if not sys.stdout.isatty():
+        yield from aligned(rows)
+        return
+    from shutil import get_terminal_size
+
+    width = get_terminal_size().columns
+    for line in aligned([headings, *rows]):
+        yield cut(line, width)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from ostler.context.prompt_files import PLACES, PromptFile, PromptFiles, find_prompts
 from ostler.faces.cli.arguments import Parser
-from ostler.faces.cli.columns import aligned, cut, one_line, printable
+from ostler.faces.cli.columns import one_line, printable, table
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.saying import print_json, say
 from ostler.runs.home import configuration_file
@@ -87,7 +85,7 @@ def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
         for one in files:
             print_json(_listed(one))
         return
-    for line in _rows(files, cwd):
+    for line in table(HEADINGS, [_row(one, cwd) for one in files]):
         print(line)
 
 
@@ -95,17 +93,8 @@ def _listed(file: PromptFile) -> _Listed:
     return _Listed(file.name, file.description, file.usage, file.scope, file.source, file.body)
 
 
-def _rows(files: Sequence[PromptFile], cwd: Path) -> Iterator[str]:
-    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
-    table = [(one_line(one.usage), one_line(_short(one, cwd)), one_line(one.description)) for one in files]
-    if not table:
-        return
-    if not sys.stdout.isatty():
-        yield from aligned(table)
-        return
-    width = shutil.get_terminal_size().columns
-    for line in aligned([HEADINGS, *table]):
-        yield cut(line, width)
+def _row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
+    return one_line(file.usage), one_line(_short(file, cwd)), one_line(file.description)
 
 
 def _short(file: PromptFile, cwd: Path) -> str:

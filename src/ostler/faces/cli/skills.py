@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ostler.context.skills import FILE, PLACES, Skill
 from ostler.faces.cli.arguments import Parser
-from ostler.faces.cli.columns import aligned, cut, one_line
+from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
 from ostler.runs.guidance import own_folder, skills_in
@@ -32,7 +29,7 @@ def run(arguments: list[str]) -> int:
         for one in found:
             print_json(one)
     else:
-        for line in _rows(found, cwd):
+        for line in table(HEADINGS, [_row(one, cwd) for one in found]):
             print(line)
     for notice in skills.notices:
         say(one_line(notice))
@@ -41,19 +38,6 @@ def run(arguments: list[str]) -> int:
         places = f"{PLACES[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
         say(f"there are no skills; they are files like {places}")
     return 0
-
-
-def _rows(skills: Sequence[Skill], cwd: Path) -> Iterator[str]:
-    """A line each: for a terminal with headings and cut to its width, or whole for a pipe."""
-    if not skills:
-        return
-    table = [_row(one, cwd) for one in skills]
-    if not sys.stdout.isatty():
-        yield from aligned(table)
-        return
-    width = shutil.get_terminal_size().columns
-    for line in aligned([HEADINGS, *table]):
-        yield cut(line, width)
 
 
 def _row(skill: Skill, cwd: Path) -> tuple[str, ...]:
