@@ -65,6 +65,8 @@ EXPECTED = {
     "tool_output": LIVE_ONLY,
     "child_event": LIVE_ONLY,
     "live_value": LIVE_ONLY,
+    "printed": LIVE_ONLY,
+    "command_ran": SHOWN,
     "store_failed": LIVE_ONLY,
     "stream_incomplete": LIVE_ONLY,
 }

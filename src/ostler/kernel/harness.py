@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
 
 import msgspec
 from msgspec import field
@@ -21,6 +21,9 @@ from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.events import Event, Limits, QuestionAnswered, QuestionAsked
 from ostler.vocabulary.facts import Fact
+
+if TYPE_CHECKING:  # which need askers themselves
+    from ostler.kernel.questions import Questions
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
@@ -85,6 +88,47 @@ class Children(Protocol):
         ...
 
 
+class Attended(Protocol):
+    """A session that this process holds, as those see it who go along with it."""
+
+    journal: Journal
+    harness: Harness
+    questions: Questions
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def budget(self) -> Budget | None:
+        """Of the run under way."""
+        ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def cancel(self, reason: str = ...) -> None: ...
+
+
+class Attendant(Protocol):
+    """Goes along with every session that is opened with a harness, a child's too: the extensions do."""
+
+    def attend(self, session: Attended) -> None:
+        """A session was opened."""
+
+    async def before_step(self, session: Attended) -> None:
+        """What changed outside takes effect here: the harness is read anew afterwards."""
+
+    async def come_to_rest(self, session: Attended) -> None:
+        """The run has ended or waits, and its facts are committed: what follows from them is done here."""
+
+    async def leave(self, session: Attended) -> None:
+        """The session is given back."""
+
+    async def run_command(self, session: Attended, name: str, arguments: str) -> str:
+        """What an extension's command says. Raises `NotFound`, or whatever went wrong."""
+        ...
+
+
 class Harness(msgspec.Struct):
     """May be changed between two runs; the kernel reads it anew at each step."""
 
@@ -130,6 +174,7 @@ class Harness(msgspec.Struct):
     children_together: int = MAX_TOGETHER
     attend: Callable[[Journal], None] | None = None
     """Told of each session that is opened with it, a child's too: to observe it."""
+    attendant: Attendant | None = None
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)

@@ -10,25 +10,30 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import msgspec
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.model import Model
-from ostler.kernel.stopping import is_being_cancelled, run_bounded
+from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
 from ostler.kernel.tool import ToolKind
 from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError
-from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason
+from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason, Text, as_content, text_of
 from ostler.vocabulary.outcomes import FailureKind, Question
 
 Point = Literal[
+    "input",
+    "before_run",
     "before_step",
     "context",
     "before_tool",
     "after_tool",
     "before_message",
     "after_failure",
+    "before_fork",
+    "before_switch",
     "before_compact",
 ]
 
@@ -40,6 +45,42 @@ class Refuse(msgspec.Struct, frozen=True):
     """It shall not happen. The reason is told to the model, or ends the run."""
 
     reason: str = ""
+
+
+class InputDraft(msgspec.Struct, frozen=True):
+    """input: a prompt that is about to start a run. Return a changed copy, `Handled`, `Refuse` or None."""
+
+    content: tuple[PlainBlock, ...]
+    source: str = ""
+    """Who asks: the face, or the name that came with the request."""
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
+    def with_text(self, text: str) -> InputDraft:
+        """The same prompt in other words; what is attached stays."""
+        attached = tuple(block for block in self.content if not isinstance(block, Text))
+        return InputDraft((*as_content(text), *attached), self.source)
+
+
+class Handled(msgspec.Struct, frozen=True):
+    """The prompt has been dealt with: no model is asked. `text` is what people are told."""
+
+    text: str = ""
+
+
+class RunPlan(msgspec.Struct, frozen=True):
+    """before_run: a run is about to begin. Return a changed copy, `Refuse` or None.
+
+    What is added holds for the whole of this run and is never stored: it does not pile up in the history.
+    """
+
+    prompt: tuple[PlainBlock, ...]
+    system: str = ""
+    """Told after the system prompt."""
+    told: tuple[str, ...] = ()
+    """Told after the messages of each request."""
 
 
 class StepPlan(msgspec.Struct, frozen=True):
@@ -141,6 +182,24 @@ class GiveUp(msgspec.Struct, frozen=True):
     pass
 
 
+class PlannedFork(msgspec.Struct, frozen=True):
+    """before_fork: a new session is about to begin with a copy of this one. Return `Refuse` or None."""
+
+    session: str
+    entry: int
+    """The last that is copied."""
+    text: str = ""
+    """Of the prompt that is taken back to be edited, if it is one."""
+
+
+class PlannedSwitch(msgspec.Struct, frozen=True):
+    """before_switch: a face is about to leave this session for another. Return `Refuse` or None."""
+
+    session: str
+    reason: Literal["new", "open", "fork", "import", "clear"]
+    prompt: str = ""
+
+
 class PlannedCompaction(msgspec.Struct, frozen=True):
     """before_compact: messages that a summary is about to replace. Return `Refuse`, `Summary` or None."""
 
@@ -153,6 +212,10 @@ class Summary(msgspec.Struct, frozen=True):
     """Tell this in place of the messages; no model is asked for it."""
 
     text: str
+
+
+class HookFailed(Exception):
+    """A handler's failure, told in words that need no type before them."""
 
 
 Handler = Callable[[Any], Any]
@@ -174,6 +237,11 @@ class Oversight(msgspec.Struct, frozen=True):
 
     report: Report
     cancel: CancelToken
+    session: str = ""
+
+
+asked_in: ContextVar[str] = ContextVar("asked_in", default="")
+"""The session that a handler is asked in: one handler may serve a session and its children."""
 
 
 class Hooks:
@@ -194,6 +262,40 @@ class Hooks:
 
     def __contains__(self, point: Point) -> bool:
         return bool(self._hooks.get(point))
+
+    def change(self, old: Sequence[Hook], new: Sequence[Hook]) -> None:
+        """Puts new hooks behind all others, in place of old ones."""
+        for hook in old:
+            self._hooks[hook.point].remove(hook)
+        for hook in new:
+            self.add(hook)
+
+    async def input(self, draft: InputDraft, over: Oversight) -> InputDraft | Handled | Refuse:
+        for hook in self._of("input"):
+            decision = await _ask_handler(hook, draft, over)
+            if isinstance(decision, Handled | Refuse):
+                return decision
+            if isinstance(decision, InputDraft):
+                draft = decision
+        return draft
+
+    async def before_run(self, plan: RunPlan, over: Oversight) -> RunPlan | Refuse:
+        for hook in self._of("before_run"):
+            decision = await _ask_handler(hook, plan, over)
+            if isinstance(decision, Refuse):
+                return decision
+            if isinstance(decision, RunPlan):
+                plan = decision
+        return plan
+
+    async def before_leaving(self, planned: PlannedFork | PlannedSwitch, over: Oversight) -> Refuse | None:
+        """Whether somebody does not want that a session is forked, or left for another."""
+        point: Point = "before_fork" if isinstance(planned, PlannedFork) else "before_switch"
+        for hook in self._of(point):
+            decision = await _ask_handler(hook, planned, over)
+            if isinstance(decision, Refuse):
+                return decision
+        return None
 
     async def before_step(self, plan: StepPlan, over: Oversight) -> StepPlan | Refuse:
         for hook in self._of("before_step"):
@@ -275,6 +377,7 @@ class Hooks:
 
 async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
     """What a handler decides; None, or a refusal from a guard, when it fails, hangs or decides nonsense."""
+    asked_in.set(over.session)
     try:
         decision = hook.handler(subject)
         if inspect.isawaitable(decision):
@@ -282,6 +385,8 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
         problem = _nonsense(hook.point, decision)
         if not problem:
             return decision
+    except HookFailed as failure:
+        problem = str(failure)
     except TimeoutError:
         problem = f"took longer than {hook.time_limit:g} s"
     except asyncio.CancelledError:
@@ -297,14 +402,17 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
 
 
 async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken) -> Any:
+    watch = Stopwatch()
+
     async def decide() -> Any:
+        running_stopwatch.set(watch)
         try:
             return await decision
         except SystemExit as error:  # which would leave its task and end the event loop
             raise RuntimeError(f"it tried to exit the process ({error.code})") from None
 
     try:
-        status, task = await run_bounded(decide(), cancel, seconds)
+        status, task = await run_bounded(decide(), cancel, seconds, watch)
     finally:
         if inspect.iscoroutine(decision) and inspect.getcoroutinestate(decision) == inspect.CORO_CREATED:
             decision.close()  # stopped before its first step: Python would warn that nobody awaited it
@@ -352,11 +460,15 @@ def _is_model(value: Any) -> bool:
 
 
 _DECISIONS: dict[Point, tuple[type, ...]] = {
+    "input": (InputDraft, Handled, Refuse),
+    "before_run": (RunPlan, Refuse),
     "before_step": (StepPlan, Refuse),
     "context": (ContextDraft,),
     "before_tool": (Refuse, Rewrite, Ask, Allow),
     "after_tool": (FinishedCall,),
     "before_message": (Suppress, Replace),
     "after_failure": (Retry, GiveUp),
+    "before_fork": (Refuse,),
+    "before_switch": (Refuse,),
     "before_compact": (Refuse, Summary),
 }

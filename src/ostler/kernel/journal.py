@@ -10,7 +10,8 @@ from random import Random
 
 import msgspec
 
-from ostler.kernel.hooks import Hook, Report
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.hooks import Hook, Oversight, Report
 from ostler.kernel.processes import ProcessId, current_process, kill_processes_of
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
@@ -210,6 +211,11 @@ def hook_reporter(journal: Journal) -> Report:
         journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
 
     return report
+
+
+def oversight(journal: Journal, cancel: CancelToken) -> Oversight:
+    """Over the hooks that are asked in a session."""
+    return Oversight(hook_reporter(journal), cancel, journal.session)
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:

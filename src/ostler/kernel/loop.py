@@ -26,9 +26,9 @@ from ostler.kernel.budget import Budget, limits_of
 from ostler.kernel.calls import Calls
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Built, Context, Order, Told, all_told
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Oversight, Refuse, StepPlan
-from ostler.kernel.journal import Journal, hook_reporter
+from ostler.kernel.harness import Attended, Harness
+from ostler.kernel.hooks import Refuse, RunPlan, StepPlan
+from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.model import Model, ModelFailure, ToolOffer
 from ostler.kernel.questions import Questions
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
@@ -39,7 +39,7 @@ from ostler.kernel.time_limit import time_limit
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import RunEnded, RunStatus, RunWaiting
-from ostler.vocabulary.messages import Text, text_of
+from ostler.vocabulary.messages import File, Image, Message, Text, as_content, text_of
 from ostler.vocabulary.requests import Steer
 from ostler.vocabulary.usage import UNKNOWN_USAGE
 
@@ -71,7 +71,9 @@ class Loop:
         self._harness = harness
         self._cancel = cancel
         self.steering: Steering | None = None
-        self._over = Oversight(hook_reporter(journal), cancel)
+        self.attended: Attended | None = None
+        """The session, for those who go along with it."""
+        self._over = oversight(journal, cancel)
         self._answering = Answering(journal, harness, cancel, self._over)
         run = journal.state.run
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
@@ -83,6 +85,7 @@ class Loop:
         """Somebody wants the context to be compacted before the next call."""
         self._rescuers: dict[str, Model] = {}
         """Those that took the place of a model which failed, by its name, for the rest of the run."""
+        self._run_plan: RunPlan | None = None
         self._plan: StepPlan | None = None
         self._ended: RunEnded | None = None
 
@@ -139,6 +142,11 @@ class Loop:
         """Ends the run, or begins its next step."""
         if await self._is_over(run):
             return
+        if (attendant := self._harness.attendant) and (session := self.attended):
+            await attendant.before_step(session)
+        if refusal := await self._plan_run():
+            self._end(run, "refused", refusal.reason or "a hook refused the run")
+            return
         number = run.steps + 1
         if reason := await self._reserve():
             self._end(run, "limit", reason)
@@ -150,6 +158,20 @@ class Loop:
             return
         self._plan = plan
         self._journal.record(events.StepStarted(number, plan.tools))
+
+    async def _plan_run(self) -> Refuse | None:
+        """Asks what the run is told besides: once for a run, and again when a process goes on with it."""
+        if self._run_plan is not None or "before_run" not in self._harness.hooks:
+            return None
+        prompts = [message for message in self._journal.state.transcript if message.role == "user"]
+        content = prompts[-1].content if prompts else ()
+        plain = tuple(block for block in content if isinstance(block, Text | Image | File))
+        await self._journal.commit()
+        verdict = await self._harness.hooks.before_run(RunPlan(plain), self._over)
+        if isinstance(verdict, Refuse):
+            return verdict
+        self._run_plan = verdict
+        return None
 
     async def _reserve(self) -> str:
         """Which limit forbids the next call, if one does. Most runs have none."""
@@ -252,13 +274,18 @@ class Loop:
             self._end(run, "limit", reason)
             return
         offers = self._harness.offers(plan.tools)
+        if refusal := await self._plan_run():
+            self._end_refused(run, step.number, refusal)
+            return
         built = await self._context(step, plan.model, offers)
         if built is None:
             return
         if built.problem:
-            self._journal.record(events.StepEnded(step.number))
+            self._journal.record(events.StepEnded(step.number, trace=built.trace))
             self._end(run, "failed", built.problem, Failure("context_overflow", built.problem))
             return
+        if self._run_plan is not None:
+            built = _with_plan(built, self._run_plan)
         chosen = await self._answering.answer(step, built, plan.model, offers, plan.tool_choice)
         if self.budget.is_limited:
             self.budget.settle()
@@ -397,3 +424,16 @@ class Loop:
             tool = self._harness.tools.get(call.called.name)
             if tool is None or (tool.spec.idempotent == "no" and not tool.spec.reattaches):
                 await self.calls.settle_interrupted(call)
+
+
+def _with_plan(built: Built, plan: RunPlan) -> Built:
+    """What is told, with what a hook adds to all of a run."""
+    if not plan.system and not plan.told:
+        return built
+    added = {"system": len(plan.system), "told": sum(map(len, plan.told))}
+    return msgspec.structs.replace(
+        built,
+        system="\n\n".join(part for part in (built.system, plan.system) if part),
+        tail=(*built.tail, *(Message("user", as_content(text)) for text in plan.told)),
+        trace={**(built.trace or {}), "before_run": added},
+    )

@@ -45,6 +45,8 @@ class SessionState:
         self.reusable: dict[str, int] = {}
         """Results of idempotent tools: the number of the fact, by key."""
         self.todo: dict[str, tuple[events.TodoItem, ...]] = {}
+        self.extension_state: dict[str, dict[str, Any]] = {}
+        """What each extension keeps in the session, by its name and its keys."""
         self.child_of = ""
         """The parent's session and call, for a child's."""
         self.child_call = ""
@@ -138,6 +140,7 @@ class SessionState:
             "last_status": self.last_status,
             "reusable": dict(self.reusable),
             "todo": dict(self.todo),
+            "extension_state": self.extension_state,
             "children": self.run.children_totals if self.run else None,
         }
 
@@ -231,6 +234,14 @@ def _settings_changed(state: SessionState, event: events.SettingsChanged, fact: 
         tools=old.tools if event.tools is None else event.tools,
         permissions=event.permissions or old.permissions,
     )
+
+
+def _extension_state(state: SessionState, event: events.ExtensionState, fact: Fact) -> None:
+    kept = state.extension_state.setdefault(event.extension, {})
+    if event.value is None:
+        kept.pop(event.key, None)
+    else:
+        kept[event.key] = event.value
 
 
 def _prompts_held(state: SessionState, event: events.PromptsHeld, fact: Fact) -> None:
@@ -444,6 +455,7 @@ _HANDLERS: dict[type[Any], Any] = {
     events.SessionRenamed: _session_renamed,
     events.Labelled: _labelled,
     events.SettingsChanged: _settings_changed,
+    events.ExtensionState: _extension_state,
     events.PromptsHeld: _prompts_held,
     events.PromptsReleased: _prompts_released,
     events.RunStarted: _run_started,

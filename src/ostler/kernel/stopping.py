@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -126,6 +127,10 @@ class Stopwatch:
     def paused(self) -> float:
         running = asyncio.get_running_loop().time() - self._since if self._since is not None else 0.0
         return self._paused + running
+
+
+running_stopwatch: ContextVar[Stopwatch | None] = ContextVar("running_stopwatch", default=None)
+"""Of the handler that runs here: a question to a person stops it."""
 
 
 async def run_bounded(

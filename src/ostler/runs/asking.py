@@ -71,7 +71,7 @@ async def _take_up(
     if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
         await session.end_run(request)
     else:
-        await InboxReader(journal, harness).take_up(request)
+        await InboxReader(journal, harness, session=session).take_up(request)
 
 
 async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:

@@ -138,6 +138,7 @@ ACTIONS: dict[str, Action] = {
     "history.collapse": Action(
         events.BranchCollapsed, "user", "recorded", "the model is told of a branch that was left"
     ),
+    "command.run": Action(events.CommandRan, "user", "recorded", "which extension's command somebody ran"),
     "hook.fail": Action(events.Warned, "host", "recorded", "a hook failed; a guard that fails refuses"),
     "system.warn": Action(events.Warned, "system", "recorded", "something else that a person should know"),
 }

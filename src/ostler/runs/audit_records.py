@@ -58,6 +58,12 @@ def _prompts_released(event: events.PromptsReleased) -> Decision:
     return Decision("prompts.release", "somebody released them", details={"request": event.request})
 
 
+def _command_ran(event: events.CommandRan) -> Decision:
+    reason = f"somebody ran it{', and it failed' if event.failed else ''}"
+    what = one_line(f"/{event.name} {event.arguments}".strip())
+    return Decision("command.run", reason, who=event.extension, what=what, details={"request": event.request})
+
+
 def _permission_remembered(event: events.PermissionRemembered) -> Decision:
     details = {"effect": event.effect, "scope": event.scope, "where": event.where, "request": event.request}
     place = event.scope if event.scope != "user" else "user, everywhere"
@@ -155,6 +161,7 @@ _FINDERS: dict[type[Event], Callable[[Any], Decision | None]] = {
     events.RequestRefused: _request_refused,
     events.PromptsHeld: _prompts_held,
     events.PromptsReleased: _prompts_released,
+    events.CommandRan: _command_ran,
     events.PermissionRemembered: _permission_remembered,
     events.RunStarted: _run_started,
     events.UserMessage: _user_message,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Order, all_told
-from ostler.kernel.harness import Harness
+from ostler.kernel.harness import Attendant, Attended, Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
-from ostler.kernel.questions import Questions, as_stored
+from ostler.kernel.questions import as_stored
 from ostler.kernel.run_state import RunState
 from ostler.runs import tree_requests
 from ostler.runs.lease import kept_lease
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import OstlerError, StoreError
+from ostler.vocabulary.errors import NotFound, OstlerError, StoreError
 from ostler.vocabulary.requests import (
     Answer,
     AnyRequest,
@@ -21,6 +23,7 @@ from ostler.vocabulary.requests import (
     Compact,
     Continue,
     FinishCall,
+    Fork,
     Label,
     Navigate,
     Pause,
@@ -29,6 +32,7 @@ from ostler.vocabulary.requests import (
     Rename,
     Resume,
     RevokePermission,
+    RunCommand,
     SetModel,
     Steer,
     UndoCompaction,
@@ -52,13 +56,15 @@ class InboxReader:
         harness: Harness,
         loop: Loop | None = None,
         cancel: CancelToken | None = None,
-        questions: Questions | None = None,
+        session: Attended | None = None,
     ) -> None:
         self._journal = journal
         self._harness = harness
         self._loop = loop
         self._cancel = cancel
-        self._questions = questions
+        self._session = session
+        self._questions = session.questions if session else None
+        self._commands: set[asyncio.Future[None]] = set()
         self._steers: list[Steer] = []
         self._seen: set[str] = set()
 
@@ -139,6 +145,17 @@ class InboxReader:
             case UndoCompaction() if not run:
                 await tree_requests.undo_compaction(journal, request)
                 return
+            case RunCommand() if self._session and (attendant := self._harness.attendant):
+                running = asyncio.ensure_future(self._run_command(attendant, request))
+                if self._loop is None:
+                    await running
+                    return
+                self._commands.add(running)  # a command may ask people, and their answers are read here
+                running.add_done_callback(self._commands.discard)
+                return
+            case Fork():
+                await tree_requests.fork_here(journal, self._harness, request)
+                return
             case CollapseBranch():
                 from ostler.runs.collapsing import collapse
 
@@ -159,6 +176,23 @@ class InboxReader:
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
         await journal.commit()
+
+    async def _run_command(self, attendant: Attendant, request: RunCommand) -> None:
+        """What an extension's command says, or why it failed, becomes a fact."""
+        assert self._session is not None
+        failed = False
+        try:
+            text = await attendant.run_command(self._session, request.name, request.arguments)
+        except NotFound as error:
+            refused = events.RequestRefused(request.id, error.message)
+            self._journal.record(refused, settles=request.id)
+            await self._journal.commit()
+            return
+        except OstlerError as error:
+            text, failed = error.message, True
+        ran = events.CommandRan(request.name, request.arguments, text, failed, request=request.id)
+        self._journal.record(ran, settles=request.id)
+        await self._journal.commit()
 
     async def _compact(self, request: Compact) -> None:
         """Between two runs it is done at once."""
@@ -224,6 +258,8 @@ class InboxReader:
                 return f"the call {call} is not pending"
             case Cancel(call=call) if call:
                 return f"the call {call} is not running"
+            case RunCommand(name=name):
+                return f"there is no command {name!r} here: no extension is loaded"
             case Compact() if self._journal.state.run:
                 return "the run waits: answer it, resume it or cancel it first"
             case Compact():

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ostler import __version__
+from ostler.kernel.budget import Budget
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.child import ChildPeek, ChildRequest, ChildResult
 from ostler.kernel.harness import Children, Harness, ParentCall
-from ostler.kernel.journal import Journal, Observer, World, open_journal
+from ostler.kernel.hooks import Handled, InputDraft, Refuse
+from ostler.kernel.journal import Journal, Observer, World, open_journal, oversight
 from ostler.kernel.loop import Loop
 from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions, as_stored
@@ -25,7 +27,7 @@ from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import StoreError, UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact, storing_problem
-from ostler.vocabulary.messages import Message, PlainBlock
+from ostler.vocabulary.messages import Message, PlainBlock, text_of
 from ostler.vocabulary.usage import Usage
 
 NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
@@ -40,10 +42,14 @@ class Session:
     def __init__(self, journal: Journal, harness: Harness) -> None:
         self.journal = journal
         self.harness = harness
+        self.questions = Questions()
         self._cancel: CancelToken | None = None
+        self._loop: Loop | None = None
         self._cancelled_before_start = ""
         if harness.attend is not None:
             harness.attend(journal)
+        if harness.attendant is not None:
+            harness.attendant.attend(self)
 
     @property
     def id(self) -> str:
@@ -52,6 +58,11 @@ class Session:
     @property
     def state(self) -> SessionState:
         return self.journal.state
+
+    @property
+    def budget(self) -> Budget | None:
+        """Of the run under way."""
+        return self._loop.budget if self._loop else None
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         return self.journal.observe(observer)
@@ -99,7 +110,7 @@ class Session:
         await self._hold()
         if self.state.run is not None:
             return await self._drive()
-        await InboxReader(self.journal, self.harness).read()
+        await InboxReader(self.journal, self.harness, session=self).read()
         waiting = await self._next_in_line()
         return await self._run(waiting) if waiting else None
 
@@ -118,10 +129,38 @@ class Session:
 
     async def _run(self, request: requests.Prompt | requests.Continue) -> RunEnded | RunWaiting:
         """The run that a request asks for, from its first fact to rest."""
-        self._start_run(request.id, continues=isinstance(request, requests.Continue))
-        if isinstance(request, requests.Prompt):
-            self.journal.record(events.UserMessage(request.content, request=request.id), settles=request.id)
+        if isinstance(request, requests.Continue):
+            self._start_run(request.id, continues=True)
+            return await self._drive()
+        draft: InputDraft | Handled | Refuse = InputDraft(request.content, request.by)
+        if "input" in self.harness.hooks:
+            over = oversight(self.journal, CancelToken())
+            draft = await self.harness.hooks.input(InputDraft(request.content, request.by), over)
+        self._start_run(request.id)
+        if not isinstance(draft, InputDraft):
+            return await self._end_without_model(draft)
+        if draft.content != request.content:
+            about = {"original": text_of(request.content)}
+            self.journal.record(events.Audited("input.rewrite", "a hook changed the prompt", about))
+        self.journal.record(events.UserMessage(draft.content, request=request.id), settles=request.id)
         return await self._drive()
+
+    async def _end_without_model(self, decision: Handled | Refuse) -> RunEnded | RunWaiting:
+        """A prompt that an input hook has dealt with, or refused: its run ends where it begins."""
+        async with self._driving() as (loop, _):
+            if isinstance(decision, Handled):
+                if decision.text:
+                    self.journal.publish([events.Printed(decision.text)])
+                ended = await loop.close("completed", "a hook dealt with the prompt")
+            else:
+                ended = await loop.close("refused", decision.reason or "a hook refused the prompt")
+        assert ended is not None
+        await self._come_to_rest()
+        return ended
+
+    async def _come_to_rest(self) -> None:
+        if (attendant := self.harness.attendant) is not None:
+            await attendant.come_to_rest(self)
 
     @property
     def is_running(self) -> bool:
@@ -151,7 +190,7 @@ class Session:
                 f"session {self.id} is being driven already; submit a request to its inbox instead"
             )
         await self.close_broken_run()
-        await InboxReader(self.journal, self.harness).read()
+        await InboxReader(self.journal, self.harness, session=self).read()
 
     async def _hold(self) -> None:
         """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
@@ -246,7 +285,8 @@ class Session:
                 async with _reading(inbox):
                     quiet = await loop.advance()
                 if isinstance(quiet, RunEnded):  # what was said too late returns to its face
-                    await InboxReader(self.journal, self.harness).read()
+                    await InboxReader(self.journal, self.harness, session=self).read()
+                await self._come_to_rest()
                 return quiet
             except StoreError as error:
                 self.journal.fail(error)
@@ -268,18 +308,19 @@ class Session:
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
         self.harness.children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
-        questions = Questions()
-        loop = Loop(self.journal, self.harness, cancel=cancel, questions=questions)
-        inbox = InboxReader(self.journal, self.harness, loop, cancel, questions)
-        loop.steering = inbox
+        loop = self._loop = Loop(self.journal, self.harness, cancel=cancel, questions=self.questions)
+        inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
+        loop.steering, loop.attended = inbox, self
         try:
             async with kept_lease(self.journal):
                 yield loop, inbox
         finally:
-            self._cancel = None
+            self._cancel = self._loop = None
 
     async def close(self) -> None:
         """Ends what tools left running in the background, and gives the lease back."""
+        if self.harness.attendant is not None:
+            await self.harness.attendant.leave(self)
         await end_left_running(self.harness.memory)
         if self.journal.has_processes:
             self.journal.world.kill_processes_of(self.id)  # those that left their group

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ostler.kernel.journal import Journal
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import PlannedFork
+from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.state import path_of
 from ostler.vocabulary import events
-from ostler.vocabulary.requests import Label, Navigate, Rename, UndoCompaction
+from ostler.vocabulary.errors import NotFound
+from ostler.vocabulary.requests import Fork, Label, Navigate, Rename, UndoCompaction
 
 TreeRequest = Rename | Label | Navigate
 
@@ -61,3 +65,27 @@ async def undo_compaction(journal: Journal, request: UndoCompaction) -> None:
         journal.record(events.RequestRefused(request.id, reason), settles=request.id)
     await journal.commit()
     await journal.reload()
+
+
+async def fork_here(journal: Journal, harness: Harness, request: Fork) -> None:
+    """A new session with a copy of the path to that entry, unless a hook does not want it."""
+    from ostler.log.fork import fork
+
+    over = oversight(journal, CancelToken())
+    planned = PlannedFork(journal.session, request.entry)
+    refusal = await harness.hooks.before_leaving(planned, over)
+    if refusal is not None:
+        reason = refusal.reason or "a hook does not want the session to be forked"
+    else:
+        await journal.commit()
+        try:
+            made = await fork(journal.store, journal.session, request.entry, journal.world, request.title)
+        except NotFound as error:
+            reason = error.message
+        else:
+            about = {"session": made, "entry": request.entry, "who": request.by}
+            journal.record(events.Audited("session.fork", "somebody asked for it", about), settles=request.id)
+            await journal.commit()
+            return
+    journal.record(events.RequestRefused(request.id, reason), settles=request.id)
+    await journal.commit()

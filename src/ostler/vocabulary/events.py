@@ -26,6 +26,7 @@ from ostler.vocabulary.event_kinds import Record as Record
 from ostler.vocabulary.limits import Limits as Limits
 from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
+from ostler.vocabulary.live_events import Printed as Printed
 from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
 from ostler.vocabulary.live_events import StoreFailed as StoreFailed
 from ostler.vocabulary.live_events import StreamIncomplete as StreamIncomplete
@@ -295,6 +296,8 @@ class StepEnded(Record, frozen=True):
     number: int
     refused: str = ""
     """Why a hook did not let it begin."""
+    trace: Any = None
+    """How the context was built, when it cannot be made to fit and no model was asked."""
 
 
 class QuestionAsked(Record, frozen=True):
@@ -429,6 +432,17 @@ class ExtensionState(Record, frozen=True):
     extension: str
     key: str
     value: Any = None
+
+
+class CommandRan(Record, frozen=True):
+    """Somebody ran an extension's command. `text` is what it said, or why it failed."""
+
+    name: str
+    arguments: str = ""
+    text: str = ""
+    failed: bool = False
+    extension: str = ""
+    request: str = ""
 
 
 class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):

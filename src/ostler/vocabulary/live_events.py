@@ -79,6 +79,18 @@ class LiveValue(LiveEvent, frozen=True):
     value: Any = None
 
 
+class Printed(LiveEvent, frozen=True):
+    """What an extension says to people: plain, as information or as an error, or as a block of its own."""
+
+    text: str
+    level: Literal["plain", "info", "error", "block"] = "plain"
+    extension: str = ""
+    title: str = ""
+    """Of a block: under its text."""
+    color: str = ""
+    """Of a block's border, as `#rrggbb`."""
+
+
 class StoreFailed(LiveEvent, frozen=True):
     """The log cannot be written: nothing more is acted on. Recovery writes the end later."""
 

@@ -1,0 +1,174 @@
+"""What an extension's `setup` is given: everything it may register."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack, overload
+
+from ostler.extensions.registrations import (
+    Command,
+    Function,
+    HookHandler,
+    MessageRenderer,
+    Observer,
+    Option,
+    Registrations,
+    Shortcut,
+    ToolRenderer,
+)
+from ostler.extensions.shortcuts import normalised_key
+from ostler.kernel.hooks import TIME_LIMIT, Point
+from ostler.kernel.tool import Tool, ToolOptions
+from ostler.kernel.tool import tool as make_tool
+from ostler.vocabulary.errors import UsageError
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Decorator = Callable[[Decorated], Decorated]
+
+
+class HookPoint:
+    """`@ostler.before_tool`, or with what differs: `@ostler.before_tool(guard=False, time_limit=5)`.
+
+    A guard that fails or hangs refuses; any other handler that does is reported and skipped.
+    """
+
+    def __init__(self, point: Point, registered: Registrations, guard: bool = False) -> None:
+        self._point = point
+        self._registered = registered
+        self._guard = guard
+
+    @overload
+    def __call__(self, function: Decorated, /) -> Decorated: ...
+    @overload
+    def __call__(
+        self, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
+    ) -> Callable[[Decorated], Decorated]: ...
+    def __call__(
+        self, function: Any = None, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
+    ) -> Any:
+        def register(function: Function) -> Function:
+            refuses = self._guard if guard is None else guard
+            self._registered.hooks.append(HookHandler(self._point, function, refuses, time_limit))
+            return function
+
+        return register if function is None else register(function)
+
+
+class Ostler:
+    """Registers what an extension brings. Each method is a decorator, or takes the object itself.
+
+    A handler takes its subject, or its subject and the `context` (see `ExtensionContext`). It may be a
+    plain function, which runs in a thread of the extension's own, or `async`, which runs on the event
+    loop. Handlers of one extension never run side by side.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registered = registered = Registrations()
+        self.input = HookPoint("input", registered)
+        """A prompt is about to start a run: `InputDraft` -> a changed one, `Handled`, `Refuse` or None."""
+        self.before_run = HookPoint("before_run", registered)
+        """A run is about to begin: `RunPlan` -> a changed one, `Refuse` or None."""
+        self.before_step = HookPoint("before_step", registered)
+        """A step is about to begin: `StepPlan` -> a changed one, `Refuse` or None."""
+        self.context = HookPoint("context", registered)
+        """What the model is told in one call: `ContextDraft` -> a changed one or None. It is not stored."""
+        self.before_tool = HookPoint("before_tool", registered, guard=True)
+        """A call is about to run: `PlannedCall` -> `Refuse`, `Rewrite`, `Ask`, `Allow` or None. A guard."""
+        self.after_tool = HookPoint("after_tool", registered)
+        """A result is on its way to the model: `FinishedCall` -> a changed one or None."""
+        self.before_message = HookPoint("before_message", registered)
+        """An answer is on its way to people: `DraftMessage` -> `Suppress`, `Replace` or None."""
+        self.after_failure = HookPoint("after_failure", registered)
+        """A model call failed: `FailedCall` -> `Retry`, `GiveUp` or None."""
+        self.before_fork = HookPoint("before_fork", registered)
+        """A session is about to be copied: `PlannedFork` -> `Refuse` or None."""
+        self.before_switch = HookPoint("before_switch", registered)
+        """A face is about to leave for another session: `PlannedSwitch` -> `Refuse` or None."""
+        self.before_compact = HookPoint("before_compact", registered)
+        """A summary is about to replace messages: `PlannedCompaction` -> `Refuse`, `Summary` or None."""
+
+    # --- events -------------------------------------------------------------------------------------
+
+    def on(self, *what: type | str, batch: bool = False) -> Decorator[Decorated]:
+        """Sees facts, deltas, live values and moments of these types, in order, after they happened.
+
+        With `batch` the handler gets a list: all that has come since it was called last. A name instead
+        of a type is that of an event between extensions (`context.emit`); its handler gets the data.
+        """
+        if not what:
+            raise UsageError("name the events: @ostler.on(ToolStarted)")
+
+        def register(function: Decorated) -> Decorated:
+            for one in what:
+                if isinstance(one, str):
+                    self.registered.custom.setdefault(one, []).append(function)
+                elif isinstance(one, type):
+                    self.registered.observers.setdefault(one, []).append(Observer(function, batch))
+                else:
+                    raise UsageError(f"@ostler.on takes types of events and names, not {one!r:.60}")
+            return function
+
+        return register
+
+    # --- what it brings -----------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: Callable[..., Any] | Tool, /) -> Tool: ...
+    @overload
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+    def tool(self, function: Any = None, **options: Unpack[ToolOptions]) -> Any:
+        """A tool for the model, made of a typed function as `ostler.tool` makes it; or a tool as it is."""
+
+        def register(one: Any) -> Tool:
+            made: Tool = one if hasattr(one, "spec") else make_tool(**options)(one)
+            self.registered.tools[made.spec.name] = made
+            return made
+
+        return register if function is None else register(function)
+
+    def command(
+        self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None
+    ) -> Decorator[Decorated]:
+        """A command for people: `/name arguments`. Its function gets the arguments, as one text."""
+
+        def register(function: Decorated) -> Decorated:
+            plain = name.removeprefix("/")
+            if not plain or any(letter.isspace() for letter in plain):
+                raise UsageError(f"a command's name has no blanks and is not empty; this one is {name!r}")
+            about = description or (function.__doc__ or "").strip().partition("\n")[0]
+            self.registered.commands[plain] = Command(plain, function, about, complete)
+            return function
+
+        return register
+
+    def shortcut(self, key: str, *, description: str = "") -> Decorator[Decorated]:
+        """A key of a terminal: the function gets the context."""
+        plain = normalised_key(key)
+
+        def register(function: Decorated) -> Decorated:
+            self.registered.shortcuts[plain] = Shortcut(plain, function, description)
+            return function
+
+        return register
+
+    def option(self, name: str, *, description: str = "", default: str = "") -> Option:
+        """A setting: read with `context.option(name)`."""
+        made = Option(name, description, default)
+        self.registered.options.setdefault(name, made)
+        return made
+
+    def tool_renderer(self, renderer: ToolRenderer | str, /, **how: Any) -> ToolRenderer:
+        """How calls of a tool are shown: `ostler.tool_renderer("deploy", header=…, body=…)`."""
+        made = renderer if isinstance(renderer, ToolRenderer) else ToolRenderer(renderer, **how)
+        self.registered.tool_renderers[made.tool] = made
+        return made
+
+    def message_renderer(self, name: str) -> Decorator[Decorated]:
+        """A named way to show a text at a width: the function gets both and returns the lines."""
+
+        def register(function: Decorated) -> Decorated:
+            self.registered.message_renderers[name] = MessageRenderer(name, function)
+            return function
+
+        return register

@@ -1,0 +1,242 @@
+"""Calling an extension's code: plain functions in a thread of its own, within a time limit, and never
+with an exception that goes further than here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
+
+Returned = TypeVar("Returned")
+
+
+class CodeFailed(Exception):
+    """An extension's code raised, hung or tried to exit: what, and in which line."""
+
+
+class Worker:
+    """The thread that runs an extension's plain functions, one after the other.
+
+    It is a daemon: code that hangs keeps nobody from leaving. Such a thread is given up, and what comes
+    later gets another.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[Callable[[], None]] | None = None
+        self._parked: list[queue.SimpleQueue[Callable[[], None]] | None] = []
+
+    def park(self) -> None:
+        """The function that runs waits for the event loop: what comes meanwhile gets another thread."""
+        self._parked.append(self._jobs)
+        self._jobs = None
+
+    def go_on(self) -> None:
+        """It waits no longer."""
+        self.give_up()
+        self._jobs = self._parked.pop()
+
+    async def run(self, work: Callable[[], Returned]) -> Returned:
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(
+                target=_work, args=(self._jobs,), daemon=True, name=f"ostler-extension-{self._name}"
+            ).start()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Returned] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if done.cancelled():
+                return
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        def job() -> None:
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                _present.worker = self
+                result = context.run(work)
+            except StopIteration:
+                error = RuntimeError("it raised StopIteration")  # which a future cannot hold
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, result, error)
+
+        self._jobs.put(job)
+        return await done
+
+    def give_up(self) -> None:
+        """The thread hangs: it is left alone, and ends when it can."""
+        if self._jobs is not None:
+            self._jobs.put(_leave)
+            self._jobs = None
+
+
+class _Present(threading.local):
+    """The worker whose thread this is."""
+
+    worker: Worker | None = None
+
+
+_present = _Present()
+
+
+def _leave() -> None:
+    raise SystemExit
+
+
+def _work(jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
+    with suppress(SystemExit):
+        while True:
+            jobs.get()()
+
+
+async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns: awaited here if it is async, run by the worker if it is plain.
+
+    Raises `CodeFailed` with what it raised, and where. Its time is limited by whoever calls.
+    """
+    try:
+        if is_async(function):
+            return await function(*arguments)
+        returned = await worker.run(lambda: function(*arguments))
+        return await returned if inspect.isawaitable(returned) else returned
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            if not is_async(function):
+                worker.give_up()
+            raise
+        raise CodeFailed("it cancelled itself") from None
+    except CodeFailed:
+        raise
+    except (Exception, SystemExit, GeneratorExit) as error:
+        raise CodeFailed(described(error, function)) from error
+
+
+async def call_within(seconds: float, worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`call`, that has so long; time in which it asks people does not count."""
+    watch = Stopwatch()
+
+    async def timed() -> Any:
+        running_stopwatch.set(watch)
+        return await call(worker, function, *arguments)
+
+    status, task = await run_bounded(timed(), CancelToken(), seconds, watch)
+    if status == "timed_out":
+        raise CodeFailed(f"took longer than {seconds:g} s{_place_of(function)}")
+    return task.result()
+
+
+def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:
+    """What was raised, and the file and line of the extension where: `ValueError: no (gate.py:12)`."""
+    if isinstance(error, SystemExit):
+        text = f"it tried to exit the process ({error.code})"
+    else:
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    own = _file_of(function) if function else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if frame.filename == own] or [
+        frame for frame in frames if "/ostler/extensions/" not in frame.filename
+    ]
+    return f"{text} ({Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else text
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_filename if code else ""
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+
+
+@cache
+def is_async(function: Callable[..., Any]) -> bool:
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(called)
+
+
+@cache
+def takes(function: Callable[..., Any]) -> int:
+    """How many arguments it wants by position, at most two: the subject, or the subject and the context."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return 2
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return min(2, sum(one.kind in places for one in parameters))
+
+
+class LoopCalls:
+    """The way back from an extension's thread to the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def do(self, action: Callable[[], Returned]) -> Returned:
+        """Does it on the event loop's thread, and waits for that."""
+        if self.is_here:
+            return action()
+        done: Future[Returned] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(action())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result()
+
+    def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+        """What the coroutine returns, for plain functions: it runs on the loop, and the thread waits."""
+        if self.is_here:
+            work.close()
+            raise RuntimeError("await it: `wait` is for plain functions, which run in a thread")
+        context = contextvars.copy_context()
+        done: Future[Returned] = Future()
+        worker = _present.worker
+
+        def start() -> None:
+            if worker:
+                worker.park()
+            task = asyncio.ensure_future(work)
+            task.add_done_callback(finish)
+
+        def finish(task: asyncio.Task[Returned]) -> None:
+            if worker:
+                worker.go_on()
+            if task.cancelled():
+                done.set_exception(RuntimeError("it was cancelled"))
+            elif error := task.exception():
+                done.set_exception(error)
+            else:
+                done.set_result(task.result())
+
+        self._loop.call_soon_threadsafe(start, context=context)
+        return done.result()

@@ -1,0 +1,218 @@
+"""What an extension's code may know and do, wherever it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ostler.extensions.extension import Extension
+from ostler.extensions.face import Face, Headless
+from ostler.extensions.state_store import State
+from ostler.kernel.hooks import PlannedSwitch
+from ostler.vocabulary import requests
+from ostler.vocabulary.events import Printed
+from ostler.vocabulary.messages import PlainBlock, as_content
+
+if TYPE_CHECKING:  # each is loaded when it is used
+    from ostler.extensions.attending import Attending
+    from ostler.extensions.history import History
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.model_access import Models
+    from ostler.extensions.skill_access import Skills
+    from ostler.extensions.template_access import Templates
+    from ostler.extensions.tool_access import Tools
+    from ostler.extensions.ui import Ui
+
+Returned = TypeVar("Returned")
+Content = str | Sequence[str | PlainBlock]
+
+
+class ExtensionContext:
+    """One extension in one session. Handlers may keep it as long as the session is open.
+
+    Members that have to wait are coroutines: an `async` handler awaits them, a plain one says
+    `context.wait(context.ui.confirm("Sure?"))`.
+    """
+
+    def __init__(self, extension: Extension, attending: Attending) -> None:
+        self.extension = extension
+        self.attending = attending
+        self.session = attending.session
+        self.journal = attending.session.journal
+        self.calls = attending.calls
+
+    @property
+    def host(self) -> ExtensionHost:
+        return self.attending.host
+
+    # --- where it is ----------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        return self.session.id
+
+    @property
+    def cwd(self) -> Path:
+        return self.session.harness.cwd
+
+    @property
+    def model(self) -> str:
+        """With its provider: `anthropic/claude-…`."""
+        return self.session.harness.model.name
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person looks at a face in this process."""
+        return self.face.interactive
+
+    @property
+    def face(self) -> Face:
+        """The face whose request caused what happens now; one without a face, if it came from elsewhere."""
+        run = self.journal.state.run
+        is_foreign = (
+            run is not None and run.started.request and run.started.request not in self.host.own_requests
+        )
+        return Headless() if is_foreign else self.host.face
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.session.is_running
+
+    def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+        """What a coroutine returns, for plain functions."""
+        return self.calls.wait(work)
+
+    # --- what it says ---------------------------------------------------------------------------------
+
+    def print(self, text: str) -> None:
+        """Says something to people; never on the standard output of a program that reads `--json`."""
+        self._publish(Printed(str(text), "plain", self.extension.name))
+
+    def print_info(self, text: str) -> None:
+        self._publish(Printed(str(text), "info", self.extension.name))
+
+    def print_error(self, text: str) -> None:
+        self._publish(Printed(str(text), "error", self.extension.name))
+
+    def print_block(self, text: str, *, title: str = "", color: str = "") -> None:
+        self._publish(Printed(str(text), "block", self.extension.name, title, color))
+
+    def _publish(self, printed: Printed) -> None:
+        self.calls.do(lambda: self.journal.publish([printed]))
+
+    # --- what there is, each in its own part ----------------------------------------------------------
+
+    @cached_property
+    def ui(self) -> Ui:
+        """Widgets, dialogs, themes, the editor."""
+        from ostler.extensions.ui import Ui
+
+        return Ui(self)
+
+    @cached_property
+    def history(self) -> History:
+        """Messages, entries, the tree."""
+        from ostler.extensions.history import History
+
+        return History(self)
+
+    @cached_property
+    def models(self) -> Models:
+        """Which model, which there are, and asking one."""
+        from ostler.extensions.model_access import Models
+
+        return Models(self)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Which tools there are, and which are on offer."""
+        from ostler.extensions.tool_access import Tools
+
+        return Tools(self)
+
+    @cached_property
+    def skills(self) -> Skills:
+        from ostler.extensions.skill_access import Skills
+
+        return Skills(self)
+
+    @cached_property
+    def templates(self) -> Templates:
+        """The grammar of prompt templates and of arguments."""
+        from ostler.extensions.template_access import Templates
+
+        return Templates(self)
+
+    # --- what it keeps --------------------------------------------------------------------------------
+
+    @cached_property
+    def state(self) -> State:
+        """Its own values in this session."""
+        return State(self.extension.name, self.journal, self.calls)
+
+    def state_of(self, extension: str) -> State:
+        """Another extension's values."""
+        return State(extension, self.journal, self.calls)
+
+    def option(self, name: str) -> str:
+        """Of an option that an extension has registered: what was set here, in the environment
+        (`OSTLER_OPT_NAME`), in the configuration, or its default."""
+        return self.host.option(name)
+
+    def set_option(self, name: str, value: str) -> None:
+        """Until the process ends; a reload does not change it."""
+        self.host.set_options[name] = value
+
+    async def emit(self, name: str, data: Any = None) -> None:
+        """Tells all extensions that handle events of this name."""
+        await self.attending.emit(name, data)
+
+    # --- what it asks of the session ------------------------------------------------------------------
+
+    async def send(self, content: Content) -> str:
+        """A prompt: it starts a run, or waits its turn while one is open. Returns the request's id."""
+        return await self._submit(
+            requests.Prompt(id=self._new_id(), by=self._by, content=as_content(content))
+        )
+
+    async def steer(self, content: Content) -> str:
+        """Says something to the model between two steps."""
+        return await self._submit(requests.Steer(id=self._new_id(), by=self._by, content=as_content(content)))
+
+    async def abort(self) -> None:
+        """Ends the open run, and drops the prompts that wait."""
+        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by, drop=True))
+        if self.session.is_running:
+            self.session.cancel(f"cancelled by {self._by}")
+
+    async def cancel_and_send(self, content: Content) -> str:
+        """Ends the open run, drops the prompts that wait, and sends this one."""
+        await self.abort()
+        sent = await self.send(content)
+        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by))
+        return sent
+
+    async def compact(self, instructions: str = "") -> str:
+        """Asks for a compaction: before the next call of the open run, else at once."""
+        return await self._submit(requests.Compact(id=self._new_id(), by=self._by, instructions=instructions))
+
+    async def new_session(self, prompt: str = "") -> str:
+        """Lets the face leave for a new session, once the run has ended. Returns its id.
+
+        Raises `UsageError` when an extension does not want it, or no face here can.
+        """
+        return await self.host.switch(self, PlannedSwitch(self.session_id, "new", prompt))
+
+    async def _submit(self, request: requests.AnyRequest) -> str:
+        self.host.own_requests.add(request.id)
+        await self.journal.store.submit(self.session_id, request)
+        return request.id
+
+    @property
+    def _by(self) -> str:
+        return f"extension {self.extension.name}"
+
+    def _new_id(self) -> str:
+        return self.journal.world.new_id("req")
