@@ -15,6 +15,7 @@ from time import perf_counter
 
 from bench.contexts import context
 from bench.crowding import agents
+from bench.extending import extensions
 from bench.probing import probe
 from bench.processes import BenchError
 from bench.reopening import resume
@@ -41,6 +42,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "runs": runs,
     "idle": idle,
     "tree": tree,
+    "extensions": extensions,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

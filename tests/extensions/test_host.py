@@ -5,28 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.extension import Extension
-from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Handled, PlannedCall, Refuse, RunPlan
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import Session, create_session
 from ostler.vocabulary import events
 from ostler.vocabulary.messages import as_content
-
-
-def extension(name: str, setup: Any) -> Extension:
-    api = Ostler(name)
-    setup(api)
-    return Extension(name, "host", registered=api.registered)
-
-
-async def session_with(model: Any, *extensions: Extension) -> tuple[Session, ExtensionHost]:
-    host = ExtensionHost(extensions)
-    harness = Harness(model=model)
-    host.equip(harness)
-    return await create_session(MemoryStore(), harness), host
+from tests.extensions.at_work import extension, session_with
 
 
 async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
+from ostler.extensions.calling import is_async
 from ostler.extensions.registrations import (
     Command,
     Function,
@@ -93,18 +94,19 @@ class Ostler:
     def on(self, *what: type | str, batch: bool = False) -> Decorator[Decorated]:
         """Sees facts, deltas, live values and moments of these types, in order, after they happened.
 
-        With `batch` the handler gets a list: all that has come since it was called last. A name instead
+        With `batch` the handler gets a tuple: all that has come since it was called last. A name instead
         of a type is that of an event between extensions (`context.emit`); its handler gets the data.
         """
         if not what:
             raise UsageError("name the events: @ostler.on(ToolStarted)")
 
         def register(function: Decorated) -> Decorated:
+            observer = Observer(function, batch, is_async(function))
             for one in what:
                 if isinstance(one, str):
                     self.registered.custom.setdefault(one, []).append(function)
                 elif isinstance(one, type):
-                    self.registered.observers.setdefault(one, []).append(Observer(function, batch))
+                    self.registered.observers.setdefault(one, []).append(observer)
                 else:
                     raise UsageError(f"@ostler.on takes types of events and names, not {one!r:.60}")
             return function

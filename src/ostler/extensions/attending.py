@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
-from ostler.extensions.calling import CodeFailed, LoopCalls, call_within, described, is_async, takes
+from ostler.extensions.calling import CodeFailed, LoopCalls, call_within, takes
+from ostler.extensions.channel import Channel
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.moments import (
@@ -19,7 +20,6 @@ from ostler.extensions.moments import (
     SessionOpened,
     StateChanged,
 )
-from ostler.extensions.registrations import Observer
 from ostler.kernel.harness import Attended
 from ostler.kernel.hooks import TIME_LIMIT
 from ostler.vocabulary import events
@@ -30,112 +30,11 @@ from ostler.vocabulary.facts import Fact
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
 
-BATCH_SECONDS = 0.02
+BATCH_SECONDS = 0.1
 """How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
-
-CATCH_UP_SECONDS = 5.0
-"""How long a hook waits for its own extension to have seen what came before."""
 
 _EMITTED_WITHIN = 20
 """How deep events between extensions may cause one another."""
-
-
-class Channel:
-    """What one extension sees of one session: one event after the other, and never two at a time."""
-
-    def __init__(self, extension: Extension, context: ExtensionContext, attending: Attending) -> None:
-        self.extension = extension
-        self.context = context
-        self._attending = attending
-        self._waiting: list[Any] = []
-        self._put = 0
-        self._handled = 0
-        self._news: asyncio.Event = asyncio.Event()
-        self._work: asyncio.Task[None] | None = None
-
-    def put(self, happened: Iterable[Any]) -> None:
-        wanted = self.extension.registered.observers
-        new = [one for one in happened if type(one) in wanted]
-        if not new:
-            return
-        self._waiting += new
-        self._put += len(new)
-        if self._work is None:
-            self._work = asyncio.ensure_future(self._handle_waiting())
-
-    async def catch_up(self) -> None:
-        """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
-        target = self._put
-        try:
-            async with asyncio.timeout(CATCH_UP_SECONDS):
-                while self._handled < target:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            return
-
-    async def _handle_waiting(self) -> None:
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting, []
-                await self._hand_on(batch)
-                self._handled += len(batch)
-                self._news.set()
-        finally:
-            self._work = None
-
-    async def _hand_on(self, batch: Sequence[Any]) -> None:
-        """Each handler sees each event once; what they recorded is committed before the next ones."""
-        observers = self.extension.registered.observers
-        seen: dict[int, tuple[Observer, list[Any]]] = {}
-        order: list[tuple[Observer, Any]] = []
-        for event in batch:
-            guarded = own_copy(event)
-            for observer in observers.get(type(event), ()):
-                if not observer.batch:
-                    order.append((observer, guarded))
-                elif id(observer) in seen:
-                    seen[id(observer)][1].append(guarded)
-                else:
-                    seen[id(observer)] = (observer, gathered := [guarded])
-                    order.append((observer, gathered))
-        plain = [one for one in order if not is_async(one[0].function)]
-        if len(plain) == len(order):
-            await self._call_plain(order)
-        else:
-            for observer, subject in order:
-                await self._call(observer.function, subject)
-        await self._attending.commit()
-
-    async def _call_plain(self, order: Sequence[tuple[Observer, Any]]) -> None:
-        """All in one visit to the extension's thread."""
-        problems: list[tuple[Any, BaseException]] = []
-
-        def run() -> None:
-            for observer, subject in order:
-                try:
-                    observer.function(*self._arguments(observer.function, subject))
-                except BaseException as error:
-                    problems.append((observer.function, error))
-
-        try:
-            await call_within(TIME_LIMIT, self.extension.worker, run)
-        except CodeFailed as failure:
-            self.extension.worker.give_up()
-            self._attending.report(self.extension, type(order[0][1]).__name__, str(failure))
-        for function, error in problems:
-            self._attending.report(self.extension, f"{function.__name__}", described(error, function))
-
-    async def _call(self, function: Any, subject: Any) -> None:
-        try:
-            await call_within(
-                TIME_LIMIT, self.extension.worker, function, *self._arguments(function, subject)
-            )
-        except CodeFailed as failure:
-            self._attending.report(self.extension, function.__name__, str(failure))
-
-    def _arguments(self, function: Any, subject: Any) -> tuple[Any, ...]:
-        return (subject, self.context)[: takes(function)]
 
 
 class Attending:
@@ -152,32 +51,44 @@ class Attending:
         self._state: Literal["working", "idle"] = "idle"
         self._model = session.harness.model.name
         self._reasoning: str = session.harness.reasoning or ""
-        self._stop = session.journal.observe(self._see)
+        self._stop: Callable[[], None] | None = None
+        self.observe(host.is_observing)
 
     # --- extensions come and go -----------------------------------------------------------------------
 
     def admit(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
         context = ExtensionContext(extension, self)
         channel = self.channels[extension.name] = Channel(extension, context, self)
-        channel.put([SessionOpened(self.session.id, reason)])
+        self._tell(channel, SessionOpened(self.session.id, reason))
 
     async def dismiss(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
         channel = self.channels.pop(name, None)
         if channel is not None:
-            channel.put([SessionLeft(self.session.id, reason)])
+            self._tell(channel, SessionLeft(self.session.id, reason))
             await channel.catch_up()
+
+    def _tell(self, channel: Channel, moment: Moment) -> None:
+        if type(moment) in channel.kinds:
+            channel.put((moment,))
+
+    def observe(self, wanted: bool) -> None:
+        """Looks at what happens, while there is somebody to tell."""
+        if wanted and self._stop is None:
+            self._stop = self.session.journal.observe(self._see)
+        elif not wanted and self._stop is not None:
+            self._stop()
+            self._stop = None
 
     async def leave(self) -> None:
         self.hand_on()
         for name in tuple(self.channels):
             await self.dismiss(name)
-        self._stop()
+        await self.commit()
+        self.observe(False)
 
     # --- events ---------------------------------------------------------------------------------------
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
-        if not self.channels or not self.host.is_observing:
-            return
         is_urgent = False
         for item in batch:
             if isinstance(item, Fact):
@@ -203,9 +114,14 @@ class Attending:
             self._timer.cancel()
             self._timer = None
         gathered, self._gathered = self._gathered, []
-        if gathered:
-            for channel in tuple(self.channels.values()):
-                channel.put(gathered)
+        if not gathered:
+            return
+        shared: dict[frozenset[type], tuple[Any, ...]] = {}
+        for channel in tuple(self.channels.values()):
+            kinds = channel.kinds
+            if kinds not in shared:
+                shared[kinds] = tuple([one for one in gathered if type(one) in kinds])
+            channel.put(shared[kinds])
 
     def _moments_of(self, event: Any) -> list[Moment]:
         match event:
@@ -270,24 +186,3 @@ class Attending:
         journal.record(
             events.Warned(text, about="extension", details={"extension": extension.name, "in": what})
         )
-
-
-def own_copy(event: Any) -> Any:
-    """The event, or a copy where a handler could change what others see of it."""
-    kind = type(event)
-    if kind not in _COPIED:
-        _COPIED[kind] = _holds_more(kind)
-    if not _COPIED[kind]:
-        return event
-    model = getattr(event, "model", None)
-    return copy.deepcopy(event, {id(model): model})  # a model is no data
-
-
-_COPIED: dict[type, bool] = {}
-
-
-def _holds_more(kind: type) -> bool:
-    """Whether a value of this type holds dicts, lists or values of any kind."""
-    hints = get_type_hints(kind)
-    plain = (str, int, float, bool, type(None))
-    return any(hint not in plain and get_origin(hint) is not Literal for hint in hints.values())

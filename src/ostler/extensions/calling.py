@@ -9,10 +9,11 @@ import inspect
 import queue
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,12 +49,20 @@ class Worker:
         self.give_up()
         self._jobs = self._parked.pop()
 
-    async def run(self, work: Callable[[], Returned]) -> Returned:
+    def post(self, job: Callable[[], None]) -> None:
+        """Has it done, after what was posted before. It must not raise."""
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             threading.Thread(
-                target=_work, args=(self._jobs,), daemon=True, name=f"ostler-extension-{self._name}"
+                target=_work,
+                args=(self, self._jobs),
+                daemon=True,
+                name=f"ostler-extension-{self._name}",
             ).start()
+        self._jobs.put(job)
+
+    async def run(self, work: Callable[[], Returned]) -> Returned:
+        """What it returns, or raises."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Returned] = loop.create_future()
         context = contextvars.copy_context()
@@ -70,7 +79,6 @@ class Worker:
             result: Any = None
             error: BaseException | None = None
             try:
-                _present.worker = self
                 result = context.run(work)
             except StopIteration:
                 error = RuntimeError("it raised StopIteration")  # which a future cannot hold
@@ -79,7 +87,7 @@ class Worker:
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 loop.call_soon_threadsafe(settle, result, error)
 
-        self._jobs.put(job)
+        self.post(job)
         return await done
 
     def give_up(self) -> None:
@@ -102,7 +110,8 @@ def _leave() -> None:
     raise SystemExit
 
 
-def _work(jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
+def _work(worker: Worker, jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
+    _present.worker = worker
     with suppress(SystemExit):
         while True:
             jobs.get()()
@@ -140,7 +149,7 @@ async def call_within(seconds: float, worker: Worker, function: Callable[..., An
 
     status, task = await run_bounded(timed(), CancelToken(), seconds, watch)
     if status == "timed_out":
-        raise CodeFailed(f"took longer than {seconds:g} s{_place_of(function)}")
+        raise CodeFailed(f"took longer than {seconds:g} s{place_of(function)}")
     return task.result()
 
 
@@ -163,18 +172,17 @@ def _file_of(function: Callable[..., Any]) -> str:
     return code.co_filename if code else ""
 
 
-def _place_of(function: Callable[..., Any]) -> str:
+def place_of(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
 
 
-@cache
 def is_async(function: Callable[..., Any]) -> bool:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return inspect.iscoroutinefunction(called)
 
 
-@cache
+@lru_cache(4096)
 def takes(function: Callable[..., Any]) -> int:
     """How many arguments it wants by position, at most two: the subject, or the subject and the context."""
     try:
@@ -193,6 +201,21 @@ class LoopCalls:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
+        self._told: deque[Callable[[], None]] = deque()
+        self._is_awake = False
+
+    def tell(self, news: Callable[[], None]) -> None:
+        """Has it called on the event loop, soon. Many threads at once wake the loop only once."""
+        self._told.append(news)
+        if not self._is_awake:
+            self._is_awake = True
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._hear)
+
+    def _hear(self) -> None:
+        self._is_awake = False
+        while self._told:
+            self._told.popleft()()
 
     @property
     def is_here(self) -> bool:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ostler.extensions.attending import Attending, own_copy
+from ostler.extensions.attending import Attending
 from ostler.extensions.calling import CodeFailed, call, call_within, takes
+from ostler.extensions.channel import own_copy
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.face import Face, Headless
@@ -74,6 +75,8 @@ class ExtensionHost:
         harness.hooks.change(self._hooks, hooks)
         self._hooks = hooks
         self.is_observing = any(one.registered.observers for one in self.loaded)
+        for attending in self.sessions.values():
+            attending.observe(self.is_observing)
         harness.use([*self._own_tools.values(), *self._tools().values()])
 
     def _tools(self) -> dict[str, Tool]:

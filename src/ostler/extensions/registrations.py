@@ -27,6 +27,7 @@ class Observer(msgspec.Struct, frozen=True):
 
     function: Function
     batch: bool = False
+    is_async: bool = False
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -1,0 +1,133 @@
+"""The state that extensions keep in a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension import Extension
+from ostler.extensions.moments import SessionOpened
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import World
+from ostler.log.fork import fork
+from ostler.log.memory import MemoryStore
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import Session, open_session
+from ostler.vocabulary.errors import StoreError, UsageError
+from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.requests import Navigate
+from tests.extensions.at_work import extension, session_with
+
+
+class Count(msgspec.Struct):
+    seen: int
+    names: list[str]
+
+
+def keeper(kept: dict[str, ExtensionContext]) -> Extension:
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(SessionOpened)
+        def opened(moment: SessionOpened, context: ExtensionContext) -> None:
+            kept[moment.session] = context
+
+    return extension("keeper", setup)
+
+
+async def opened_with(store: Any, kept: dict[str, ExtensionContext], session: str) -> Session:
+    from ostler.extensions.host import ExtensionHost
+
+    harness = Harness(model=ScriptedModel(["again"]))
+    ExtensionHost([keeper(kept)]).equip(harness)
+    return await open_session(store, session, harness)
+
+
+async def settled(session: Session) -> None:
+    attendant = session.harness.attendant
+    assert attendant is not None
+    await attendant.come_to_rest(session)
+
+
+async def test_values_keep_their_types_and_the_last_one_counts() -> None:
+    kept: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+    await settled(session)
+    state = kept[session.id].state
+    state["n"] = 1
+    state["n"] = 2.5
+    state["list"] = [1, {"a": None}]
+    state["count"] = Count(3, ["a"])
+    assert state["n"] == 2.5
+    assert list(state) == ["count", "list", "n"]
+    assert state.read("count", Count, Count(0, [])) == Count(3, ["a"])
+    assert state.read("n", Count, Count(0, [])) == Count(0, [])
+    del state["list"]
+    assert "list" not in state
+    assert state.get("missing", 7) == 7
+    with pytest.raises(KeyError):
+        del state["missing"]
+    with pytest.raises(UsageError, match="None cannot be kept"):
+        state["n"] = None
+    with pytest.raises(TypeError):
+        state["n"] = object()
+    state["list"] = inner = [1]
+    inner.append(2)
+    state["list"].append(3)
+    assert state["list"] == [1]
+    await session.close()
+
+
+async def test_state_is_there_again_when_the_session_is_opened_again(tmp_path: Path) -> None:
+    kept: dict[str, ExtensionContext] = {}
+    store = SqliteStore(tmp_path / "log.db")
+    session, _ = await session_with(ScriptedModel(["done"]), keeper(kept), store=store)
+    await settled(session)
+    kept[session.id].state["n"] = 1
+    await session.prompt(as_content("go"))
+    await session.close()
+    again = await opened_with(store, kept, session.id)
+    await settled(again)
+    assert dict(kept[session.id].state) == {"n": 1}
+    await again.close()
+    await store.close()
+
+
+async def test_a_fork_has_a_copy_and_moving_in_the_tree_changes_nothing() -> None:
+    kept: dict[str, ExtensionContext] = {}
+    store = MemoryStore()
+    session, _ = await session_with(ScriptedModel(["one", "two"]), keeper(kept), store=store)
+    await session.prompt(as_content("first"))
+    state = kept[session.id].state
+    state["n"] = 1
+    await session.prompt(as_content("second"))
+    copy = await fork(store, session.id, None, World())
+    state["n"] = 2
+    await session.journal.commit()
+    await store.submit(session.id, Navigate(id="go-back", entry=0))
+    await session.advance()
+    assert state["n"] == 2
+    forked = await opened_with(store, kept, copy)
+    await settled(forked)
+    assert dict(kept[copy].state) == {"n": 1}
+    kept[copy].state["n"] = 3
+    assert state["n"] == 2
+    await forked.close()
+    await session.close()
+
+
+async def test_a_value_that_the_log_cannot_take_is_refused_and_the_old_one_stays() -> None:
+    kept: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+    await settled(session)
+    state = kept[session.id].state
+    state["n"] = 1
+    await session.journal.commit()
+    session.journal.fail(StoreError("the disk is full"))
+    with pytest.raises(StoreError):
+        state["n"] = 2
+    assert state["n"] == 1
