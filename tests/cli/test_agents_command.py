@@ -37,6 +37,7 @@ def test_agents_are_listed_by_name_with_where_they_are_from(ostler: Ostler) -> N
         "judge": "",
         "limits": {},
         "history": 0,
+        "context": {},
         "scope": "user",
         "source": str(mine),
     }

@@ -143,3 +143,67 @@ def test_a_compaction_that_cannot_be_is_refused_with_the_reason(ostler: Ostler, 
     assert ran.code == 2 and "nothing before the newest messages" in ran.err and ran.err.count("\n") == 1
     ran = ostler("sessions", "uncompact", session, "#2")
     assert ran.code == 2 and "there is no compaction 2" in ran.err
+
+
+def test_what_cannot_fit_is_shown_with_the_rule_that_keeps_it(ostler: Ostler, serve: Serve) -> None:
+    ran = ostler("-p", "--json", "thyme " * 9000, "--context", "window.tokens=9000", *use(serve()))
+    assert ran.code == 1 and "must_keep.last_prompt" in ran.err
+    session = str(ran.facts[0]["session"])
+    shown = ostler("context", session)
+    assert shown.code == 0 and "tokens over; nothing was sent" in shown.out
+    (kept,) = [row for row in rows(shown.out) if row[0] == "kept"]
+    assert kept[-1] == "must_keep.last_prompt" and re.fullmatch(r"#\d+", kept[2])
+    (step,) = ostler("context", session, "--step", "1", "--json").lines
+    assert not step["fits"] and step["kept"][0]["tokens"] > 9000
+
+
+def test_a_rule_for_one_run_holds_over_the_settings(
+    ostler: Ostler, serve: Serve, configure: Configure
+) -> None:
+    configure("[context.window]\ntokens = 9000\nreserve = 500\n")
+    one = ("--context", "window.tokens=7000", "--context", "must_keep.first_prompt=true")
+    ran = ostler("-p", "--json", "hello", *one, *use(serve(turn("hi"))))
+    trace = ran.all("model_called")[0]["trace"]
+    assert trace["policy"]["window"] == {"tokens": 7000, "reserve": 500}
+    origins = {"window.tokens": "run", "window.reserve": "settings", "must_keep.first_prompt": "run"}
+    assert trace["from"] == origins
+    shown = ostler("context", str(ran.facts[0]["session"])).out
+    assert "window.tokens = 7000 (run), window.reserve = 500 (settings)" in shown
+    ran = ostler("-p", "--json", "--continue", "again", *use(serve(turn("hi"))))
+    assert ran.all("model_called")[0]["trace"]["policy"]["window"]["tokens"] == 9000
+    assert "the policy is another one" in ostler("context", str(ran.facts[0]["session"])).out
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        (("window",), "'window' is not KEY=VALUE, as window.tokens=20000 is"),
+        (("window=5",), "'window=5' is not KEY=VALUE"),
+        (("windows.tokens=5",), "--context: there is no setting context.windows; is it window?"),
+        (
+            ("window.tokens=many",),
+            "--context: context.window.tokens must be a whole number above 0, not 'many'",
+        ),
+        (("tool_history.by_tool.bash=gone",), "--context: context.tool_history.by_tool.bash must be one of"),
+        (
+            ("summaries.at=0.3", "summaries.keep=0.4"),
+            "context.summaries.keep (0.4, from --context) must be less than "
+            "context.summaries.at (0.3, from --context)",
+        ),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(
+    ostler: Ostler, rules: tuple[str, ...], complaint: str
+) -> None:
+    options = [part for rule in rules for part in ("--context", rule)]
+    ran = ostler("-p", "hello", *options)
+    assert ran.code == 2 and complaint in ran.err and ran.err.count("\n") == 1
+
+
+def test_files_that_contradict_each_other_are_named(ostler: Ostler, configure: Configure) -> None:
+    configure("[context.summaries]\nkeep = 0.6\n")
+    (ostler.work / "ostler.toml").write_text("[context.summaries]\nat = 0.5\n")
+    ran = ostler("-p", "hello")
+    assert ran.code == 2 and ran.err.count("\n") == 1
+    assert f"keep (0.6, from {ostler.home / 'config.toml'}) must be less than" in ran.err
+    assert f"at (0.5, from {ostler.work / 'ostler.toml'})" in ran.err

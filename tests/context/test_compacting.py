@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ostler.context.keeping import ModelRoom
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
@@ -15,7 +16,7 @@ from ostler.vocabulary import events
 from ostler.vocabulary.errors import ContextOverflow
 from ostler.vocabulary.messages import File, Image, Message, Text, as_content, user
 from ostler.vocabulary.requests import Compact, Steer
-from tests.context.test_keeping import UNCOUNTED, compacting, context, count, steps
+from tests.context.test_keeping import UNCOUNTED, Words, compacting, context, count, steps
 from tests.running import Ran, run, started
 
 
@@ -161,3 +162,23 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_written() -> None:
     ended = await asyncio.wait_for(running, 10)
     assert isinstance(ended, events.RunEnded) and (ended.status, ended.reason) == ("cancelled", "enough")
     assert not ran.all(events.Compacted)
+
+
+async def test_the_record_is_cut_to_what_the_writer_of_the_summary_can_hold() -> None:
+    def writes(request: ModelRequest) -> str:
+        assert Words().message(request.transcript[0], "").tokens <= 110
+        return "Task: count."
+
+    writer = ScriptedModel([writes] * 20, name="small/model")
+    kept = context(900, summaries={"model": "small/model", "longest": 50})
+    kept._room_of = lambda model: ModelRoom(240 if model == "small/model" else 900)
+    ran = await run(
+        steps(30, "done"), tools=[count], context=kept, make_model=lambda name: writer, system="Count."
+    )
+    assert ran.status == "completed" and ran.all(events.Compacted)
+    asked = [one.trace for one in ran.all(events.ModelCalled) if one.purpose == "compaction"]
+    assert asked and all(one["tokens"]["all"] <= one["tokens"]["room"] for one in asked)
+    assert any(one["cut"] for one in asked)
+    assert all(
+        "count" in one.transcript[0].text and "[…]" in one.transcript[0].text for one in writer.requests
+    )

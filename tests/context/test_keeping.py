@@ -18,11 +18,12 @@ from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.session import open_session
+from ostler.runs.told_steps import told_steps
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import ContextOverflow, UsageError
 from ostler.vocabulary.events import Limits
 from ostler.vocabulary.messages import Message, as_content
-from ostler.vocabulary.requests import Compact, UndoCompaction
+from ostler.vocabulary.requests import Compact, Steer, UndoCompaction
 from ostler.vocabulary.usage import Usage
 from tests.running import Ran, run, started
 
@@ -259,6 +260,10 @@ async def test_for_want_of_room_the_weakest_fence_is_left_out_unless_it_must_be_
     ran = await run(["done"], context=context(300, fences=fences))
     trace = ran.all(events.ModelCalled)[0].trace
     assert [kind for kind, *_ in trace["fences"]] == ["strong"]
+    ((kind, size),) = trace["fences_left_out"]
+    assert kind == "weak" and size > 200
+    (step,) = told_steps(ran.facts)
+    assert step.fences_left_out == (("weak", size),)
 
 
 @pytest.mark.parametrize(
@@ -435,3 +440,24 @@ async def test_files_of_earlier_compactions_are_carried_on() -> None:
     ran = await run(compacting([*calls, "done"]), tools=[read], context=context())
     first, *_, last = ran.all(events.Compacted)
     assert set(first.files) < set(last.files) and "0.py" in last.files
+
+
+async def test_what_was_said_while_it_worked_is_kept_as_the_prompt_is() -> None:
+    store = MemoryStore()
+
+    @tool
+    async def hear(context: Any) -> str:
+        """Hears somebody speak."""
+        await store.submit(context.session, Steer(id="s1", content=as_content("sow sage in rows")))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return "heard"
+
+    for keep in (True, False):
+        store = MemoryStore()
+        rules = {"summaries": {"automatic": False}, "must_keep": {"last_prompt": keep}}
+        script = [*steps(2), Turn(calls=(Call("hear"),), usage=UNCOUNTED), *steps(20, "done")]
+        ran = await run(script, tools=[count, hear], context=context(**rules), store=store)
+        said = [message.text for message in ran.model.requests[-1].transcript]
+        assert ran.status == "completed" and said[0].startswith("[")
+        assert ("sow sage in rows" in said) is ("go" in said) is keep

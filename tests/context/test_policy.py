@@ -17,8 +17,9 @@ from ostler.kernel.output import ResultLimits
 from ostler.kernel.repetition import REMIND_AT
 from ostler.kernel.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.contexts import follow_policy
+from ostler.runs.contexts import KeptContext, follow_policy
 from ostler.runs.session import create_session
+from ostler.runs.settings import Settings
 from ostler.tools.todo import todo
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import ConfigurationError
@@ -57,6 +58,21 @@ def test_layers_are_merged_field_by_field() -> None:
     )
     assert (policy.window.tokens, policy.window.reserve, policy.must_keep.tools) == (1000, 10, ("c",))
     assert merged() == ContextPolicy()
+    one, other = ({"tool_history": {"by_tool": {name: "cut"}}} for name in ("bash", "grep"))
+    assert merged(one, other).tool_history.by_tool == {"bash": "cut", "grep": "cut"}
+
+
+def test_of_two_rules_that_contradict_each_other_it_is_said_where_they_are_from() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        merged({"summaries": {"at": 0.5}}, {"summaries": {"keep": 0.6}}, places=("a.toml", "--context"))
+    assert str(caught.value) == (
+        "context.summaries.keep (0.6, from --context) must be less than "
+        "context.summaries.at (0.5, from a.toml)"
+    )
+    with pytest.raises(ConfigurationError, match=r"at \(0.1, from the run\)"):
+        KeptContext(Settings(), agent={"summaries": {"keep": 0.3}}).for_run({"summaries": {"at": 0.1}})
+    with pytest.raises(ConfigurationError, match=r"keep \(0.25, from the defaults\)"):
+        KeptContext(Settings()).for_run({"summaries": {"at": 0.1}})
 
 
 @pytest.mark.parametrize(
@@ -75,11 +91,11 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: Any, tmp_path: Path) -> 
     with pytest.raises(ConfigurationError):
         merged(wrong)
     with pytest.raises(ConfigurationError):
-        follow_policy(Harness(ScriptedModel()), wrong)
+        follow_policy(Harness(ScriptedModel()), merged(wrong))
 
 
 def traces(ran: Ran) -> list[dict[str, Any]]:
-    return [called.trace for called in ran.all(events.ModelCalled) if called.trace]
+    return [called.trace for called in ran.all(events.ModelCalled) if called.purpose == "step"]
 
 
 def last_told(ran: Ran) -> list[Message]:
@@ -221,7 +237,7 @@ async def result_of(text: str, **results: Any) -> tuple[str, Ran]:
     model = ScriptedModel([Call("say"), "done"])
     harness = Harness(model)
     harness.use([say])
-    follow_policy(harness, {"results": results} if results else {})
+    follow_policy(harness, merged({"results": results} if results else {}))
     ran = await started(model)
     session = await create_session(ran.session.journal.store, harness)
     session.observe(ran.seen.extend)
@@ -324,7 +340,7 @@ async def the_model_can_close_a_chapter_if_that_is_offered() -> None:
     for offered in (True, False):
         harness = Harness(ScriptedModel())
         harness.use([count])
-        follow_policy(harness, {"checkpoints": {"offered": offered}})
+        follow_policy(harness, merged({"checkpoints": {"offered": offered}}))
         assert ("close_chapter" in harness.tools) is offered
 
 

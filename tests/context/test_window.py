@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.context.planning import Conversation, has_calls_without_results, plan
+from ostler.context.planning import Conversation, has_calls_without_results, kept, plan
 from ostler.context.policy import ContextPolicy, merged
 from ostler.context.window import Tally, Window, conversation
 from ostler.kernel.model import Transcript
@@ -42,9 +42,10 @@ def words(message: Message) -> int:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int]]:
+def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int], set[int]]:
     messages: list[Message] = []
     prompts: set[int] = set()
+    steers: set[int] = set()
     call = 0
     for _ in range(draw(st.integers(1, 5))):
         prompts.add(len(messages) + 1)
@@ -61,17 +62,21 @@ def histories(draw: st.DrawFn) -> tuple[list[Message], list[int], set[int]]:
                 ToolResult(one.id, one.name, (Text("word " * draw(st.integers(0, 60))),)) for one in calls
             ]
             messages.append(Message("tool", tuple(results)))
+            if draw(st.integers(0, 9)) == 0:
+                steers.add(len(messages) + 1)
+                messages.append(Message("user", (Text(f"steer {len(messages)}"),)))
         messages.append(Message("assistant", (Text("answer"),)))
     if draw(st.booleans()):
         messages.pop()
-    return messages, list(range(1, len(messages) + 1)), prompts
+    return messages, list(range(1, len(messages) + 1)), prompts, steers & set(range(len(messages) + 1))
 
 
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(0, 800))
 def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPolicy, room: int) -> None:
-    messages, sources, prompts = history
-    told = Conversation(messages, sources, [words(message) for message in messages], prompts, words)
+    messages, sources, prompts, steers = history
+    counts = [words(message) for message in messages]
+    told = Conversation(messages, sources, counts, prompts, words, steers)
     planned = plan(told, policy, room)
     assert not has_calls_without_results(planned.messages)
     assert planned.counts == [words(message) for message in planned.messages]
@@ -79,17 +84,19 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
     starts = [place for place, source in enumerate(sources) if source in prompts]
     if policy.must_keep.last_prompt:
         assert messages[starts[-1]] in planned.messages
+        said = [messages[seq - 1] for seq in steers if seq > sources[starts[-1]]]
+        assert all(one in planned.messages for one in said)
     if policy.must_keep.first_prompt:
         assert messages[starts[0]] in planned.messages
     for tool in policy.must_keep.tools:
-        kept = [block for m in planned.messages for block in m.content if isinstance(block, ToolResult)]
+        told_so = [block for m in planned.messages for block in m.content if isinstance(block, ToolResult)]
         there = [block for m in messages for block in m.content if isinstance(block, ToolResult)]
-        assert [one for one in there if one.name == tool] == [one for one in kept if one.name == tool]
+        assert [one for one in there if one.name == tool] == [one for one in told_so if one.name == tool]
     if sum(planned.counts) > room:  # then nothing but what must be kept is left, and the newest
-        dropped = [one for one in planned.decisions if one.action == "dropped" and one.rule == "room"]
-        assert (
-            dropped or len(planned.messages) <= 2 or policy.must_keep.tools or policy.must_keep.first_prompt
-        )
+        left = Conversation(planned.messages, planned.sources, planned.counts, prompts, words, steers)
+        rules = [one.rule for one in kept(left, policy)]
+        assert "newest" not in rules[:-1]
+        assert sum(one.tokens for one in kept(left, policy)) == sum(planned.counts)
     assert plan(told, policy, room) == planned
     for one in planned.decisions:
         assert one.after < one.before
@@ -98,7 +105,7 @@ def test_a_plan_fits_or_keeps_only_what_it_must(history: Any, policy: ContextPol
 @settings(max_examples=60)
 @given(histories(), POLICIES, st.integers(20, 400))
 def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: ContextPolicy, room: int) -> None:
-    messages, sources, prompts = history
+    messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(policy, words)
     shown = None
     for place, message in enumerate(messages):
@@ -115,7 +122,7 @@ def test_in_one_go_or_step_by_step_the_same_is_told(history: Any, policy: Contex
 @settings(max_examples=60)
 @given(histories(), st.integers(20, 400))
 def test_what_was_told_stays_unless_the_window_says_why_not(history: Any, room: int) -> None:
-    messages, sources, prompts = history
+    messages, sources, prompts, _ = history
     grown, tally, window = Transcript(), Tally(words), Window(ContextPolicy(), words)
     before: list[Message] = []
     for place, message in enumerate(messages):

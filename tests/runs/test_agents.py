@@ -318,3 +318,55 @@ def test_where_there_are_no_agents_nothing_is_loaded_to_read_them(project: Path)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines() == ["Agents(found={}, problems=(), models_to_trust=())", "[]"]
+
+
+RULES = """\
+description: d
+context:
+  summaries:
+    at: 0.5
+    model: sonnet
+  must_keep:
+    tools: [read]
+"""
+
+
+def test_an_agent_may_have_rules_of_what_it_is_told(home: Path) -> None:
+    write(home, "a", RULES + "  window:\n    tokens: 9000\n  checkpoints:\n    offered: true")
+    assert only(find_agents(home)).context == {
+        "summaries": {"at": 0.5, "model": "sonnet"},
+        "must_keep": {"tools": ("read",)},
+        "window": {"tokens": 9000},
+        "checkpoints": {"offered": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        ("  windows:\n    tokens: 5", "there is no setting context.windows; is it window?"),
+        ("  window:\n    tokens: many", "context.window.tokens must be a whole number above 0, not 'many'"),
+        ("  window: 5", "context.window must be a table"),
+        (" 5", "context must be a table"),
+        (
+            "  summaries:\n    at: 0.2",
+            "context.summaries.keep (0.25, from the defaults) must be less than "
+            "context.summaries.at (0.2, from this file)",
+        ),
+    ],
+)
+def test_an_agent_whose_rules_make_no_sense_is_left_out(project: Path, rules: str, complaint: str) -> None:
+    path = write(project, "a", f"description: d\ncontext:{rules if rules == ' 5' else chr(10) + rules}")
+    agents = find_agents(project)
+    assert not agents.found and problems(agents, path) == [f"{complaint}; the agent is left out"]
+
+
+def test_the_model_for_the_summaries_of_a_projects_agent_needs_trust(project: Path) -> None:
+    path = write(project, "a", RULES)
+    agents = find_agents(project)
+    assert only(agents).context["summaries"] == {"at": 0.5}
+    (wanted,) = agents.models_to_trust
+    assert (wanted.field, wanted.model) == ("context.summaries.model", "sonnet")
+    assert "its context.summaries.model 'sonnet' is ignored" in problems(agents, path)[0]
+    trust(path, path.read_bytes())
+    assert only(find_agents(project)).context["summaries"] == {"at": 0.5, "model": "sonnet"}

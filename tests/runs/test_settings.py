@@ -137,6 +137,8 @@ EXCEEDING = [
     ("", "model = 'gguf/./x.gguf'", {"model"}),
     ("", "fallback = ['groq/y', 'gguf/./x.gguf']", {"fallback"}),
     ("", "fallback = ['groq/y']", set()),
+    ("", "[context.summaries]\nmodel = 'gguf/./x.gguf'", {"context"}),
+    ("", "[context.summaries]\nmodel = 'groq/y'", set()),
 ]
 
 

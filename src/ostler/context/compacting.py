@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,8 @@ from ostler.kernel.aside import ask_aside
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Occasion, Order
 from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Oversight, PlannedCompaction, Refuse, Summary
-from ostler.kernel.journal import Journal, hook_reporter
+from ostler.kernel.hooks import PlannedCompaction, Refuse, Summary
+from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.model import Transcript
 from ostler.kernel.telling import SUMMARY
 from ostler.vocabulary.errors import OstlerError
@@ -32,6 +32,8 @@ KEPT_CALLS = "Calls that are kept, word for word:"
 LAST_REQUEST = "The person's last request, word for word:"
 LONGEST_RESULT = 2_000
 """Characters of a result that the summary is written from."""
+SHORTEST_RECORD = 400
+"""Of fewer characters no summary is worth its call."""
 
 _READING = ("read", "grep", "find", "ls")
 _CHANGING = ("write", "edit")
@@ -44,6 +46,8 @@ class Compaction(msgspec.Struct, frozen=True):
     place: int
     policy: ContextPolicy
     order: Order
+    room_of: Callable[[str], int]
+    """The tokens that a model may be told which writes the summary."""
     summary: str = ""
     """By the model that closed a chapter."""
 
@@ -82,7 +86,7 @@ async def compact(journal: Journal, harness: Harness, compaction: Compaction) ->
     files = tuple(sorted(_once({*journal.state.files, *_files_of(old)})))
     if kept := _calls_to_keep(old, compaction.policy.must_keep.tools):
         text = f"{text}\n\n{KEPT_CALLS}\n{kept}"
-    if request := _request_to_keep(told, place, journal.state.steers):
+    if request := _request_to_keep(told, place):
         text = f"{text}\n\n{LAST_REQUEST}\n{request}"
     before = sum(told.counts)
     after = sum(told.counts[place:]) + told.count(user(f"{SUMMARY}\n\n{text}"))
@@ -125,7 +129,7 @@ async def _summary(
     """By a hook, by the model that closed a chapter, or by the one that the policy names."""
     if "before_compact" in harness.hooks:
         planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.wish)
-        over = Oversight(hook_reporter(journal), CancelToken())
+        over = oversight(journal, CancelToken())
         verdict = await harness.hooks.before_compact(planned, over)
         if isinstance(verdict, Refuse):
             return _Refused(verdict.reason or "a hook refused it")
@@ -141,19 +145,35 @@ async def _summary(
             return _Refused(f"{name} cannot write the summary: {error.message}")
     longest = compaction.policy.summaries.longest
     harness = msgspec.structs.replace(harness, max_output_tokens=longest)
-    written = await ask_aside(journal, harness, "compaction", SYSTEM, _record(compaction, old))
+    room = compaction.room_of(harness.model.name)
+    asked, size, is_cut = _record(compaction, old, room)
+    trace = {"tokens": {"room": room, "all": size}, "messages": [len(old), len(old)], "cut": is_cut}
+    written = await ask_aside(journal, harness, "compaction", SYSTEM, Transcript([asked]), trace)
     if not isinstance(written, str):
         return _Refused(f"the summary could not be written: {written.message}")
     return written[: longest * CHARACTERS_A_TOKEN * 2]
 
 
-def _record(compaction: Compaction, old: Sequence[Message]) -> Transcript:
+def _record(compaction: Compaction, old: Sequence[Message], room: int) -> tuple[Message, int, bool]:
+    """What the summary is written from, its tokens, and whether it was cut in the middle to fit the room."""
     earlier = _parts_of_summary(old[0])[0]
     lines = [line for message in old[bool(earlier) :] for line in _lines(message)]
     record = "\n\n".join(lines)
-    room = max(8_000, sum(compaction.told.counts) * CHARACTERS_A_TOKEN * 3 // 4)
-    if len(record) > room:
-        record = f"{record[: room // 2]}\n\n[…]\n\n{record[-room // 2 :]}"
+    told = compaction.told
+    limit = max(8_000, sum(told.counts) * CHARACTERS_A_TOKEN * 3 // 4)
+    is_cut = len(record) > limit
+    asked = _asked(compaction, earlier, _ends(record, limit) if is_cut else record)
+    while (size := told.count(asked)) > room and limit > SHORTEST_RECORD:
+        limit = max(SHORTEST_RECORD, min(limit, len(record)) * room * 9 // (size * 10))
+        is_cut, asked = True, _asked(compaction, earlier, _ends(record, limit))
+    return asked, size, is_cut
+
+
+def _ends(record: str, limit: int) -> str:
+    return f"{record[: limit // 2]}\n\n[…]\n\n{record[-(limit // 2) :]}"
+
+
+def _asked(compaction: Compaction, earlier: str, record: str) -> Message:
     parts = [f"<record>\n{record}\n</record>"]
     if earlier:
         parts.insert(0, f"<earlier-summary>\n{earlier}\n</earlier-summary>")
@@ -162,7 +182,7 @@ def _record(compaction: Compaction, old: Sequence[Message]) -> Transcript:
         parts.append("Summarise this record.")
     if compaction.order.wish:
         parts.append(f"Pay attention to this: {compaction.order.wish}")
-    return Transcript([user("\n\n".join(parts))])
+    return user("\n\n".join(parts))
 
 
 def _parts_of_summary(message: Message) -> tuple[str, str, str]:
@@ -198,12 +218,11 @@ def _calls_to_keep(old: Sequence[Message], tools: Sequence[str]) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _request_to_keep(told: Conversation, place: int, steers: Set[int]) -> str:
+def _request_to_keep(told: Conversation, place: int) -> str:
     """The prompt of the present run and what was said since, as far as they lie before what is kept."""
-    starts = [at for at, number in enumerate(told.sources) if number in told.prompts]
-    first = starts[-1] if starts else 0
-    said = [_with_media(told.messages[at]) for at in range(first, place) if told.sources[at] in steers]
-    if starts:
+    first = told.present
+    said = [_with_media(told.messages[at]) for at in range(first, place) if told.sources[at] in told.steers]
+    if told.sources[first] in told.prompts:
         return "\n\n".join([_with_media(told.messages[first]), *said]) if first < place else ""
     return "\n\n".join(filter(None, [_parts_of_summary(told.messages[0])[2], *said]))
 

@@ -89,6 +89,17 @@ async def fenced(fence: Fence, request: FenceRequest, count: Callable[[str], int
     return Fenced(fence, told, tokens, is_cut)
 
 
+def within(found: list[Fenced], room: int) -> list[Fenced]:
+    """Those that there is room for: the weakest is left out first, unless it must be kept."""
+    told = list(found)
+    while sum(one.tokens for one in told) > room:
+        weakest = next((one for one in reversed(told) if not one.fence.must_keep), None)
+        if weakest is None:
+            break
+        told.remove(weakest)
+    return told
+
+
 def _tagged(kind: str, text: str) -> str:
     return f"<{kind}>\n{text}\n</{kind}>"
 

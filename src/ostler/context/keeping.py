@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ostler.context.calibration import Calibration
+from ostler.context.accounting import Account, corrected, corrected_decision, since_reported, too_much
+from ostler.context.calibration import Calibration, Coefficient
 from ostler.context.checkpoint_tool import ClosedChapter, closed_chapter
-from ostler.context.compacting import Compaction, compact, keeps_from
-from ostler.context.fences import Fence, Fenced, FenceRequest, as_message, fenced, in_order
-from ostler.context.planning import Conversation, ruled
+from ostler.context.compacting import SYSTEM, Compaction, compact, keeps_from
+from ostler.context.fences import Fence, Fenced, FenceRequest, as_message, fenced, in_order, within
+from ostler.context.planning import Conversation, Kept, ruled
 from ostler.context.policy import ContextPolicy
 from ostler.context.reminders import Reminder, Rule, as_text, due
-from ostler.context.window import Tally, Window, conversation
+from ostler.context.window import Shown, Tally, Window, conversation
 from ostler.kernel.context import Built, Occasion, Order, Told
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import ToolOffer, Transcript
-from ostler.kernel.tokenizer import NO_TOKENS, Count, Tokenizer
+from ostler.kernel.tokenizer import NO_TOKENS, Count, Tokenizer, total
 from ostler.vocabulary.events import Event, ModelCalled, UsageReported, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Message, Text
@@ -29,6 +30,9 @@ LESS = 0.8
 """Of messages that were too much for the vendor, so many may be told."""
 TRY_AGAIN_AFTER = 20
 """Messages that come after a compaction in vain before the next one is tried: each may cost a model call."""
+LOOKED_BACK = 1_000
+"""Facts that are read to learn by how much earlier counts were off, when a session is opened again."""
+_REPORTS = ("model_called", "usage")
 
 
 class ModelRoom(msgspec.Struct, frozen=True):
@@ -51,8 +55,11 @@ class SessionContext:
         room_of: RoomOf,
         fences: Iterable[Fence] = (),
         reminders: dict[str, Rule] | None = None,
+        origins: Mapping[str, str] | None = None,
     ) -> None:
         self.policy = policy
+        self._origins = origins or {}
+        """Which layer has set each rule: for the trace."""
         self._tokenizer = tokenizer
         self._room_of = room_of
         self._fences = in_order(fences)
@@ -61,19 +68,26 @@ class SessionContext:
         self._window = Window(policy, self._count)
         self._tally = Tally(self._count)
         self._sizes: dict[Any, Count] = {}
+        self._certainty = NO_TOKENS
+        """Of the least certain message."""
         self._most = 0
         """Less than was sent, once its vendor has said that this was too much."""
         self._run = ""
         self._in_prompt: tuple[Fenced, ...] = ()
+        self._left_out: list[Fenced] = []
+        """Fences for which there was no room."""
         self._echoed = ""
         self._told_system: str | None = None
         self._calibration = Calibration()
         self._heard: Journal | None = None
+        self._stop_hearing: Callable[[], None] = lambda: None
         self._in_vain: tuple[Transcript | None, int] = (None, 0)
         """What could not be compacted, and how long it was."""
 
     def anew(self) -> SessionContext:
-        return SessionContext(self.policy, self._tokenizer, self._room_of, self._fences, self._reminders)
+        return SessionContext(
+            self.policy, self._tokenizer, self._room_of, self._fences, self._reminders, self._origins
+        )
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -82,47 +96,53 @@ class SessionContext:
         reserve, most = self._reserve(), self._sendable()
         reminders = list(due(journal.state, self.policy.reminders, self._reminders))
         reported = self._reported(journal, told)
-        if reported and reported <= most and self._tells_everything:
+        if reported and reported.tokens <= most and self._tells_everything:
             return self._everything(journal, told, reported, reserve, reminders)
-        self._listen(journal)
+        await self._hear(journal)
         fixed = self._fixed(told)
         space = self._space(fixed)
         injected = await self._injected(journal, space - fixed.tokens)
-        inserts, tail = as_message(self._in_prompt), self._tail(injected, reminders)
-        beside = sum(self._count(message) for message in (*inserts, *tail))
-        beside += sum(one.tokens for one in injected if one.fence.placement == "system")
-        room = space - fixed.tokens - beside
-        shown = self._window.show(self._conversation(told), told.transcript, max(0, room), inserts)
-        trace = self._trace(journal, told, fixed, injected, room, reserve, reminders)
-        counted = Count(fixed.tokens + shown.tokens + beside, fixed.source, fixed.confidence)
-        corrected = self._calibration.applied(counted, self._model)
-        trace["estimate"] = msgspec.to_builtins(counted)
-        trace["counted"] = [corrected.source, corrected.confidence]
-        trace["tokens"]["messages"] = shown.tokens
-        trace["tokens"]["all"] = corrected.tokens
+        inserts, at_end = as_message(self._in_prompt), self._at_end(injected)
+        said = self._said(reminders)
+        fences = sum(map(self._count, (*inserts, *at_end)))
+        fences += sum(one.tokens for one in injected if one.fence.placement == "system")
+        reminding = sum(map(self._count, said))
+        room = space - fixed.tokens - fences - reminding
+        present = self._conversation(told)
+        shown = self._window.show(present, told.transcript, max(0, room), inserts)
+        account = Account(self._window_tokens(), reserve, fixed.tokens, fences, reminding, shown.tokens, room)
+        trace = self._trace(account, fixed, shown, injected)
         trace["messages"] = [len(shown.transcript), len(told.transcript)]
+        self._echo(journal, trace, reminders)
         system = self._system(told.system, injected)
         if changed := shown.changed or self._changed_system(system):
             trace["changed"] = changed
-            if shown.decisions:
-                trace["decisions"] = msgspec.to_builtins(shown.decisions)
-        elif shown.decisions:
-            trace["left"] = len(shown.decisions)
         self._told_system = system
-        problem = self._too_much(shown.tokens, room) if shown.tokens > room else ""
-        return Built(system, shown.transcript, tail, trace, problem)
+        problem = ""
+        if shown.tokens > room:
+            kept = self._kept(present, fixed)
+            trace["kept"] = msgspec.to_builtins(kept)
+            problem = too_much(self._model, trace["tokens"], kept)
+        return Built(system, shown.transcript, (*at_end, *said), trace, problem)
+
+    def _kept(self, present: Conversation, fixed: Count) -> list[Kept]:
+        """What stays although it does not fit."""
+        kept = self._window.kept(present)
+        sizes = corrected([one.tokens for one in kept], self._coefficient(fixed))
+        return [msgspec.structs.replace(one, tokens=size) for one, size in zip(kept, sizes, strict=True)]
 
     def _changed_system(self, system: str) -> str:
         is_same = self._told_system is None or system == self._told_system
         return "" if is_same else "by what the fences say"
 
-    def _reported(self, journal: Journal, told: Told) -> int:
+    def _reported(self, journal: Journal, told: Told) -> Count | None:
         """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
         state = journal.state
         if not state.context_tokens or state.context_messages > len(told.transcript):
-            return 0
+            return None
         new = told.transcript.messages[state.context_messages :]
-        return state.context_tokens + sum(self._count(message) for message in new)
+        counts = total(self._tokenizer.message(message, self._model) for message in new)
+        return since_reported(state.context_tokens, counts)
 
     @property
     def _tells_everything(self) -> bool:
@@ -130,23 +150,20 @@ class SessionContext:
         return not self._fences and not self._window.has_rules and not self._window.is_cut
 
     def _everything(
-        self, journal: Journal, told: Told, tokens: int, reserve: int, reminders: list[Reminder]
+        self, journal: Journal, told: Told, reported: Count, reserve: int, reminders: list[Reminder]
     ) -> Built:
-        window, tail = self._window_tokens(), self._tail([], reminders)
-        tokens += sum(self._count(message) for message in tail)
+        tail = self._said(reminders)
+        tokens = {"window": self._window_tokens(), "reserve": reserve}
+        if tail:
+            tokens["reminders"] = sum(map(self._count, tail))
+        tokens["all"] = reported.tokens + tokens.get("reminders", 0)
         trace: dict[str, Any] = {
-            "tokens": {"window": window, "reserve": reserve, "all": tokens},
-            "counted": ["reported", "high"],
+            "tokens": tokens,
+            "counted": [reported.source, reported.confidence],
             "messages": [len(told.transcript), len(told.transcript)],
         }
         self._echo(journal, trace, reminders)
         return Built(told.system, told.transcript, tail, trace)
-
-    def _too_much(self, tokens: int, room: int) -> str:
-        return (
-            f"what must be told takes about {tokens} tokens, and {self._model} has room for {max(0, room)}: "
-            "choose a model with a larger window, or begin a new session"
-        )
 
     def _use(self, model: str) -> None:
         if model != self._model:
@@ -154,10 +171,14 @@ class SessionContext:
             self._window = Window(self.policy, self._count)
             self._tally = Tally(self._count)
             self._sizes.clear()
+            self._certainty = NO_TOKENS
             self._most = 0
 
     def _count(self, message: Message) -> int:
-        return self._tokenizer.message(message, self._model).tokens
+        count = self._tokenizer.message(message, self._model)
+        if (count.source, count.confidence) != (self._certainty.source, self._certainty.confidence):
+            self._certainty += Count(0, count.source, count.confidence)
+        return count.tokens
 
     def _window_tokens(self) -> int:
         return self.policy.window.tokens or self._room_of(self._model).window
@@ -170,24 +191,35 @@ class SessionContext:
 
     def _space(self, counted: Count) -> int:
         """What may be told, in tokens as they are counted here: what vendors reported corrects the count."""
-        coefficient = self._calibration.of(self._model, counted.source)
-        return self._sendable(coefficient.value)
+        return self._sendable(self._coefficient(counted).value)
+
+    def _coefficient(self, fixed: Count) -> Coefficient:
+        return self._calibration.of(self._model, (fixed + self._certainty).source)
 
     def _sendable(self, coefficient: float = 1) -> int:
         most = int((self._window_tokens() - self._reserve()) / coefficient)
         return min(most, self._most) if self._most else most
 
-    def _listen(self, journal: Journal) -> None:
+    async def _hear(self, journal: Journal) -> None:
+        """What vendors report from now on corrects the counts, and what they have reported of late."""
         if self._heard is journal:
             return
-        self._heard = journal
+        self.leave()
+        self._heard, self._calibration = journal, Calibration()
+        first = max(0, journal.state.last_seq - LOOKED_BACK)
+        self._take_note(await journal.store.read(journal.session, first))
+        self._stop_hearing = journal.observe(self._take_note)
 
-        def see(batch: Sequence[Fact | Event]) -> None:
-            for item in batch:
-                if isinstance(item, Fact) and isinstance(item.event, ModelCalled | UsageReported):
-                    self._calibration.apply(item.event)
+    def leave(self) -> None:
+        """Hears no more of the session."""
+        self._heard = None
+        self._stop_hearing()
 
-        journal.observe(see)
+    def _take_note(self, batch: Sequence[Fact | Event]) -> None:
+        for item in batch:
+            event = item.event if isinstance(item, Fact) and item.type in _REPORTS else None
+            if isinstance(event, ModelCalled | UsageReported):
+                self._calibration.apply(event)
 
     def _fixed(self, told: Told) -> Count:
         """The system prompt and the tools, each counted once."""
@@ -228,49 +260,57 @@ class SessionContext:
                 continue
             if one is not None:
                 found.append(one)
-        while sum(one.tokens for one in found) > room:
-            weakest = next((one for one in reversed(found) if not one.fence.must_keep), None)
-            if weakest is None:
-                break
-            found.remove(weakest)
-        self._in_prompt = tuple(one for one in found if one.fence.placement == "prompt")
-        return found
+        told = within(found, room)
+        self._left_out = [one for one in found if one not in told]
+        self._in_prompt = tuple(one for one in told if one.fence.placement == "prompt")
+        return told
 
     def _system(self, system: str, injected: list[Fenced]) -> str:
         own = [one.text for one in injected if one.fence.placement == "system"]
         return "\n\n".join([system, *own]) if own else system
 
-    def _tail(self, injected: list[Fenced], reminders: list[Reminder]) -> tuple[Message, ...]:
-        at_end = as_message(one for one in injected if one.fence.placement == "end")
-        said = (Message("user", (Text(as_text(reminders)),)),) if reminders else ()
-        return (*at_end, *said)
+    def _at_end(self, injected: list[Fenced]) -> tuple[Message, ...]:
+        return as_message(one for one in injected if one.fence.placement == "end")
+
+    def _said(self, reminders: list[Reminder]) -> tuple[Message, ...]:
+        return (Message("user", (Text(as_text(reminders)),)),) if reminders else ()
 
     # --- the trace ------------------------------------------------------------------------------------
 
-    def _trace(
-        self,
-        journal: Journal,
-        told: Told,
-        fixed: Count,
-        injected: list[Fenced],
-        room: int,
-        reserve: int,
-        reminders: list[Reminder],
-    ) -> dict[str, Any]:
-        window = self._window_tokens()
+    def _trace(self, account: Account, fixed: Count, shown: Shown, injected: list[Fenced]) -> dict[str, Any]:
+        """Everything in tokens as the vendor counts them, as far as that is known."""
+        counted = msgspec.structs.replace(fixed + self._certainty, tokens=account.total)
+        coefficient = self._coefficient(fixed)
+        said = coefficient.applied(counted)
         trace: dict[str, Any] = {
-            "tokens": {"window": window, "reserve": reserve, "fixed": fixed.tokens, "room": room}
+            "tokens": account.traced(coefficient),
+            "counted": [said.source, said.confidence],
+            "estimate": msgspec.to_builtins(counted),
         }
-        self._echo(journal, trace, reminders)
+        if shown.decisions and shown.changed:
+            decisions = [corrected_decision(one, coefficient) for one in shown.decisions]
+            trace["decisions"] = msgspec.to_builtins(decisions)
+        elif shown.decisions:
+            trace["left"] = len(shown.decisions)
         if injected:
-            trace["fences"] = [[one.fence.kind, one.tokens, one.is_cut] for one in injected]
+            sizes = corrected([one.tokens for one in injected], coefficient)
+            trace["fences"] = [
+                [one.fence.kind, size, one.is_cut] for one, size in zip(injected, sizes, strict=True)
+            ]
+        if self._left_out:
+            sizes = corrected([one.tokens for one in self._left_out], coefficient)
+            kinds = [one.fence.kind for one in self._left_out]
+            trace["fences_left_out"] = [[kind, size] for kind, size in zip(kinds, sizes, strict=True)]
         return trace
 
     def _echo(self, journal: Journal, trace: dict[str, Any], reminders: list[Reminder]) -> None:
         run = journal.state.run.id if journal.state.run else ""
         if self._echoed != run:
             self._echoed = run
-            trace["policy"] = msgspec.to_builtins(self.policy)
+            trace["policy"] = policy = msgspec.to_builtins(self.policy)
+            changed = [f"{group}.{name}" for group, changes in policy.items() for name in changes]
+            if origins := {rule: self._origins[rule] for rule in changed if rule in self._origins}:
+                trace["from"] = origins
         if reminders:
             trace["reminders"] = [one.rule for one in reminders]
 
@@ -278,6 +318,7 @@ class SessionContext:
 
     async def is_full(self, journal: Journal, told: Told) -> bool:
         self._use(told.model.name)
+        await self._hear(journal)
         if self._closed_chapter(told):
             return True
         if not self.policy.summaries.automatic or self._was_in_vain(told):
@@ -288,7 +329,7 @@ class SessionContext:
         at = self.policy.summaries.at
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
-            return reported > self._sendable() * at
+            return reported.tokens > self._sendable() * at
         room = self._room(told)
         told_so_far = self._conversation(told)
         return self._tally.total > room * at and ruled(told_so_far, self.policy) > room * at
@@ -304,21 +345,33 @@ class SessionContext:
 
     async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
         self._use(told.model.name)
+        await self._hear(journal)
         if order.occasion == "overflow":
             self._tally.take(told.transcript)
             self._most = self._fixed(told).tokens + int(self._tally.total * LESS)
         told_so_far = self._conversation(told)
         if order.occasion == "automatic" and (chapter := self._closed_chapter(told)):
             order = msgspec.structs.replace(order, occasion="checkpoint")
-            compaction = Compaction(told_so_far, chapter.place, self.policy, order, chapter.summary)
+            compaction = Compaction(
+                told_so_far, chapter.place, self.policy, order, self._writing_room, chapter.summary
+            )
             return await compact(journal, harness, compaction)
         place = self._place(told, order.occasion)
         if place is None:
             return "there is nothing before the newest messages that could be summarised"
-        problem = await compact(journal, harness, Compaction(told_so_far, place, self.policy, order))
+        compaction = Compaction(told_so_far, place, self.policy, order, self._writing_room)
+        problem = await compact(journal, harness, compaction)
         if problem and order.occasion == "automatic":
             self._in_vain = (told.transcript, len(told.transcript))
         return problem
+
+    def _writing_room(self, model: str) -> int:
+        """What a model may be told that writes a summary, which is as long as the policy says."""
+        window = self._window_tokens()
+        if model != self._model:
+            window = min(window, self._room_of(model).window)
+        instructions = self._sized(SYSTEM).tokens
+        return max(1, window - min(self.policy.summaries.longest, window // 2) - instructions)
 
     def _was_in_vain(self, told: Told) -> bool:
         transcript, length = self._in_vain
@@ -329,4 +382,6 @@ class SessionContext:
         return closed_chapter(self._conversation(told), rules.keep_calls) if rules.offered else None
 
     def _conversation(self, told: Told) -> Conversation:
-        return conversation(told.transcript, told.sources, told.prompts, self._tally, self._count)
+        return conversation(
+            told.transcript, told.sources, told.prompts, self._tally, self._count, told.steers
+        )

@@ -32,6 +32,15 @@ class Decision(msgspec.Struct, frozen=True):
     """Tokens."""
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """Entries that are told although there is no room for them, and by which rule."""
+
+    first: int
+    last: int
+    rule: str
+    tokens: int
+
+
 class Conversation(msgspec.Struct, frozen=True):
     """The messages that could be told, with the number of the entry and the tokens of each."""
 
@@ -40,6 +49,13 @@ class Conversation(msgspec.Struct, frozen=True):
     counts: Sequence[int]
     prompts: Set[int]
     count: Callable[[Message], int]
+    steers: Set[int] = frozenset()
+
+    @property
+    def present(self) -> int:
+        """Where the present run begins: at its prompt or, once that is summarised, with everything."""
+        places = range(len(self.sources) - 1, -1, -1)
+        return next((at for at in places if self.sources[at] in self.prompts), 0)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -61,8 +77,8 @@ class _Atom(msgspec.Struct):
     messages: list[Message]
     tokens: int
     tools: frozenset[str]
-    is_kept: bool
-    """It must not be left out, nor cut."""
+    kept_by: str
+    """The rule by which it must not be left out, nor cut."""
 
 
 def plan(told: Conversation, policy: ContextPolicy, room: int) -> Plan:
@@ -74,6 +90,11 @@ def plan(told: Conversation, policy: ContextPolicy, room: int) -> Plan:
     if planner.tokens > room:
         planner.cut_newest(room)
     return planner.planned()
+
+
+def kept(told: Conversation, policy: ContextPolicy) -> tuple[Kept, ...]:
+    """By which rule each part stays, of a conversation of which nothing more can be left out."""
+    return tuple(_Planner(told, policy).kept())
 
 
 def ruled(told: Conversation, policy: ContextPolicy) -> int:
@@ -89,7 +110,7 @@ class _Planner:
         self._policy = policy
         starts = [place for place, source in enumerate(told.sources) if source in told.prompts]
         self._starts = starts
-        self._present = starts[-1] if starts else 0
+        self._present = told.present
         self._atoms = list(self._group())
         self.tokens = sum(atom.tokens for atom in self._atoms)
         self._decisions: list[Decision] = []
@@ -109,18 +130,27 @@ class _Planner:
                 messages=list(told.messages[place : last + 1]),
                 tokens=sum(told.counts[place : last + 1]),
                 tools=tools,
-                is_kept=self._must_keep(place, tools),
+                kept_by=self._kept_by(place, tools),
             )
             place = last + 1
 
-    def _must_keep(self, place: int, tools: frozenset[str]) -> bool:
-        rules = self._policy.must_keep
-        return (
-            (rules.last_prompt and bool(self._starts) and place == self._present)
-            or (rules.first_prompt and bool(self._starts) and place == self._starts[0])
-            or bool(tools & set(rules.tools))
-            or (place == 0 and text_of(self._told.messages[0].content).startswith(SUMMARY))
-        )
+    def _kept_by(self, place: int, tools: frozenset[str]) -> str:
+        rules, source = self._policy.must_keep, self._told.sources[place]
+        is_prompt = source in self._told.prompts and place == self._present
+        was_said = source in self._told.steers and place >= self._present
+        if rules.last_prompt and (is_prompt or was_said):
+            return "must_keep.last_prompt"
+        if rules.first_prompt and self._starts and place == self._starts[0]:
+            return "must_keep.first_prompt"
+        if tools & set(rules.tools):
+            return "must_keep.tools"
+        is_summary = place == 0 and text_of(self._told.messages[0].content).startswith(SUMMARY)
+        return "summary" if is_summary else ""
+
+    def kept(self) -> Iterator[Kept]:
+        for atom in self._atoms:
+            first, last = self._told.sources[atom.first], self._told.sources[atom.last]
+            yield Kept(first, last, atom.kept_by or "newest", atom.tokens)
 
     # --- rules that hold in any case ------------------------------------------------------------------
 
@@ -137,7 +167,7 @@ class _Planner:
         border = told_whole[0] if told_whole else self._present
         old = [atom for atom in self._atoms if atom.tools and atom.last < border]
         for atom in old[: len(old) - rules.keep_calls] if rules.keep_calls else old:
-            if atom.is_kept:
+            if atom.kept_by:
                 continue
             modes = {name: rules.by_tool.get(name, rules.results) for name in atom.tools}
             if set(modes.values()) == {"dropped"}:
@@ -169,18 +199,18 @@ class _Planner:
         for atom in self._atoms[:-1]:
             if self.tokens <= target:
                 return
-            if atom.tools and not atom.is_kept:
+            if atom.tools and not atom.kept_by:
                 self._cut_results(atom, "room", dict.fromkeys(atom.tools, "cut"))
         for atom in self._atoms[:-1]:
             if self.tokens <= target:
                 return
-            if atom.messages and not atom.is_kept:
+            if atom.messages and not atom.kept_by:
                 self._leave_out(atom)
 
     def cut_newest(self, room: int) -> None:
         """The last thing that can be done: the newest results, each to the same length, as long as can be."""
         newest = self._atoms[-1] if self._atoms else None
-        if newest is None or not newest.tools or newest.is_kept:
+        if newest is None or not newest.tools or newest.kept_by:
             return
         modes: dict[str, ResultMode] = dict.fromkeys(newest.tools, "cut")
         spare = room - (self.tokens - newest.tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,6 +14,8 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 ResultMode = Literal["full", "cut", "dropped"]
+Rules = dict[str, dict[str, Any]]
+"""Some of the policy, as it is written down: `{"window": {"tokens": 60000}}`."""
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -46,7 +49,7 @@ class MustKeep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """What is never left out nor cut for want of room."""
 
     last_prompt: bool = True
-    """The prompt of the present run."""
+    """The prompt of the present run, and what was said while it was under way."""
     first_prompt: bool = False
     """That of the session's first run, as long as it is not compacted."""
     tools: tuple[str, ...] = ()
@@ -101,7 +104,7 @@ class Reminders(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Merged from the defaults, the user's, the agent's and the run's; the trace names each that differs."""
+    """Merged from the defaults, the settings, the agent's and the run's; the trace names what differs."""
 
     window: Window = Window()
     tool_history: ToolHistory = ToolHistory()
@@ -113,33 +116,69 @@ class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     reminders: Reminders = Reminders()
 
 
-def merged(*layers: dict[str, Any]) -> ContextPolicy:
-    """The defaults, changed by each layer in turn: field by field, lists in whole."""
-    fields: dict[str, Any] = {}
-    for layer in layers:
-        for group, changes in layer.items():
-            known = fields.setdefault(group, {})
-            if not isinstance(changes, dict):
-                raise ConfigurationError(f"[context] {group} must be a table")
-            known.update(changes)
-    policy = check_rules(fields)
-    if problem := _contradiction(policy):
-        raise ConfigurationError(f"the policy of the context is wrong: {problem}")
+def merged(*layers: Rules, places: Sequence[str] = ()) -> ContextPolicy:
+    """The defaults, changed by each layer in turn. `places` say where each is from, if it must be said."""
+    policy = check_rules(combined(*layers))
+    for less, more in _ORDERED:
+        low, high = _value(policy, less), _value(policy, more)
+        if low is not None and high is not None and low >= high:
+            origins = origins_of(places, layers)
+            raise ConfigurationError(
+                f"context.{less} ({low}, from {origins.get(less, 'the defaults')}) must be less than "
+                f"context.{more} ({high}, from {origins.get(more, 'the defaults')})"
+            )
     return policy
 
 
-def check_rules(fields: dict[str, Any]) -> ContextPolicy:
+def combined(*layers: Rules) -> Rules:
+    """Field by field, the later one wins: lists in whole, tables name by name."""
+    fields: Rules = {}
+    for layer in layers:
+        for group, changes in layer.items():
+            if not isinstance(changes, dict):
+                raise ConfigurationError(f"context.{group} must be a table")
+            known = fields.get(group, {})
+            joined = {
+                name: {**known[name], **value}
+                for name, value in changes.items()
+                if isinstance(value, dict) and isinstance(known.get(name), dict)
+            }
+            fields[group] = {**known, **changes, **joined}
+    return fields
+
+
+def origins_of(places: Sequence[str], layers: Sequence[Rules]) -> dict[str, str]:
+    """Which of the layers has set each rule at last."""
+    return {
+        f"{group}.{name}": place
+        for place, layer in zip(places, layers, strict=False)
+        for group, changes in layer.items()
+        for name in changes
+    }
+
+
+def rules_in(values: dict[str, Any]) -> Rules:
+    """Rules from a text without types, where a share is a text as well. Raises as `check_rules` does."""
+    policy = check_rules(values, strict=False)
+    return {
+        group: {name: msgspec.to_builtins(getattr(getattr(policy, group), name)) for name in changes}
+        for group, changes in values.items()
+    }
+
+
+def check_rules(fields: dict[str, Any], *, strict: bool = True) -> ContextPolicy:
     """Each rule by itself. Raises for one that there is not, or that has a value of the wrong kind."""
     try:
-        return msgspec.convert(fields, ContextPolicy)
+        return msgspec.convert(fields, ContextPolicy, strict=strict)
     except msgspec.ValidationError:
-        raise ConfigurationError(misfit(fields, ContextPolicy, "context")) from None
+        raise ConfigurationError(misfit(fields, ContextPolicy, "context", strict=strict)) from None
 
 
-def _contradiction(policy: ContextPolicy) -> str:
-    window, summaries = policy.window, policy.summaries
-    if window.tokens is not None and window.reserve is not None and window.reserve >= window.tokens:
-        return f"window.reserve ({window.reserve}) must be less than window.tokens ({window.tokens})"
-    if summaries.keep >= summaries.at:
-        return f"summaries.keep ({summaries.keep}) must be less than summaries.at ({summaries.at})"
-    return ""
+_ORDERED = (("window.reserve", "window.tokens"), ("summaries.keep", "summaries.at"))
+"""The first of the two must be the lesser one."""
+
+
+def _value(policy: ContextPolicy, rule: str) -> float | None:
+    group, _, name = rule.partition(".")
+    value: float | None = getattr(getattr(policy, group), name)
+    return value

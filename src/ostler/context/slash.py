@@ -33,12 +33,15 @@ class Kind(msgspec.Struct, frozen=True):
     """Makes the text from one of the names and the words behind it. Raises `UsageError`."""
 
 
-def expand_prompt(typed: str | Sequence[str], kinds: Mapping[str, Kind]) -> Expanded:
+def expand_prompt(
+    typed: str | Sequence[str], kinds: Mapping[str, Kind], skills: Collection[str] = ()
+) -> Expanded:
     """What was typed, or what its slash command stands for.
 
     `typed` is a text, or the words that a shell made of it: those keep their blanks. `kinds` has the
     prefix of each kind: with `skill` there is `/skill:NAME`, and the one with no prefix has `/NAME`.
-    A path that exists and `//name` are no commands. Raises `UsageError` for a name that nothing has.
+    A path that exists and `//name` are no commands. Raises `UsageError` for a name that nothing has; it
+    may be meant for one of the `skills`.
     """
     parts = (typed,) if isinstance(typed, str) else tuple(typed)
     text = " ".join(parts).strip()
@@ -53,7 +56,7 @@ def expand_prompt(typed: str | Sequence[str], kinds: Mapping[str, Kind]) -> Expa
         return kind.expand(name, _words_behind(command[0], parts))
     if Path(command[0]).exists():  # `/tmp` and the like
         return Expanded(text)
-    raise UsageError(_unknown(command[0], kinds))
+    raise UsageError(_unknown(command[0], kinds, skills))
 
 
 def _words_behind(command: str, parts: Sequence[str]) -> list[Word]:
@@ -61,13 +64,20 @@ def _words_behind(command: str, parts: Sequence[str]) -> list[Word]:
     return [*split_words(first.lstrip()[len(command) :]), *map(Word, others)]
 
 
-def _unknown(command: str, kinds: Mapping[str, Kind]) -> str:
+def _unknown(command: str, kinds: Mapping[str, Kind], skills: Collection[str]) -> str:
+    """The nearest: what begins with it, of any kind, then what is spelled like it."""
     from difflib import get_close_matches
 
-    names = sorted(
-        f"/{prefix}:{name}" if prefix else f"/{name}" for prefix, kind in kinds.items() for name in kind.names
-    )
-    near = get_close_matches(command, names, 3)
+    begun = command.rpartition(":")[2].removeprefix("/")
+    called = {
+        (f"/{prefix}:{name}" if prefix else f"/{name}"): name
+        for prefix, kind in kinds.items()
+        for name in kind.names
+    }
+    called |= {f"/skill:{name}": name for name in skills}
+    names = sorted(called)
+    begins = [one for one in names if called[one].startswith(begun)]
+    near = list(dict.fromkeys([*begins, *get_close_matches(command, names, 3)]))[:3]
     if near:
         hint = f"perhaps you mean {' or '.join(near)}"
     elif names:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
-from ostler.context.planning import Conversation, Decision, joined, plan
+from ostler.context.planning import Conversation, Decision, Kept, joined, kept, plan
 from ostler.context.policy import ContextPolicy
 from ostler.kernel.model import Transcript
 from ostler.vocabulary.messages import Message, Text
@@ -112,15 +112,23 @@ class Window:
         self._tokens += sum(counts)
         begins_run = not told.prompts.isdisjoint(numbers)
         if self._tokens > self._room or (begins_run and self.has_rules):
-            self._plan(told.prompts)
+            self._plan(told)
         elif self._derived is not None:
             for message in new:
                 self._derived.append(message)
 
-    def _plan(self, prompts: Set[int]) -> None:
-        """What was left out stays left out: a plan looks at what is told, however long the session is."""
-        present = Conversation(self._messages, self._sources, self._counts, prompts, self._count)
-        planned = plan(present, self._policy, max(0, self._room - self._note_tokens()))
+    def kept(self, told: Conversation) -> tuple[Kept, ...]:
+        """Of what is told, by which rule each part of it is, when there is no room."""
+        return kept(self._present(told), self._policy)
+
+    def _present(self, told: Conversation) -> Conversation:
+        """What is told now, however long the session is: what was left out stays left out."""
+        return Conversation(
+            self._messages, self._sources, self._counts, told.prompts, self._count, told.steers
+        )
+
+    def _plan(self, told: Conversation) -> None:
+        planned = plan(self._present(told), self._policy, max(0, self._room - self._note_tokens()))
         if not planned.decisions:
             if self._derived is not None:
                 self._derive()
@@ -150,8 +158,13 @@ class Window:
 
 
 def conversation(
-    transcript: Transcript, sources: Sequence[int], prompts: Set[int], tally: Tally, count: Count
+    transcript: Transcript,
+    sources: Sequence[int],
+    prompts: Set[int],
+    tally: Tally,
+    count: Count,
+    steers: Set[int] = frozenset(),
 ) -> Conversation:
     """The transcript with what is known of its messages."""
     tally.take(transcript)
-    return Conversation(transcript.messages, sources, tally.counts, prompts, count)
+    return Conversation(transcript.messages, sources, tally.counts, prompts, count, steers)

@@ -37,6 +37,8 @@ class Told(msgspec.Struct, frozen=True):
     """Those of them that began a run."""
     tools: tuple[ToolOffer, ...]
     model: Model
+    steers: Set[int] = frozenset()
+    """Those of them that people said while a run was under way."""
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -76,4 +78,5 @@ class Context(Protocol):
 def all_told(journal: Journal, harness: Harness, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
     """Everything on the session's path."""
     state = journal.state
-    return Told(harness.system, state.transcript, state.sources, state.prompts, tools, model)
+    told = (harness.system, state.transcript, state.sources, state.prompts)
+    return Told(*told, tools, model, state.steers)

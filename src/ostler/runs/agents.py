@@ -18,6 +18,7 @@ from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
 from ostler.tools.builtin import BUILTIN_TOOLS
+from ostler.vocabulary.errors import ConfigurationError
 from ostler.vocabulary.events import Limits
 
 PLACES = (".ostler/agents", ".agents/agents")
@@ -50,6 +51,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     history: int = 0
     """How many of its parent's last runs it knows."""
+    context: dict[str, dict[str, Any]] = {}
+    """Rules of what it is told, over those of its parent."""
     scope: Literal["project", "user"]
     source: str
     """The path of its file."""
@@ -61,6 +64,7 @@ class ModelToTrust(msgspec.Struct, frozen=True):
     path: Path
     content: bytes
     model: str
+    field: str = "model"
 
 
 class Agents(msgspec.Struct, frozen=True):
@@ -163,6 +167,7 @@ class _Search:
             judge=self._judge(fields.judge, tools, problems),
             limits=_limits(fields),
             history=fields.history,
+            context=self._context(values.get("context"), path, content, project, problems),
             scope="user" if project is None else "project",
             source=str(path),
         )
@@ -192,18 +197,43 @@ class _Search:
         return ""
 
     def _model(
-        self, model: str, path: Path, content: bytes, project: Path | None, problems: list[str]
+        self,
+        model: str,
+        path: Path,
+        content: bytes,
+        project: Path | None,
+        problems: list[str],
+        field: str = "model",
     ) -> str:
         if model in ("", INHERIT):
             return ""
         if project is None or is_trusted(path, content):
             return model
-        self.models_to_trust.append(ModelToTrust(path, content, model))
+        self.models_to_trust.append(ModelToTrust(path, content, model, field))
         problems.append(
-            f"its model {model!r} is ignored, and that of its parent used, until you look at it "
+            f"its {field} {model!r} is ignored, and that of its parent used, until you look at it "
             f"and say `ostler trust {project_of(path)}`"
         )
         return ""
+
+    def _context(
+        self, value: Any, path: Path, content: bytes, project: Path | None, problems: list[str]
+    ) -> dict[str, dict[str, Any]]:
+        if value is None:
+            return {}
+        from ostler.context.policy import merged, rules_in
+
+        try:
+            rules = rules_in(value)
+            merged(rules, places=("this file",))
+        except ConfigurationError as error:
+            raise Unusable(error.message) from None
+        summaries = rules.get("summaries", {})
+        if named := summaries.pop("model", ""):
+            field = "context.summaries.model"
+            if model := self._model(named, path, content, project, problems, field):
+                summaries["model"] = model
+        return rules
 
 
 def _content(path: Path, project: Path | None) -> bytes:

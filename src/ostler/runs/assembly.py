@@ -12,7 +12,7 @@ import msgspec
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.tool import Tool
-from ostler.runs.contexts import KeptContext, follow_policy
+from ostler.runs.contexts import NO_RULES, KeptContext
 from ostler.runs.first_run import settled
 from ostler.runs.guidance import has_folder, skills_in, told_at_first
 from ostler.runs.model_choice import model_maker
@@ -23,6 +23,7 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Limits
 
 if TYPE_CHECKING:  # most projects have none
+    from ostler.context.policy import Rules
     from ostler.context.skills import Skill
 
 DELEGATE = "delegate"
@@ -33,11 +34,17 @@ Say = Callable[[str], None]
 
 
 def make_harness(
-    settings: Settings, cwd: Path, *, asker: Asker | None = None, say: Say = lambda text: None
+    settings: Settings,
+    cwd: Path,
+    *,
+    asker: Asker | None = None,
+    say: Say = lambda text: None,
+    context: Rules = NO_RULES,
 ) -> Harness:
-    """Everything an agent works with, as the settings say."""
+    """Everything an agent works with, as the settings say, and `context` for its runs and their children."""
     settings = settled(settings)
     make = model_maker(settings)
+    kept = KeptContext(settings, run=context)
     harness = Harness(
         model=make(settings.model),
         fallbacks=settings.fallback,
@@ -53,10 +60,10 @@ def make_harness(
         asker=asker,
         waits_for_answers=settings.on_question == "wait",
         attend=_auditing(settings.audit, say) if settings.audit else None,
-        context=KeptContext(settings),
+        context=kept,
     )
     harness.use(choose_tools(settings.tools, cwd, say))
-    follow_policy(harness, settings.context)
+    kept.equip(harness)
     tell_at_first(harness, settings, cwd, date.today(), say)
     if settings.instructions:
         harness.hooks.add(nested_instructions(cwd, say))

@@ -19,6 +19,7 @@ from ostler.vocabulary.messages import File, Message, Reasoning, Text, ToolCall,
 if TYPE_CHECKING:  # what is heavy is loaded when something has to be chosen
     from ostler.context.fences import Fence
     from ostler.context.keeping import ModelRoom, SessionContext
+    from ostler.context.policy import ContextPolicy, Rules
     from ostler.context.reminders import Rule
     from ostler.kernel.tokenizer import Tokenizer
 
@@ -30,23 +31,35 @@ PICTURE = 9_600
 DOCUMENT = 500_000
 """And a document, however short its file is: its pages are what is counted."""
 LAST_STEPS = 3
+CLOSE_CHAPTER = "close_chapter"
 FRAME = 60
 """As many characters as what is around a call or a result counts for."""
 NO_REMINDERS: Mapping[str, Rule] = {}
+NO_RULES: Rules = {}
+ANOTHER_POLICY = "by another policy"
 
 
 class KeptContext:
-    """Tells everything while that is easy, and leaves the rest to `SessionContext`."""
+    """Tells everything while that is easy, and leaves the rest to `SessionContext`.
+
+    The rules are those of the settings, changed by the agent's, and those by the run's.
+    """
 
     def __init__(
         self,
         settings: Settings,
         *,
+        agent: Rules = NO_RULES,
+        run: Rules = NO_RULES,
         fences: tuple[Fence, ...] = (),
         reminders: Mapping[str, Rule] = NO_REMINDERS,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         self._settings = settings
+        self._layers = {"settings": settings.context, "agent": agent, "run": run}
+        self._has_rules = any(self._layers.values())
+        self._changed = ""
+        """Why the first request does not begin with what was told before."""
         self._fences = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
@@ -58,14 +71,57 @@ class KeptContext:
         self._looked_at: tuple[Told | None, int] = (None, 0)
 
     def anew(self) -> KeptContext:
+        return self._with(self._layers["agent"], self._layers["run"])
+
+    def for_agent(self, rules: Rules) -> KeptContext:
+        """Another one, for a child whose agent has rules of its own. Raises for rules that are wrong."""
+        from ostler.context.policy import combined
+
+        other = self._with(combined(self._layers["agent"], rules), self._layers["run"])
+        other.policy()
+        return other
+
+    def for_run(self, rules: Rules) -> KeptContext:
+        """The one by which the next run is told what it is: this one, if nothing is to be different."""
+        if rules == self._layers["run"]:
+            return self
+        other = self._with(self._layers["agent"], rules)
+        other.policy()
+        if self._whole is not None:
+            self._whole.leave()
+        if self._echoed or self._whole is not None:  # something was told by these rules
+            other._changed = ANOTHER_POLICY
+        return other
+
+    def _with(self, agent: Rules, run: Rules) -> KeptContext:
         return KeptContext(
-            self._settings, fences=self._fences, reminders=self._reminders, tokenizer=self._tokenizer
+            self._settings,
+            agent=agent,
+            run=run,
+            fences=self._fences,
+            reminders=self._reminders,
+            tokenizer=self._tokenizer,
         )
+
+    def policy(self) -> ContextPolicy:
+        """All of the rules. Raises for those that are wrong."""
+        from ostler.context.policy import merged
+
+        return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
+
+    def equip(self, harness: Harness) -> None:
+        """What the policy says about results and tools."""
+        if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
+            follow_policy(harness, self.policy())
 
     async def build(self, journal: Journal, told: Told) -> Built:
         if tokens := self._easily(journal, told):
-            return Built(told.system, told.transcript, trace=self._trace(journal, told, tokens))
-        return await self.whole().build(journal, told)
+            built = Built(told.system, told.transcript, trace=self._trace(journal, told, tokens))
+        else:
+            built = await self.whole().build(journal, told)
+        if self._changed and built.trace is not None:
+            built.trace["changed"], self._changed = self._changed, ""
+        return built
 
     async def is_full(self, journal: Journal, told: Told) -> bool:
         return not self._easily(journal, told) and await self.whole().is_full(journal, told)
@@ -76,15 +132,16 @@ class KeptContext:
     def whole(self) -> SessionContext:
         if self._whole is None:
             from ostler.context.keeping import SessionContext
-            from ostler.context.policy import merged
+            from ostler.context.policy import origins_of
             from ostler.context.tokenizers import RoutedTokenizer
 
             self._whole = SessionContext(
-                merged(self._settings.context),
+                self.policy(),
                 self._tokenizer or RoutedTokenizer(),
                 self._room_of,
                 self._fences,
                 self._reminders,
+                origins_of(tuple(self._layers), tuple(self._layers.values())),
             )
         return self._whole
 
@@ -107,7 +164,7 @@ class KeptContext:
 
     def _bound(self, journal: Journal, told: Told) -> int:
         state, run = journal.state, journal.state.run
-        if self._settings.context or self._fences or self._reminders or self._whole is not None:
+        if self._has_rules or self._fences or self._reminders or self._whole is not None:
             return 0
         if run and (
             REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
@@ -143,18 +200,16 @@ class KeptContext:
         return trace
 
 
-def follow_policy(harness: Harness, changes: dict[str, dict[str, Any]]) -> None:
-    """What the policy of the context says about results and tools. Raises for one that is wrong."""
-    if not changes:
-        return
-    from ostler.context.policy import merged
-
-    policy = merged(changes)
+def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
+    """What the policy of the context says about results and tools."""
     harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
-    if policy.checkpoints.offered and harness.tools:
+    tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
+    if policy.checkpoints.offered and tools:
         from ostler.context.checkpoint_tool import ChapterTool
 
-        harness.use([*harness.tools.values(), ChapterTool(policy.summaries.longest)])
+        tools.append(ChapterTool(policy.summaries.longest))
+    if len(tools) != len(harness.tools):
+        harness.use(tools)
 
 
 def _is_near_its_end(steps: int, limit: int | None) -> bool:

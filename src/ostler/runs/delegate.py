@@ -96,5 +96,6 @@ class DelegateTool:
                 append_system=CHILD_NOTE,
                 limits=agent.limits,
                 judge=agent.judge,
+                context=agent.context,
             ),
         )

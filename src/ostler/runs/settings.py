@@ -119,6 +119,7 @@ def load_settings(
     """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
     notices: list[str] = []
     values = read_user_file()
+    rules = {str(configuration_file()): values.get("context", {})}
     project = read_project_file(cwd, environment)
     if project is not None:
         ignored: frozenset[str] = frozenset()
@@ -130,8 +131,14 @@ def load_settings(
             )
         wanted = {name: one for name, one in project.values.items() if name not in ignored}
         values = _merged(values, _with_rules_of(project.path.parent, wanted))
+        rules[str(project.path)] = wanted.get("context", {})
     values = _merged(values, _from_environment(environment))
     values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
+    rules["--context"] = overrides.get("context") or {}
+    if any(rules.values()):
+        from ostler.context.policy import merged
+
+        merged(*rules.values(), places=tuple(rules))
     return Loaded(_checked(values, "the settings"), tuple(notices))
 
 
@@ -148,19 +155,11 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(one, dict) and isinstance(values.get(name), dict)
     }
     if "context" in joined:
-        joined["context"] = with_rules(values["context"], over["context"])
+        from ostler.context.policy import combined
+
+        joined["context"] = combined(values["context"], over["context"])
     rules = {name: [*values.get(name, ()), *over[name]] for name in RULES if name in over}
     return values | over | joined | rules
-
-
-def with_rules(context: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """The rules of the context, changed one by one."""
-    both = {
-        name: context[name] | changes
-        for name, changes in over.items()
-        if isinstance(changes, dict) and name in context
-    }
-    return context | over | both
 
 
 def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:

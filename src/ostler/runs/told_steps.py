@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.planning import Decision
+from ostler.context.planning import Decision, Kept
 from ostler.kernel.state import path_of
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact, UnknownEvent
@@ -49,7 +49,7 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
     step_of_run: int
     seq: int
-    """The number of the `model_called`."""
+    """The number of the `model_called`; of the `step_ended` when it did not fit, and nobody was asked."""
     model: str
     tools: tuple[str, ...]
     traced: bool
@@ -63,10 +63,16 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """Told, and there to be told."""
     decisions: tuple[Decision, ...] = ()
     fences: tuple[ToldFence, ...] = ()
+    fences_left_out: tuple[tuple[str, int], ...] = ()
+    """For want of room: each kind, and its tokens."""
     reminders: tuple[str, ...] = ()
     changed: str = ""
     policy: dict[str, Any] = {}
     """Where it differs from the default."""
+    origins: dict[str, str] = {}
+    """The layer that each of those comes from."""
+    kept: tuple[Kept, ...] = ()
+    """What must be told and does not fit: then nothing was sent."""
     compactions: tuple[SeenCompaction, ...] = ()
 
 
@@ -101,27 +107,57 @@ class ToldDifference(msgspec.Struct, frozen=True):
 
 def told_steps(facts: Sequence[Fact]) -> list[ToldStep]:
     """All steps in which a model was asked."""
-    steps: list[ToldStep] = []
-    began: Fact | None = None
-    policy: dict[str, Any] = {}
-    decisions: tuple[Decision, ...] = ()
-    moves: list[str] = []
+    telling = _Telling()
     for fact in facts:
+        telling.take(fact)
+    return telling.steps
+
+
+class _Telling:
+    """The steps so far, and what of earlier traces still holds."""
+
+    def __init__(self) -> None:
+        self.steps: list[ToldStep] = []
+        self._began: Fact | None = None
+        self._model = ""
+        self._policy: dict[str, Any] = {}
+        self._origins: dict[str, str] = {}
+        self._decisions: tuple[Decision, ...] = ()
+        self._moves: list[str] = []
+
+    def take(self, fact: Fact) -> None:
         if fact.type in _OTHER_CONVERSATION:
-            moves.append(_OTHER_CONVERSATION[fact.type])
+            self._moves.append(_OTHER_CONVERSATION[fact.type])
         match fact.event:
+            case events.RunStarted(model=model):
+                self._model = model
             case events.StepStarted():
-                began = fact
-            case events.ModelCalled(purpose="step") as called if began is not None:
-                trace = called.trace if isinstance(called.trace, dict) else {}
-                policy = trace.get("policy", policy)
-                decisions = _decisions(trace, decisions)
-                is_again = bool(steps) and steps[-1].seq > began.seq
-                number = steps.pop().step if is_again else len(steps) + 1
-                changed = ", ".join(dict.fromkeys(moves)) or _reason(trace, number, decisions)
-                steps.append(_step(number, began, fact, called, trace, policy, decisions, changed))
-                moves = []
-    return steps
+                self._began = fact
+            case events.ModelCalled(purpose="step") as called:
+                self._add(fact, called.trace, called.model, called.messages)
+            case events.StepEnded(trace=trace) if trace:
+                self._add(fact, trace, self._model, 0)
+
+    def _add(self, fact: Fact, trace: Any, model: str, messages: int) -> None:
+        if self._began is None:
+            return
+        self._model = model
+        trace = trace if isinstance(trace, dict) else {}
+        if "policy" in trace:
+            if trace["policy"] != self._policy and self.steps:
+                self._moves.append("the policy is another one")
+            self._policy, self._origins = trace["policy"], trace.get("from", {})
+        self._decisions = _decisions(trace, self._decisions)
+        is_again = bool(self.steps) and self.steps[-1].seq > self._began.seq
+        number = self.steps.pop().step if is_again else len(self.steps) + 1
+        changed = ", ".join(dict.fromkeys(self._moves)) or _reason(trace, number, self._decisions)
+        self._moves = []
+        step = _step(number, self._began, fact, model, messages, trace)
+        self.steps.append(
+            msgspec.structs.replace(
+                step, decisions=self._decisions, changed=changed, policy=self._policy, origins=self._origins
+            )
+        )
 
 
 def _decisions(trace: dict[str, Any], known: tuple[Decision, ...]) -> tuple[Decision, ...]:
@@ -131,16 +167,7 @@ def _decisions(trace: dict[str, Any], known: tuple[Decision, ...]) -> tuple[Deci
     return known if "left" in trace else ()
 
 
-def _step(
-    number: int,
-    began: Fact,
-    fact: Fact,
-    called: events.ModelCalled,
-    trace: dict[str, Any],
-    policy: dict[str, Any],
-    decisions: tuple[Decision, ...],
-    changed: str,
-) -> ToldStep:
+def _step(number: int, began: Fact, fact: Fact, model: str, messages: int, trace: dict[str, Any]) -> ToldStep:
     assert isinstance(began.event, events.StepStarted)
     tokens = trace.get("tokens", {})
     return ToldStep(
@@ -148,18 +175,17 @@ def _step(
         run=fact.run,
         step_of_run=began.event.number,
         seq=fact.seq,
-        model=called.model,
+        model=model,
         tools=began.event.tools,
         traced=bool(trace),
         tokens=tokens,
         fits=used(tokens) + tokens.get("reserve", 0) <= tokens.get("window", used(tokens)),
         counted=tuple(trace.get("counted", ())),
-        messages=tuple(trace.get("messages", (called.messages, called.messages))),
-        decisions=decisions,
+        messages=tuple(trace.get("messages", (messages, messages))),
         fences=tuple(ToldFence(*fence) for fence in trace.get("fences", ())),
+        fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
         reminders=tuple(trace.get("reminders", ())),
-        changed=changed,
-        policy=policy,
+        kept=msgspec.convert(trace.get("kept", ()), tuple[Kept, ...]),
     )
 
 
@@ -206,7 +232,7 @@ def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Told
         after=with_compactions(after, facts),
         added=tuple(_described(now[seq] for seq in now if seq not in then)),
         removed=tuple(_described(then[seq] for seq in then if seq not in now)),
-        decided=tuple(one for one in after.decisions if one not in before.decisions),
+        decided=tuple(one for one in after.decisions if not _was_made(one, before.decisions)),
         withdrawn=tuple(
             one for one in before.decisions if one.first in now and not _is_in(one, after.decisions)
         ),
@@ -233,6 +259,12 @@ def _conversation(step: ToldStep, facts: Sequence[Fact]) -> dict[int, Fact]:
                 told = {}
         told[fact.seq] = fact
     return told
+
+
+def _was_made(one: Decision, decisions: Iterable[Decision]) -> bool:
+    """The same, whatever vendors have reported since of how many tokens that is."""
+    made = {(other.first, other.last, other.action, other.rule) for other in decisions}
+    return (one.first, one.last, one.action, one.rule) in made
 
 
 def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:

@@ -52,6 +52,8 @@ def untrusted_part(wanted: Mapping[str, Any], own: Mapping[str, Any]) -> frozens
         names.add("model")
     if any(map(_is_file, wanted.get("fallback", ()))):
         names.add("fallback")
+    if _is_file(wanted.get("context", {}).get("summaries", {}).get("model", "")):
+        names.add("context")
     return (SENSITIVE & wanted.keys()) | names
 
 

@@ -27,7 +27,7 @@ from ostler.vocabulary.facts import Fact
 BAR = 50
 """Characters."""
 _NUMBERS_OF = {
-    "reported": "the vendor's numbers",
+    "reported": "the vendor's of the request before, and an estimate of what is new",
     "tokenizer": "by the model's own vocabulary",
     "calibrated": "estimated, and corrected by what the vendor reported",
     "estimated": "estimated",
@@ -112,7 +112,7 @@ def _step_lines(step: ToldStep, last: int) -> Iterator[str]:
             else ("it begins with what was told in the step before")
         )
     if step.policy:
-        yield f"the policy: {', '.join(_differences(step.policy))}"
+        yield f"the policy: {', '.join(_differences(step))}"
     for one in step.compactions:
         files = f", {counted(len(one.files), 'file')}" if one.files else ""
         yield (
@@ -128,17 +128,25 @@ def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
     which = f"all {there}" if is_whole else f"{told} of {there}"
     if "fixed" in tokens:
         yield "system and tools", f"{tokens['fixed']:,}", counted(len(step.tools), "tool"), ""
+    if "fences" in tokens:
+        yield "fences", f"{tokens['fences']:,}", counted(len(step.fences), "fence"), ""
     for fence in step.fences:
-        yield f"fence {fence.kind}", f"{fence.tokens:,}", "", "cut to its share" if fence.cut else ""
+        yield f"  {fence.kind}", f"{fence.tokens:,}", "", "cut to its share" if fence.cut else ""
+    for kind, lost in step.fences_left_out:
+        yield f"  {kind} left out", f"{lost:,} → 0", "", "room"
     if "messages" in tokens:
         yield "messages", f"{tokens['messages']:,}", which, ""
     else:
         most = "at most " if "at_most" in tokens else ""
-        yield "system, tools and messages", f"{most}{used(tokens):,}", which, ""
+        rest = used(tokens) - tokens.get("reminders", 0)
+        yield "system, tools and messages", f"{most}{rest:,}", which, ""
     for decisions in _grouped(step.decisions):
         yield _decided(decisions)
+    for kept in step.kept:
+        yield "  kept", f"{kept.tokens:,}", _entries(kept.first, kept.last), kept.rule
     if step.reminders:
-        yield "reminders", "", "", one_line(", ".join(step.reminders))
+        size = f"{tokens['reminders']:,}" if "reminders" in tokens else ""
+        yield "reminders", size, "", one_line(", ".join(step.reminders))
 
 
 def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
@@ -152,9 +160,13 @@ def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
 def _decided(alike: Sequence[Decision]) -> tuple[str, str, str, str]:
     first, last = alike[0].first, alike[-1].last
     times = f"{len(alike)} places in " if len(alike) > 1 else ""
-    entries = f"{times}#{first}" if first == last else f"{times}#{first} to #{last}"
+    entries = times + _entries(first, last)
     tokens = f"{sum(one.before for one in alike):,} → {sum(one.after for one in alike):,}"
     return f"  {alike[0].action}", tokens, entries, alike[0].rule
+
+
+def _entries(first: int, last: int) -> str:
+    return f"#{first}" if first == last else f"#{first} to #{last}"
 
 
 def _bar(step: ToldStep) -> Iterator[str]:
@@ -166,7 +178,7 @@ def _bar(step: ToldStep) -> Iterator[str]:
     parts = [f"# {taken:,} used", f". {max(0, free):,} free", f"+ {reserve:,} for the answer"]
     yield f"{', '.join(parts if reserve else parts[:2])}, of {window:,} tokens"
     if not step.fits:
-        yield f"it is {-free:,} tokens over"
+        yield f"it is {-free:,} tokens over" + ("; nothing was sent" if step.kept else "")
 
 
 def _source(step: ToldStep) -> str:
@@ -174,10 +186,11 @@ def _source(step: ToldStep) -> str:
     return f"{_NUMBERS_OF.get(source, one_line(source))}; confidence {one_line(confidence)}"
 
 
-def _differences(policy: dict[str, dict[str, object]]) -> Iterator[str]:
-    for group, changes in policy.items():
+def _differences(step: ToldStep) -> Iterator[str]:
+    for group, changes in step.policy.items():
         for name, value in changes.items():
-            yield one_line(f"{group}.{name} = {value}")
+            origin = step.origins.get(f"{group}.{name}", "")
+            yield one_line(f"{group}.{name} = {value}" + (f" ({origin})" if origin else ""))
 
 
 # --- two steps --------------------------------------------------------------------------------------

@@ -26,8 +26,10 @@ def expanded(words: Sequence[str], prompt: str, harness: Harness) -> tuple[Plain
         from ostler.context.prompt_files import prompt_commands
         from ostler.context.slash import expand_prompt
         from ostler.faces.cli.prompts import prompts_here
+        from ostler.runs.guidance import skills_in
 
-        command = expand_prompt(words, {"": prompt_commands(prompts_here(harness.cwd), harness.model.name)})
+        templates = prompt_commands(prompts_here(harness.cwd), harness.model.name)
+        command = expand_prompt(words, {"": templates}, skills_in(harness.cwd).found)
         text = command.text
         # A project must not attach what its user did not name.
         mentioned_in = command.text if command.is_own else typed
