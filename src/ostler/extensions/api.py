@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from ostler.extensions.calling import is_async
 from ostler.extensions.registrations import (
@@ -18,16 +18,50 @@ from ostler.extensions.registrations import (
     ToolRenderer,
 )
 from ostler.extensions.shortcuts import normalised_key
-from ostler.kernel.hooks import TIME_LIMIT, Point
+from ostler.kernel.hooks import (
+    TIME_LIMIT,
+    Allow,
+    Ask,
+    ContextDraft,
+    DraftMessage,
+    FailedCall,
+    FinishedCall,
+    GiveUp,
+    Handled,
+    InputDraft,
+    PlannedCall,
+    PlannedCompaction,
+    PlannedFork,
+    PlannedSwitch,
+    Point,
+    Refuse,
+    Replace,
+    Retry,
+    Rewrite,
+    RunPlan,
+    StepPlan,
+    Summary,
+    Suppress,
+)
 from ostler.kernel.tool import Tool, ToolOptions
 from ostler.kernel.tool import tool as make_tool
 from ostler.vocabulary.errors import UsageError
 
+if TYPE_CHECKING:  # which needs extensions itself
+    from ostler.extensions.context import ExtensionContext
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-Decorator = Callable[[Decorated], Decorated]
+Subject = TypeVar("Subject")
+Decision = TypeVar("Decision")
+
+Handler = (
+    Callable[[Subject], Decision | Awaitable[Decision | None] | None]
+    | Callable[[Subject, "ExtensionContext"], Decision | Awaitable[Decision | None] | None]
+)
+"""A function that takes its subject, or its subject and the context. None is no opinion."""
 
 
-class HookPoint:
+class HookPoint(Generic[Subject, Decision]):
     """`@ostler.before_tool`, or with what differs: `@ostler.before_tool(guard=False, time_limit=5)`.
 
     A guard that fails or hangs refuses; any other handler that does is reported and skipped.
@@ -39,11 +73,11 @@ class HookPoint:
         self._guard = guard
 
     @overload
-    def __call__(self, function: Decorated, /) -> Decorated: ...
+    def __call__(self, function: Handler[Subject, Decision], /) -> Handler[Subject, Decision]: ...
     @overload
     def __call__(
         self, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
-    ) -> Callable[[Decorated], Decorated]: ...
+    ) -> Callable[[Handler[Subject, Decision]], Handler[Subject, Decision]]: ...
     def __call__(
         self, function: Any = None, *, guard: bool | None = None, time_limit: float = TIME_LIMIT
     ) -> Any:
@@ -66,32 +100,52 @@ class Ostler:
     def __init__(self, name: str) -> None:
         self.name = name
         self.registered = registered = Registrations()
-        self.input = HookPoint("input", registered)
+        self.input: HookPoint[InputDraft, InputDraft | Handled | Refuse] = HookPoint("input", registered)
         """A prompt is about to start a run: `InputDraft` -> a changed one, `Handled`, `Refuse` or None."""
-        self.before_run = HookPoint("before_run", registered)
+        self.before_run: HookPoint[RunPlan, RunPlan | Refuse] = HookPoint("before_run", registered)
         """A run is about to begin: `RunPlan` -> a changed one, `Refuse` or None."""
-        self.before_step = HookPoint("before_step", registered)
+        self.before_step: HookPoint[StepPlan, StepPlan | Refuse] = HookPoint("before_step", registered)
         """A step is about to begin: `StepPlan` -> a changed one, `Refuse` or None."""
-        self.context = HookPoint("context", registered)
+        self.context: HookPoint[ContextDraft, ContextDraft] = HookPoint("context", registered)
         """What the model is told in one call: `ContextDraft` -> a changed one or None. It is not stored."""
-        self.before_tool = HookPoint("before_tool", registered, guard=True)
+        self.before_tool: HookPoint[PlannedCall, Refuse | Rewrite | Ask | Allow] = HookPoint(
+            "before_tool", registered, guard=True
+        )
         """A call is about to run: `PlannedCall` -> `Refuse`, `Rewrite`, `Ask`, `Allow` or None. A guard."""
-        self.after_tool = HookPoint("after_tool", registered)
+        self.after_tool: HookPoint[FinishedCall, FinishedCall] = HookPoint("after_tool", registered)
         """A result is on its way to the model: `FinishedCall` -> a changed one or None."""
-        self.before_message = HookPoint("before_message", registered)
+        self.before_message: HookPoint[DraftMessage, Suppress | Replace] = HookPoint(
+            "before_message", registered
+        )
         """An answer is on its way to people: `DraftMessage` -> `Suppress`, `Replace` or None."""
-        self.after_failure = HookPoint("after_failure", registered)
+        self.after_failure: HookPoint[FailedCall, Retry | GiveUp] = HookPoint("after_failure", registered)
         """A model call failed: `FailedCall` -> `Retry`, `GiveUp` or None."""
-        self.before_fork = HookPoint("before_fork", registered)
+        self.before_fork: HookPoint[PlannedFork, Refuse] = HookPoint("before_fork", registered)
         """A session is about to be copied: `PlannedFork` -> `Refuse` or None."""
-        self.before_switch = HookPoint("before_switch", registered)
+        self.before_switch: HookPoint[PlannedSwitch, Refuse] = HookPoint("before_switch", registered)
         """A face is about to leave for another session: `PlannedSwitch` -> `Refuse` or None."""
-        self.before_compact = HookPoint("before_compact", registered)
+        self.before_compact: HookPoint[PlannedCompaction, Refuse | Summary] = HookPoint(
+            "before_compact", registered
+        )
         """A summary is about to replace messages: `PlannedCompaction` -> `Refuse`, `Summary` or None."""
 
     # --- events -------------------------------------------------------------------------------------
 
-    def on(self, *what: type | str, batch: bool = False) -> Decorator[Decorated]:
+    @overload
+    def on(
+        self, what: type[Subject], /, *, batch: Literal[False] = False
+    ) -> Callable[[Handler[Subject, None]], Handler[Subject, None]]: ...
+    @overload
+    def on(
+        self, what: type[Subject], /, *, batch: Literal[True]
+    ) -> Callable[[Handler[tuple[Subject, ...], None]], Handler[tuple[Subject, ...], None]]: ...
+    @overload
+    def on(
+        self, what: type, second: type, /, *more: type, batch: bool = False
+    ) -> Callable[[Decorated], Decorated]: ...
+    @overload
+    def on(self, what: str, /, *more: str) -> Callable[[Decorated], Decorated]: ...
+    def on(self, *what: type | str, batch: bool = False) -> Any:
         """Sees facts, deltas, live values and moments of these types, in order, after they happened.
 
         With `batch` the handler gets a tuple: all that has come since it was called last. A name instead
@@ -131,7 +185,7 @@ class Ostler:
 
     def command(
         self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None
-    ) -> Decorator[Decorated]:
+    ) -> Callable[[Decorated], Decorated]:
         """A command for people: `/name arguments`. Its function gets the arguments, as one text."""
 
         def register(function: Decorated) -> Decorated:
@@ -144,7 +198,7 @@ class Ostler:
 
         return register
 
-    def shortcut(self, key: str, *, description: str = "") -> Decorator[Decorated]:
+    def shortcut(self, key: str, *, description: str = "") -> Callable[[Decorated], Decorated]:
         """A key of a terminal: the function gets the context."""
         plain = normalised_key(key)
 
@@ -166,7 +220,7 @@ class Ostler:
         self.registered.tool_renderers[made.tool] = made
         return made
 
-    def message_renderer(self, name: str) -> Decorator[Decorated]:
+    def message_renderer(self, name: str) -> Callable[[Decorated], Decorated]:
         """A named way to show a text at a width: the function gets both and returns the lines."""
 
         def register(function: Decorated) -> Decorated:

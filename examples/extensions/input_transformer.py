@@ -1,0 +1,24 @@
+"""Prompts in short: `?word` asks for an explanation, `fix!` is a prompt of your own, `ping` is answered here.
+
+ostler -e examples/extensions/input_transformer.py -p "?monad"
+"""
+
+from ostler.extensions import Handled, InputDraft, Ostler
+
+SHORT = {
+    "fix!": "Run the tests, read the first failure, and mend its cause. Repeat until they pass.",
+    "tidy!": "Look at the last commit and make it simpler, without changing what it does.",
+}
+
+
+def setup(ostler: Ostler) -> None:
+    @ostler.input
+    def expand(draft: InputDraft) -> InputDraft | Handled | None:
+        text = draft.text.strip()
+        if text == "ping":
+            return Handled("pong")
+        if text in SHORT:
+            return draft.with_text(SHORT[text])
+        if text.startswith("?") and len(text) > 1:
+            return draft.with_text(f"Explain {text[1:].strip()!r} in five sentences, with one example.")
+        return None

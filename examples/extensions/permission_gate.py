@@ -1,0 +1,32 @@
+"""Asks before a command that removes, overwrites or publishes something.
+
+    ostler -e examples/extensions/permission_gate.py -p "clean up the build folder"
+
+A guard: should it fail or hang, the call is refused.
+"""
+
+import re
+
+from ostler import Question
+from ostler.extensions import Ask, Ostler, PlannedCall, Refuse
+
+DANGEROUS = re.compile(r"\brm\s+-\w*[rf]|\bgit\s+push\b|\bgit\s+reset\s+--hard\b|\bsudo\b|\bmkfs|\bdd\s+if=")
+NEVER = re.compile(r"\brm\s+-\w*r\w*\s+(--\s+)?(/|~|\$HOME)\s*$")
+
+
+def setup(ostler: Ostler) -> None:
+    @ostler.before_tool
+    def gate(call: PlannedCall) -> Ask | Refuse | None:
+        if call.kind != "execute":
+            return None
+        command = str(call.arguments.get("command", ""))
+        if NEVER.search(command):
+            return Refuse("This would remove everything. It is never allowed here.")
+        if found := DANGEROUS.search(command):
+            question = Question(
+                f"May it run a command with `{found.group().strip()}`?",
+                kind="permission",
+                details={"command": command},
+            )
+            return Ask(question)
+        return None

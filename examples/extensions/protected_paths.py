@@ -1,0 +1,31 @@
+"""Nothing is written to files that should stay as they are.
+
+    OSTLER_OPT_PROTECTED="*.lock,.env*,migrations/*" ostler -e examples/extensions/protected_paths.py -p "…"
+
+Patterns are those of the shell, against the path from the working directory and against the bare name.
+"""
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ostler.extensions import ExtensionContext, Ostler, PlannedCall, Refuse
+
+DEFAULT = ".env*,*.pem,*.key,.git/*,.ssh/*"
+
+
+def setup(ostler: Ostler) -> None:
+    ostler.option("protected", description="Patterns of paths that are not written to", default=DEFAULT)
+
+    @ostler.before_tool
+    def protect(call: PlannedCall, context: ExtensionContext) -> Refuse | None:
+        if call.kind != "edit" or "path" not in call.arguments:
+            return None
+        path = (context.cwd / str(call.arguments["path"])).resolve()
+        place = path.relative_to(context.cwd) if path.is_relative_to(context.cwd) else path
+        patterns = [one.strip() for one in context.option("protected").split(",") if one.strip()]
+        hit = next((one for one in patterns if _fits(place, one)), None)
+        return Refuse(f"{place} is protected ({hit}): leave it as it is.") if hit else None
+
+
+def _fits(path: Path, pattern: str) -> bool:
+    return fnmatch(str(path), pattern) or fnmatch(path.name, pattern)

@@ -1,0 +1,49 @@
+"""Ends a run before its session costs more than it may: usage of each call, lasting state, totals.
+
+    OSTLER_OPT_BUDGET=0.50 ostler -e examples/extensions/usage_budget.py -p "…"
+
+`/budget` says what was used, `/budget 2.00` allows more. The numbers are facts of the session: they are
+there again when it is resumed, and a copy of the session begins with them.
+"""
+
+from ostler import events
+from ostler.extensions import ExtensionContext, Ostler, Refuse, StepPlan
+
+
+def setup(ostler: Ostler) -> None:
+    ostler.option("budget", description="Dollars that a session may cost", default="1.00")
+
+    @ostler.on(events.UsageReported)
+    def count(reported: events.UsageReported, context: ExtensionContext) -> None:
+        """Of every call: those that failed and those beside the steps, too."""
+        state = context.state
+        state["calls"] = state.get("calls", 0) + 1
+        state["spent"] = state.get("spent", 0.0) + (reported.usage.cost or 0.0)
+
+    @ostler.before_step(guard=True)
+    def stop(plan: StepPlan, context: ExtensionContext) -> Refuse | None:
+        spent, allowed = context.state.get("spent", 0.0), _allowed(context)
+        return (
+            Refuse(f"${spent:.2f} of ${allowed:.2f} are spent; `/budget` allows more")
+            if spent >= allowed
+            else None
+        )
+
+    @ostler.on(events.RunEnded)
+    def sum_up(ended: events.RunEnded, context: ExtensionContext) -> None:
+        own = ended.own
+        context.print_info(
+            f"{own.steps} steps, {own.tool_calls} tool calls, {own.usage.total_tokens} tokens; "
+            f"session: ${context.state.get('spent', 0.0):.4f} of ${_allowed(context):.2f}"
+        )
+
+    @ostler.command("budget", description="Show what was spent, or allow more")
+    def budget(arguments: str, context: ExtensionContext) -> str:
+        if arguments.strip():
+            context.state["allowed"] = float(arguments)
+        spent, calls = context.state.get("spent", 0.0), context.state.get("calls", 0)
+        return f"${spent:.4f} of ${_allowed(context):.2f} in {calls} calls"
+
+
+def _allowed(context: ExtensionContext) -> float:
+    return float(context.state.get("allowed", context.option("budget")))
