@@ -227,6 +227,8 @@ class Hook(msgspec.Struct, frozen=True):
     guard: bool = False
     name: str = ""
     time_limit: float = TIME_LIMIT
+    place: str = ""
+    """Where its code is, for whoever has to mend it."""
 
 
 Report = Callable[[Hook, str], None]
@@ -385,10 +387,11 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
         problem = _nonsense(hook.point, decision)
         if not problem:
             return decision
+        problem += hook.place
     except HookFailed as failure:
         problem = str(failure)
     except TimeoutError:
-        problem = f"took longer than {hook.time_limit:g} s"
+        problem = f"took longer than {hook.time_limit:g} s{hook.place}"
     except asyncio.CancelledError:
         if is_being_cancelled():
             raise
