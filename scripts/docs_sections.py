@@ -21,6 +21,7 @@ from docs_invariants import (
     store_invariant_table,
     tree_invariant_table,
 )
+from docs_kit import KIT_SECTIONS
 from docs_policy import policy_table
 from docs_tables import field_docstrings, row, spelled
 from ostler.faces import cli
@@ -286,4 +287,5 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "linnkit-invariants": lambda: "\n".join(linnkit_invariant_table()),
     "json-sample": lambda: _fenced(sample().lines, "json"),
     "sessions-show-sample": lambda: _fenced(sample().shown),
+    **KIT_SECTIONS,
 }

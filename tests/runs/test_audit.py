@@ -422,6 +422,13 @@ def test_a_child_is_told_with_its_call() -> None:
     assert (end.action, end.reason) == ("child.end", "the limit of 2 steps was reached")
 
 
+def test_a_child_that_an_extension_spawned_is_told_with_its_name() -> None:
+    spawned = events.ChildStarted("", "ses_2", task="find the bug", extension="scouts")
+    (start,) = list(audit_entries(facts_of([spawned])))
+    assert (start.actor, start.who, start.what) == ("host", "scouts", "find the bug")
+    assert start.reason == "an extension has an agent do it in session ses_2"
+
+
 def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
     happened = [
         events.RunStarted("0", "/", "acme/large"),

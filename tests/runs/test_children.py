@@ -200,7 +200,7 @@ async def test_a_child_that_is_cut_returns_what_it_had() -> None:
     )
 
     class Short(DelegateTool):
-        def _request(self, delegation: Any) -> ChildRequest:
+        def request(self, delegation: Any) -> ChildRequest:
             return ChildRequest(
                 as_content(delegation.task), execution=ExecutionPolicy(limits=Limits(steps=1))
             )

@@ -80,9 +80,9 @@ async def test_a_child_that_cannot_go_on_is_not_driven_over_and_over() -> None:
 
         may_delegate = True
 
-        def _request(self, delegation: Delegation) -> ChildRequest:
+        def request(self, delegation: Delegation) -> ChildRequest:
             tools = None if self.may_delegate or delegation.task == "deep" else ("touch",)
-            return ChildRequest(super()._request(delegation).prompt, execution=ExecutionPolicy(tools=tools))
+            return ChildRequest(super().request(delegation).prompt, execution=ExecutionPolicy(tools=tools))
 
     delegate = Forgetful({})
     ran = await three_levels(delegate)

@@ -108,6 +108,20 @@ def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrus
     return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
 
 
+def skills_among(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
+    """Those in one folder of skills; of a project's, if one is named."""
+    search = _Search(is_trusted)
+    search.look_into(folder, project)
+    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+
+
+def read_skill(folder: Path, project: Path | None, is_trusted: IsTrusted) -> Skills:
+    """The one in its own folder; nothing is found where there is none."""
+    search = _Search(is_trusted)
+    search.read(folder / FILE, project)
+    return Skills(search.found, tuple(search.problems), tuple(search.to_trust))
+
+
 def project_of(path: Path) -> Path:
     """The folder of a project in which a skill's file is found."""
     return path.parents[3]
@@ -127,9 +141,9 @@ class _Search:
             self.problems.append(f"{printable_path(folder)}: it cannot be read: {error}")
             return
         for path in paths:
-            self._read(path / FILE, project)
+            self.read(path / FILE, project)
 
-    def _read(self, path: Path, project: Path | None) -> None:
+    def read(self, path: Path, project: Path | None) -> None:
         problems: list[str] = []
         try:
             content = _content(path, project)
@@ -140,7 +154,7 @@ class _Search:
         self.problems += [f"{printable_path(path)}: {problem}" for problem in problems]
 
     def _add(self, path: Path, content: bytes, project: Path | None, problems: list[str]) -> None:
-        fields, _ = _parsed(content)
+        fields, _ = parsed(content)
         name = _name(fields.get("name"), path.parent.name)
         description = _description(fields.get("description"))
         if name in self.found:
@@ -173,7 +187,7 @@ def _content(path: Path, project: Path | None) -> bytes | None:
     return beginning.content
 
 
-def _parsed(content: bytes) -> tuple[dict[str, Any], str]:
+def parsed(content: bytes) -> tuple[dict[str, Any], str]:
     from ostler.context.front_matter import InvalidFrontMatter, read_front_matter
 
     try:
@@ -257,8 +271,8 @@ def catalogue(skills: Mapping[str, Skill]) -> tuple[str, tuple[str, ...]]:
     room = LARGEST_CATALOGUE
     for skill in skills.values():
         row = (
-            f'<skill name="{skill.name}" location="{_escaped(skill.source)}">'
-            f"{_escaped(without_surrogates(skill.description))}</skill>"
+            f'<skill name="{skill.name}" location="{escaped(skill.source)}">'
+            f"{escaped(without_surrogates(skill.description))}</skill>"
         )
         room -= byte_length(row)
         if room >= 0:
@@ -280,13 +294,8 @@ def activated(skill: Skill, cwd: Path) -> str:
     The file is read anew. One of a project must be as it was when it was found to be trusted.
     """
     path = Path(skill.source)
-    content = _content(path, None)
-    if content is None:
-        raise Unusable(f"{path} is not there any more")
-    if skill.scope == "project" and digest_of(content) != skill.digest:
-        raise Unusable(f"{path} has changed: its user must look at it and say `ostler trust` again")
-    _, body = _parsed(content)
-    parts = [f'<skill name="{skill.name}" folder="{_escaped(str(path.parent))}">', body.strip(), "</skill>"]
+    _, body = contents(skill)
+    parts = [f'<skill name="{skill.name}" folder="{escaped(str(path.parent))}">', body.strip(), "</skill>"]
     files = list(_files(path.parent))
     if files:
         parts += ["", "Paths in it are relative to its folder, which has these files:"]
@@ -294,6 +303,17 @@ def activated(skill: Skill, cwd: Path) -> str:
     if len(files) > MOST_FILES:
         parts.append("[there are more: list the folder]")
     return "\n".join(parts)
+
+
+def contents(skill: Skill) -> tuple[dict[str, Any], str]:
+    """The front matter of a skill and the text below it, read anew as for `activated`."""
+    path = Path(skill.source)
+    content = _content(path, None)
+    if content is None:
+        raise Unusable(f"{path} is not there any more")
+    if skill.scope == "project" and digest_of(content) != skill.digest:
+        raise Unusable(f"{path} has changed: its user must look at it and say `ostler trust` again")
+    return parsed(content)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -319,6 +339,12 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
     if invocation is None:
         return None
     name, rest = invocation[1], invocation[2].rstrip()
+    told = told_of(name, skills, cwd)
+    return f"{told}\n\n{rest}" if rest else told
+
+
+def told_of(name: str, skills: Skills, cwd: Path) -> str:
+    """What the model is told of a skill. Raises `UsageError` for one that cannot be used."""
     if name not in skills.found:
         for one in skills.to_trust:
             if one.name == name:
@@ -329,13 +355,12 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
         known = ", ".join(sorted(skills.found)) or "none"
         raise UsageError(f"there is no skill {name!r}; the skills are: {known}")
     try:
-        told = activated(skills.found[name], cwd)
+        return activated(skills.found[name], cwd)
     except Unusable as error:
         raise UsageError(f"the skill {name} cannot be used: {error}") from None
-    return f"{told}\n\n{rest}" if rest else told
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     for character, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
         text = text.replace(character, f"&{name};")
     return text

@@ -59,6 +59,11 @@ def expand_prompt(
     raise UsageError(_unknown(command[0], kinds, skills))
 
 
+def is_command(word: str) -> bool:
+    """Whether it is written as a slash command is."""
+    return _COMMAND.fullmatch(word) is not None
+
+
 def _words_behind(command: str, parts: Sequence[str]) -> list[Word]:
     first, *others = [part for part in parts if part.strip()]
     return [*split_words(first.lstrip()[len(command) :]), *map(Word, others)]

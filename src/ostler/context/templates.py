@@ -13,7 +13,7 @@ are only a `$` and only braces.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -99,7 +99,7 @@ class Filled(msgspec.Struct, frozen=True):
 
 def parse(text: str) -> tuple[Piece, ...]:
     """The pieces of a template's text. Raises `InvalidTemplate` where a condition is not whole."""
-    pieces = tuple(_pieces(text))
+    pieces = tuple(_pieces(text, _piece))
     _check_conditions(pieces)
     return pieces
 
@@ -123,6 +123,13 @@ def fill(template: Template, words: Sequence[Word], model: str) -> Filled:
     return Filled(text, tuple(dict.fromkeys(used)))
 
 
+def for_model(text: str, model: str) -> str:
+    """The text with its conditions decided, and all else as it is. Raises as `parse` does."""
+    pieces = tuple(_pieces(text, _condition))
+    _check_conditions(pieces)
+    return "".join(one if isinstance(one, str) else one.source for one in _for_model(pieces, model))
+
+
 def how_to_use(template: Template, model: str = "") -> str:
     """One line: `/review FILE [--base TEXT]`."""
     return _usage(template, [one for one in _resolved(template, model) if isinstance(one, Place)])
@@ -138,14 +145,19 @@ def unknown_names(template: Template) -> list[str]:
 # --- from text to pieces ----------------------------------------------------------------------------
 
 
-def _pieces(text: str) -> Iterator[Piece]:
+def _pieces(text: str, make: Callable[[re.Match[str]], Piece]) -> Iterator[Piece]:
     at = 0
     for begin, end in outside_code(text):
         for found in _PLACE.finditer(text, begin, end):
             yield text[at : found.start()]
             at = found.end()
-            yield _piece(found)
+            yield make(found)
     yield text[at:]
+
+
+def _condition(found: re.Match[str]) -> Piece:
+    piece = _piece(found)
+    return piece if isinstance(piece, If | Else | End) else found[0]
 
 
 def _piece(found: re.Match[str]) -> Piece:
@@ -214,7 +226,7 @@ def _for_model(pieces: Sequence[Piece], model: str) -> Iterator[str | Place]:
     holding: list[bool] = []
     for piece in pieces:
         if isinstance(piece, If):
-            holding.append(any(_matches(pattern, model) for pattern in piece.patterns))
+            holding.append(any(matches_model(pattern, model) for pattern in piece.patterns))
         elif isinstance(piece, End):
             holding.pop()
         elif isinstance(piece, Else) and holding:
@@ -223,7 +235,7 @@ def _for_model(pieces: Sequence[Piece], model: str) -> Iterator[str | Place]:
             yield piece.source if isinstance(piece, Else) else piece
 
 
-def _matches(pattern: str, model: str) -> bool:
+def matches_model(pattern: str, model: str) -> bool:
     """`*` is anything and `?` one character; against `provider/id`, and against the id alone."""
     literal = pattern.replace("[", "[[]")
     return fnmatchcase(model, literal) or fnmatchcase(model.partition("/")[2], literal)

@@ -17,7 +17,7 @@ from ostler.extensions.registrations import (
     Shortcut,
     ToolRenderer,
 )
-from ostler.extensions.shortcuts import normalised_key
+from ostler.extensions.shortcuts import shortcut_key
 from ostler.kernel.hooks import (
     TIME_LIMIT,
     Allow,
@@ -199,19 +199,19 @@ class Ostler:
         return register
 
     def shortcut(self, key: str, *, description: str = "") -> Callable[[Decorated], Decorated]:
-        """A key of a terminal: the function gets the context."""
-        plain = normalised_key(key)
+        """A key of a terminal, as `ctrl+shift+s`: the function gets the context."""
+        plain = shortcut_key(key)
 
         def register(function: Decorated) -> Decorated:
-            self.registered.shortcuts[plain] = Shortcut(plain, function, description)
+            is_repeated = plain in self.registered.shortcuts
+            self.registered.shortcuts[plain] = Shortcut(plain, function, description, is_repeated)
             return function
 
         return register
 
     def option(self, name: str, *, description: str = "", default: str = "") -> Option:
-        """A setting: read with `context.option(name)`."""
-        made = Option(name, description, default)
-        self.registered.options.setdefault(name, made)
+        """A setting: read with `context.option(name)`. Of several defaults, the last counts."""
+        made = self.registered.options[name] = Option(name, description, default)
         return made
 
     def tool_renderer(self, renderer: ToolRenderer | str, /, **how: Any) -> ToolRenderer:

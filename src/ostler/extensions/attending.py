@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ostler.extensions.calling import CodeFailed, LoopCalls, call_within, takes
@@ -29,6 +30,8 @@ from ostler.vocabulary.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.live_values import LiveBoard
+    from ostler.extensions.rendering import Painter
 
 BATCH_SECONDS = 0.1
 """How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
@@ -46,6 +49,7 @@ class Attending:
         self.calls = LoopCalls()
         self.channels: dict[str, Channel] = {}
         self._gathered: list[Any] = []
+        self._committing: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._depth = 0
         self._state: Literal["working", "idle"] = "idle"
@@ -54,6 +58,21 @@ class Attending:
         self._stop: Callable[[], None] | None = None
         self.observe(host.is_observing)
 
+    # --- what is shown --------------------------------------------------------------------------------
+
+    @cached_property
+    def board(self) -> LiveBoard:
+        """The live values of all extensions."""
+        from ostler.extensions.live_values import LiveBoard
+
+        return LiveBoard(self.session.journal.publish)
+
+    @cached_property
+    def painter(self) -> Painter:
+        from ostler.extensions.rendering import Painter
+
+        return Painter(self)
+
     # --- extensions come and go -----------------------------------------------------------------------
 
     def admit(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
@@ -61,11 +80,23 @@ class Attending:
         channel = self.channels[extension.name] = Channel(extension, context, self)
         self._tell(channel, SessionOpened(self.session.id, reason))
 
+    def admit_all(self, extensions: Sequence[Extension]) -> None:
+        """Those that are not here yet, and all in this order."""
+        for extension in extensions:
+            if extension.name not in self.channels:
+                self.admit(extension, "reload")
+        self.channels = {one.name: self.channels[one.name] for one in extensions}
+
     async def dismiss(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
         channel = self.channels.pop(name, None)
         if channel is not None:
+            ui = vars(channel.context).get("ui")
+            if ui is not None:
+                await ui.withdraw()  # a handler that waits for people would keep the others from going
             self._tell(channel, SessionLeft(self.session.id, reason))
             await channel.catch_up()
+            if (ui := vars(channel.context).get("ui")) is not None:
+                await ui.forget()
 
     def _tell(self, channel: Channel, moment: Moment) -> None:
         if type(moment) in channel.kinds:
@@ -83,6 +114,8 @@ class Attending:
         self.hand_on()
         for name in tuple(self.channels):
             await self.dismiss(name)
+        if "board" in vars(self):
+            self.board.stop()
         await self.commit()
         self.observe(False)
 
@@ -143,10 +176,12 @@ class Attending:
         return []
 
     async def catch_up(self) -> None:
-        """All extensions have seen what has happened so far."""
+        """All extensions have seen what has happened so far, and what they show was told."""
         self.hand_on()
         for channel in tuple(self.channels.values()):
             await channel.catch_up()
+        if "board" in vars(self):
+            self.board.tell()
 
     async def emit(self, name: str, data: Any) -> None:
         """An event between extensions: every handler has seen it when this returns."""
@@ -175,6 +210,13 @@ class Attending:
             await journal.commit()
         except StoreError as error:
             journal.fail(error)
+
+    def warn(self, text: str) -> None:
+        """Makes a fact of what people should know about extensions."""
+        self.session.journal.record(events.Warned(text, about="extension"))
+        task = asyncio.ensure_future(self.commit())
+        self._committing.add(task)
+        task.add_done_callback(self._committing.discard)
 
     def report(self, extension: Extension, what: str, problem: str) -> None:
         """Makes a fact of a failure in an extension's code."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,10 +22,15 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
 
 Returned = TypeVar("Returned")
+_Jobs = queue.SimpleQueue[Callable[[], None]]
 
 
 class CodeFailed(Exception):
     """An extension's code raised, hung or tried to exit: what, and in which line."""
+
+
+class TookTooLong(CodeFailed):
+    """It hung."""
 
 
 class Worker:
@@ -36,18 +42,24 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: queue.SimpleQueue[Callable[[], None]] | None = None
-        self._parked: list[queue.SimpleQueue[Callable[[], None]] | None] = []
+        self._jobs: _Jobs | None = None
 
-    def park(self) -> None:
-        """The function that runs waits for the event loop: what comes meanwhile gets another thread."""
-        self._parked.append(self._jobs)
+    def park(self, jobs: _Jobs) -> bool:
+        """The function in that thread waits for the event loop: what comes meanwhile gets another one.
+
+        False when the thread was given up already.
+        """
+        if self._jobs is not jobs:
+            return False
         self._jobs = None
+        return True
 
-    def go_on(self) -> None:
-        """It waits no longer."""
-        self.give_up()
-        self._jobs = self._parked.pop()
+    def go_on(self, jobs: _Jobs) -> None:
+        """It waits no longer. If there is another thread by now, its own ends with the function."""
+        if self._jobs is None:
+            self._jobs = jobs
+        else:
+            jobs.put(_leave)
 
     def post(self, job: Callable[[], None]) -> None:
         """Has it done, after what was posted before. It must not raise."""
@@ -98,9 +110,10 @@ class Worker:
 
 
 class _Present(threading.local):
-    """The worker whose thread this is."""
+    """The worker whose thread this is, and what the thread has to do."""
 
     worker: Worker | None = None
+    jobs: _Jobs
 
 
 _present = _Present()
@@ -110,11 +123,15 @@ def _leave() -> None:
     raise SystemExit
 
 
-def _work(worker: Worker, jobs: queue.SimpleQueue[Callable[[], None]]) -> None:
-    _present.worker = worker
+def _work(worker: Worker, jobs: _Jobs) -> None:
+    _present.worker, _present.jobs = worker, jobs
     with suppress(SystemExit):
         while True:
             jobs.get()()
+
+
+_waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default=None)
+"""What the plain function that runs here waits for: it ends with the function."""
 
 
 async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -122,6 +139,8 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
 
     Raises `CodeFailed` with what it raised, and where. Its time is limited by whoever calls.
     """
+    waits: set[asyncio.Task[Any]] = set()
+    _waits.set(waits)
     try:
         if is_async(function):
             return await function(*arguments)
@@ -131,6 +150,8 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
         if is_being_cancelled():
             if not is_async(function):
                 worker.give_up()
+            for task in waits:
+                task.cancel()
             raise
         raise CodeFailed("it cancelled itself") from None
     except CodeFailed:
@@ -149,7 +170,7 @@ async def call_within(seconds: float, worker: Worker, function: Callable[..., An
 
     status, task = await run_bounded(timed(), CancelToken(), seconds, watch)
     if status == "timed_out":
-        raise CodeFailed(f"took longer than {seconds:g} s{place_of(function)}")
+        raise TookTooLong(f"took longer than {seconds:g} s{place_of(function)}")
     return task.result()
 
 
@@ -244,16 +265,21 @@ class LoopCalls:
         context = contextvars.copy_context()
         done: Future[Returned] = Future()
         worker = _present.worker
+        jobs = _present.jobs if worker else None
+        is_parked = False
 
         def start() -> None:
-            if worker:
-                worker.park()
+            nonlocal is_parked
+            is_parked = bool(worker and jobs and worker.park(jobs))
             task = asyncio.ensure_future(work)
             task.add_done_callback(finish)
+            if (waits := _waits.get()) is not None:
+                waits.add(task)
+                task.add_done_callback(waits.discard)
 
         def finish(task: asyncio.Task[Returned]) -> None:
-            if worker:
-                worker.go_on()
+            if is_parked and worker and jobs:
+                worker.go_on(jobs)
             if task.cancelled():
                 done.set_exception(RuntimeError("it was cancelled"))
             elif error := task.exception():

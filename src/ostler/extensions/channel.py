@@ -12,7 +12,7 @@ from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.registrations import Function, Observer
 from ostler.kernel.hooks import TIME_LIMIT, ContextDraft
-from ostler.kernel.stopping import Stopwatch, running_stopwatch
+from ostler.kernel.stopping import CLOCK_SLACK, Stopwatch, running_stopwatch
 
 if TYPE_CHECKING:
     from ostler.extensions.attending import Attending
@@ -109,14 +109,12 @@ class Channel:
     def _order(self, batch: Batch) -> Order:
         observers = self.extension.registered.observers
         order: list[tuple[Observer, Any]] = []
-        gathering: dict[int, list[Any]] = {}
         kinds = set(map(type, batch))
-        for kind in kinds:
-            for observer in observers[kind]:
-                if observer.batch:
-                    gathering[id(observer)] = []
-        if len(gathering) == 1 and all(len(observers[kind]) == 1 for kind in kinds):
-            return [(observers[type(batch[0])][0], tuple(map(own_copy, batch)) if _copied(kinds) else batch)]
+        called = {id(observer): observer for kind in kinds for observer in observers[kind]}
+        gathering: dict[int, list[Any]] = {key: [] for key, observer in called.items() if observer.batch}
+        if len(called) == len(gathering) == 1:
+            (only,) = called.values()
+            return [(only, tuple(map(own_copy, batch)) if _copied(kinds) else batch)]
         for event in batch:
             mine = own_copy(event)
             for observer in observers[type(event)]:
@@ -145,6 +143,7 @@ class _Visit:
         self._problems: list[tuple[Function, str]] = []
         self._watch = Stopwatch()
         self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
         self._timer = self._loop.call_later(TIME_LIMIT, self._look)
         channel.extension.worker.post(self._call)
 
@@ -170,10 +169,9 @@ class _Visit:
 
     def _look(self) -> None:
         """Time is up, but for what people were asked in meanwhile."""
-        if (paused := self._watch.paused()) > 0:
-            self._watch = running = Stopwatch()
-            running_stopwatch.set(running)
-            self._timer = self._loop.call_later(paused, self._look)
+        left = self._began + TIME_LIMIT + self._watch.paused() - self._loop.time()
+        if left > CLOCK_SLACK:
+            self._timer = self._loop.call_later(left, self._look)
             return
         self._is_over = True
         channel, hanging = self._channel, self._order[self._place][0].function

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from ostler.extensions.extension import Extension
 from ostler.extensions.face import Face, Headless
@@ -17,13 +17,16 @@ from ostler.vocabulary.messages import PlainBlock, as_content
 
 if TYPE_CHECKING:  # each is loaded when it is used
     from ostler.extensions.attending import Attending
+    from ostler.extensions.children import Subagent, SubagentResult
     from ostler.extensions.history import History
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.model_access import Models
     from ostler.extensions.skill_access import Skills
+    from ostler.extensions.spawning import SpawnOptions
     from ostler.extensions.template_access import Templates
     from ostler.extensions.tool_access import Tools
     from ostler.extensions.ui import Ui
+    from ostler.extensions.usage_access import ContextStats, LastRun, SessionUsage
 
 Returned = TypeVar("Returned")
 Content = str | Sequence[str | PlainBlock]
@@ -52,6 +55,11 @@ class ExtensionContext:
     @property
     def session_id(self) -> str:
         return self.session.id
+
+    @property
+    def parent(self) -> str:
+        """The session that this one is a child of, or empty. Handlers are called in children too."""
+        return self.journal.state.child_of
 
     @property
     def cwd(self) -> Path:
@@ -88,19 +96,52 @@ class ExtensionContext:
 
     def print(self, text: str) -> None:
         """Says something to people; never on the standard output of a program that reads `--json`."""
-        self._publish(Printed(str(text), "plain", self.extension.name))
+        self._print("plain", text)
 
     def print_info(self, text: str) -> None:
-        self._publish(Printed(str(text), "info", self.extension.name))
+        self._print("info", text)
 
     def print_error(self, text: str) -> None:
-        self._publish(Printed(str(text), "error", self.extension.name))
+        self._print("error", text)
 
     def print_block(self, text: str, *, title: str = "", color: str = "") -> None:
-        self._publish(Printed(str(text), "block", self.extension.name, title, color))
+        """In a frame of its own, with a title under it."""
+        self._print("block", text, title, color)
 
-    def _publish(self, printed: Printed) -> None:
+    def _print(
+        self, level: Literal["plain", "info", "error", "block"], text: str, title: str = "", color: str = ""
+    ) -> None:
+        # What cannot be encoded would cost those who write it as JSON their place.
+        said, title, color = (str(one).encode(errors="replace").decode() for one in (text, title, color))
+        printed = Printed(said, level, self.extension.name, title, color)
         self.calls.do(lambda: self.journal.publish([printed]))
+
+    async def render_message(self, name: str, text: str) -> None:
+        """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
+        as it is, if there is no such renderer."""
+        width = self.face.size()[0] or 80
+        drawn = await self.host.render_message(self.session_id, name, text, width)
+        self.print(text if drawn is None else drawn)
+
+    def exit(self) -> None:
+        """Leaves the face; without one nothing happens."""
+        self.calls.do(lambda: self.face.exit())
+
+    # --- who works for it -----------------------------------------------------------------------------
+
+    def spawn(self, prompt: Content, **options: Unpack[SpawnOptions]) -> Subagent:
+        """A child that works in the background, in a session of its own, under the same guards.
+
+        It belongs to the run under way, which does not end before it; without one, to the session. Raises
+        `UsageError` for a model, an agent or a tool that there is not.
+        """
+        from ostler.extensions.spawning import spawn
+
+        return spawn(self, prompt, options)
+
+    async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
+        """Spawns a child, and waits for what comes of it."""
+        return await self.spawn(prompt, **options).wait()
 
     # --- what there is, each in its own part ----------------------------------------------------------
 
@@ -109,7 +150,9 @@ class ExtensionContext:
         """Widgets, dialogs, themes, the editor."""
         from ostler.extensions.ui import Ui
 
-        return Ui(self)
+        # Handlers may run in several threads while one of them waits: there must be one of it.
+        made: Ui = self.calls.do(lambda: vars(self).setdefault("ui", Ui(self)))
+        return made
 
     @cached_property
     def history(self) -> History:
@@ -144,6 +187,26 @@ class ExtensionContext:
         from ostler.extensions.template_access import Templates
 
         return Templates(self)
+
+    # --- what was used --------------------------------------------------------------------------------
+
+    async def usage(self) -> SessionUsage:
+        """What the session's model calls add up to, and its children's."""
+        from ostler.extensions.usage_access import session_usage
+
+        return await session_usage(self)
+
+    def context_stats(self) -> ContextStats:
+        """How much of the model's window is taken, and how that number was found."""
+        from ostler.extensions.usage_access import context_stats
+
+        return self.calls.do(lambda: context_stats(self))
+
+    async def last_run(self) -> LastRun | None:
+        """What came of the run that ended last: its answer, its calls, its totals. None before that."""
+        from ostler.extensions.usage_access import last_run
+
+        return await last_run(self)
 
     # --- what it keeps --------------------------------------------------------------------------------
 
@@ -197,6 +260,12 @@ class ExtensionContext:
     async def compact(self, instructions: str = "") -> str:
         """Asks for a compaction: before the next call of the open run, else at once."""
         return await self._submit(requests.Compact(id=self._new_id(), by=self._by, instructions=instructions))
+
+    async def reload(self) -> None:
+        """Loads all extensions anew. They run as soon as nothing is under way: before the next step of a run,
+        and not before the handler that asks for it has returned."""
+        if self.host.reloading is not None:
+            await self.host.reloading.reload()
 
     async def new_session(self, prompt: str = "") -> str:
         """Lets the face leave for a new session, once the run has ended. Returns its id.

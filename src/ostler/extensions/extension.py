@@ -8,9 +8,9 @@ from typing import Literal
 from ostler.extensions.calling import Worker
 from ostler.extensions.registrations import Registrations
 
-Origin = Literal["user", "project", "package", "installed", "option", "host"]
+Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
 """Where it was found: the user's folder, the project's, an installed package, what `ostler ext install`
-brought, `-e PATH`, or the program that embeds Ostler."""
+brought, the configuration, `-e PATH`, or the program that embeds Ostler."""
 
 Standing = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
@@ -37,3 +37,11 @@ class Extension:
         self.problem = problem
         self.version = version
         self.worker = Worker(name)
+
+    def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
+        """A key that was typed while people look at a panel of its own; only some extensions have any."""
+        return False
+
+    async def close(self) -> None:
+        """None of its code is called any more."""
+        self.worker.give_up()

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostler.extensions.attending import Attending
-from ostler.extensions.calling import CodeFailed, call, call_within, takes
+from ostler.extensions.calling import CodeFailed, call, call_within, place_of, takes
 from ostler.extensions.channel import own_copy
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.face import Face, Headless
+from ostler.extensions.face_side import COMMAND_SECONDS, FaceSide
 from ostler.extensions.registrations import Command, HookHandler
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Attended, Harness
 from ostler.kernel.hooks import Hook, HookFailed, PlannedSwitch, asked_in
-from ostler.kernel.journal import oversight
+from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
 
-COMMAND_SECONDS = 600.0
+if TYPE_CHECKING:  # for those that come from files
+    from ostler.extensions.reloading import Reloading
+
+SWITCH_SECONDS = 600.0
+"""How long a run is waited for before its session is left."""
 
 
-class ExtensionHost:
+class ExtensionHost(FaceSide):
     """Extensions in their order, for one harness and the harnesses of its children.
 
     The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
@@ -38,7 +44,7 @@ class ExtensionHost:
         say: Callable[[str], None] = lambda text: None,
         options: dict[str, str] | None = None,
     ) -> None:
-        self.extensions: dict[str, Extension] = {one.name: one for one in extensions}
+        self.extensions: dict[str, Extension] = _by_name(extensions)
         self.face: Face = face or Headless()
         self.say = say
         self.options = options or {}
@@ -50,8 +56,15 @@ class ExtensionHost:
         self.set_options: dict[str, str] = {}
         """What extensions have set."""
         self._harness: Harness | None = None
+        self._said: set[str] = set()
         self._hooks: list[Hook] = []
-        self._own_tools: dict[str, Tool] = {}
+        self._tool_limits: list[Hook] = []
+        """The hook, behind all others, that leaves out tools which extensions have switched off."""
+        self._tools: dict[str, Tool] = {}
+        """What the extensions bring, as far as it is used."""
+        self._replaced = asyncio.Event()
+        self._replaced.set()
+        self.reloading: Reloading | None = None
 
     @property
     def loaded(self) -> list[Extension]:
@@ -62,38 +75,109 @@ class ExtensionHost:
     def equip(self, harness: Harness) -> None:
         """From now on the extensions hold in every session of this harness, and in those of its children."""
         self._harness = harness
-        self._own_tools = dict(harness.tools)
         harness.attendant = self
         self.apply()
 
     def apply(self) -> None:
-        """Brings the harness up to date with what is registered."""
-        harness = self._harness
-        assert harness is not None
-        harness.extensions = tuple(one.name for one in self.loaded)
+        """Brings the harness, and those of the sessions that are open, up to date with what is registered."""
+        root = self._harness
+        assert root is not None
         hooks = [self._hook(one, handler) for one in self.loaded for handler in one.registered.hooks]
-        harness.hooks.change(self._hooks, hooks)
+        root.hooks.change([*self._hooks, *self._tool_limits], [*hooks, *self._tool_limits])
         self._hooks = hooks
+        if self.face.interactive:
+            self._say_once(self.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
         for attending in self.sessions.values():
             attending.observe(self.is_observing)
-        harness.use([*self._own_tools.values(), *self._tools().values()])
+        old, offered = self._tools, set(root.tools)
+        self._tools = self._brought(root)
+        for harness in (root, *self._children_of(root)):
+            harness.extensions = tuple(one.name for one in self.loaded)
+            has_all = offered <= set(harness.tools)
+            own = {name: tool for name, tool in harness.tools.items() if old.get(name) is not tool}
+            new = [
+                tool
+                for name, tool in self._tools.items()
+                if name not in own and (has_all or name in harness.tools)
+            ]
+            harness.use([*own.values(), *new])
 
-    def _tools(self) -> dict[str, Tool]:
-        """Those of the extensions. The first who takes a name has it."""
+    def _say_once(self, notices: list[str]) -> None:
+        for notice in notices:
+            if notice not in self._said:
+                self._said.add(notice)
+                self.say(notice)
+
+    def limit_tools(self) -> None:
+        """From now on extensions may have switched tools off: whatever a step plans, those are left out."""
+        assert self._harness is not None
+        if self._tool_limits:
+            return
+        from ostler.extensions.tool_access import limited
+
+        limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
+        self._tool_limits = [limit]
+        self._harness.hooks.add(limit)
+
+    def _children_of(self, root: Harness) -> list[Harness]:
+        """Harnesses of their own: a child may have been given less than all."""
+        there = (one.session.harness for one in self.sessions.values())
+        return [one for one in there if one is not root]
+
+    def _brought(self, root: Harness) -> dict[str, Tool]:
+        """The tools of the extensions. The first who takes a name has it."""
         taken: dict[str, Tool] = {}
         for extension in self.loaded:
             for name, tool in extension.registered.tools.items():
-                if name in self._own_tools or name in taken:
+                is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
+                if is_own or name in taken:
                     self.say(f"the extension {extension.name} brings a tool {name!r}, but that name is taken")
                 else:
                     taken[name] = tool
         return taken
 
+    async def replace(self, extensions: Iterable[Extension]) -> None:
+        """Other versions of extensions, or others: what was replaced leaves every session before what is new
+        enters it. Their state and the options that were set stay."""
+        new = _by_name(extensions)
+        gone = [name for name, one in self.extensions.items() if new.get(name) is not one]
+        self._replaced.clear()
+        try:
+            for attending in tuple(self.sessions.values()):
+                for name in gone:
+                    await attending.dismiss(name, "reload")
+            self.extensions = new
+            self.apply()
+            for attending in tuple(self.sessions.values()):
+                attending.admit_all(self.loaded)
+        finally:
+            self._replaced.set()
+
+    async def reload(self) -> None:
+        """Loads all extensions anew; they run when this returns, or from the next step on."""
+        if self.reloading is not None:
+            await (await self.reloading.reload())
+
+    def warn(self, text: str) -> None:
+        """Tells of something about extensions: in the sessions that are open, else to whoever started us."""
+        roots = [
+            one
+            for one in self.sessions.values()
+            if one.session.harness.place is None and not one.session.journal.failed
+        ]
+        for attending in roots:
+            attending.warn(text)
+        if not roots:
+            self.say(text)
+
     def _hook(self, extension: Extension, handler: HookHandler) -> Hook:
         async def ask(subject: Any) -> Any:
+            await self._replaced.wait()
             attending = self.sessions.get(asked_in.get())
             channel = attending.channels.get(extension.name) if attending else None
+            if channel is None and extension.name not in self.extensions:
+                return None  # removed a moment ago
             if attending is None or channel is None:
                 raise HookFailed("it is asked in a session that it does not attend")
             attending.hand_on()
@@ -106,7 +190,8 @@ class ExtensionHost:
             finally:
                 await attending.commit()
 
-        return Hook(handler.point, ask, handler.guard, extension.name, handler.time_limit)
+        place = place_of(handler.function)
+        return Hook(handler.point, ask, handler.guard, extension.name, handler.time_limit, place)
 
     # --- going along with sessions --------------------------------------------------------------------
 
@@ -117,14 +202,20 @@ class ExtensionHost:
 
     async def before_step(self, session: Attended) -> None:
         """Extensions that were changed meanwhile take effect here."""
+        if self.reloading is not None:
+            await self.reloading.before_step()
 
     async def come_to_rest(self, session: Attended) -> None:
         if attending := self.sessions.get(session.id):
             await attending.catch_up()
+        if self.reloading is not None:
+            await self.reloading.come_to_rest(session)
 
     async def leave(self, session: Attended) -> None:
         if attending := self.sessions.pop(session.id, None):
             await attending.leave()
+        if self.reloading is not None and not self.sessions:
+            self.reloading.stop()
 
     # --- commands and options -------------------------------------------------------------------------
 
@@ -165,15 +256,44 @@ class ExtensionHost:
         if name in self.options:
             return self.options[name]
         registered = [one.registered.options[name] for one in self.loaded if name in one.registered.options]
-        return registered[0].default if registered else ""
+        return registered[-1].default if registered else ""
 
     async def switch(self, context: ExtensionContext, planned: PlannedSwitch) -> str:
-        """Lets the face go to another session, unless an extension does not want it."""
+        """Lets the face go to another session once no run is open, unless an extension does not want it."""
+        face = context.face
+        if not isinstance(face, Headless):
+            await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
         over = oversight(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, over):
             raise UsageError(refusal.reason or "an extension does not want to leave the session")
-        return await context.face.switch("", planned.prompt)
+        return await face.switch("", planned.prompt)
+
+
+async def _no_run_is_open(journal: Journal) -> None:
+    """Raises `UsageError` when that takes too long."""
+    ended = asyncio.Event()
+
+    def look(batch: object) -> None:
+        if journal.state.run is None:
+            ended.set()
+
+    look(())
+    stop = journal.observe(look)
+    try:
+        await asyncio.wait_for(ended.wait(), SWITCH_SECONDS)
+    except TimeoutError:
+        raise UsageError("the session is busy: it can be left when its run has ended") from None
+    finally:
+        stop()
+
+
+def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
+    """The first who has a name keeps it."""
+    found: dict[str, Extension] = {}
+    for one in extensions:
+        found.setdefault(one.name, one)
+    return found
 
 
 class CommandFailed(OstlerError):

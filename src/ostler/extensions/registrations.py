@@ -46,6 +46,8 @@ class Shortcut(msgspec.Struct, frozen=True):
     key: str
     function: Function
     description: str = ""
+    is_repeated: bool = False
+    """The same extension had registered the key before."""
 
 
 class Option(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from ostler.kernel.model import Model
@@ -26,6 +27,7 @@ class OpenThings:
     def keeping(self, make: MakeModel) -> MakeModel:
         """Makes models that are closed with the rest."""
 
+        @wraps(make, assigned=(), updated=())
         def make_and_keep(name: str) -> Model:
             self.models.append(make(name))
             return self.models[-1]

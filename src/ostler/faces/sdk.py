@@ -14,19 +14,20 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ostler.context.instructions import system_prompt
+from ostler.faces.agent_extensions import AgentExtensions, GivenExtension
 from ostler.faces.open_things import OpenThings
 from ostler.kernel.harness import Asker, Harness, Span, Tag
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.model import Model, ReasoningLevel
 from ostler.kernel.store import Store
 from ostler.kernel.tool import Tool, schema_of
-from ostler.runs.contexts import KeptContext, follow_policy
+from ostler.runs.contexts import NO_RULES, KeptContext
 from ostler.runs.first_run import settled
 from ostler.runs.model_choice import model_maker
 from ostler.runs.permissions import permission_guard, remember_answer
 from ostler.runs.run_tree import open_questions
 from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.settings import Settings, load_settings, with_rules
+from ostler.runs.settings import Settings, load_settings
 from ostler.runs.tree_answers import answer_in_tree
 from ostler.tools.permissions import PROFILES, Profile
 from ostler.vocabulary.errors import Failure, InvalidAnswer, UsageError
@@ -47,6 +48,7 @@ from ostler.vocabulary.usage import NOTHING_USED, Usage
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # an agent without a file needs no SQLite
     from ostler.context.fences import Fence
+    from ostler.context.policy import Rules
     from ostler.context.reminders import Rule
     from ostler.kernel.tokenizer import Tokenizer
 
@@ -109,7 +111,10 @@ class Agent:
     processes can open. With `session` an agent goes on where that session stopped.
 
     `context` has the rules of what is told of a long conversation, as in `[context.…]` of a configuration
-    file; `fences` bring context of your own, `reminders` are said at the end of a request.
+    file, and those given to `run` hold over them for one run; `fences` bring context of your own,
+    `reminders` are said at the end of a request.
+
+    `extensions` are paths of extensions, or functions as their `setup` is; functions come first.
 
     `limits` hold over a run and all of its children. `services` are handed to the tools, `tags` and
     `trace` say in the log what a run belongs to, and `span` wraps its work for telemetry.
@@ -133,13 +138,14 @@ class Agent:
         fallback: Iterable[str | Model] = (),
         answer: type[msgspec.Struct] | dict[str, Any] | None = None,
         hooks: Iterable[Hook] = (),
+        extensions: Iterable[GivenExtension] = (),
         ask: Asker | None = None,
         waits_for_answers: bool = False,
         services: dict[str, Any] | None = None,
         tags: dict[str, Tag] | None = None,
         trace: str = "",
         span: Span | None = None,
-        context: dict[str, dict[str, Any]] | None = None,
+        context: Rules | None = None,
         fences: Iterable[Fence] = (),
         reminders: dict[str, Rule] | None = None,
         tokenizer: Tokenizer | None = None,
@@ -154,7 +160,6 @@ class Agent:
         if isinstance(model, str):
             settings = settled(settings)
         make = self._open_things.keeping(model_maker(settings))
-        rules = with_rules(settings.context, context or {})
         self._harness = Harness(
             model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=(fallback,) if isinstance(fallback, str) else tuple(fallback),
@@ -174,15 +179,17 @@ class Agent:
             tags=tags or {},
             trace=trace,
             span=span,
-            context=KeptContext(
-                msgspec.structs.replace(settings, context=rules),
-                fences=tuple(fences),
-                reminders=reminders or {},
-                tokenizer=tokenizer,
-            ),
         )
         self._harness.use(tools)
-        follow_policy(self._harness, rules)
+        self._context = KeptContext(
+            settings,
+            agent=context or NO_RULES,
+            fences=tuple(fences),
+            reminders=reminders or {},
+            tokenizer=tokenizer,
+        )
+        self._use_context(self._context)
+        self._extensions = AgentExtensions(extensions)
         self._store = store
         self._session_id = session
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []
@@ -191,19 +198,19 @@ class Agent:
 
     # --- running ------------------------------------------------------------------------------------
 
-    async def run(self, prompt: Prompt) -> Result:
-        """Runs a prompt to its end."""
-        session = await self.open()
+    async def run(self, prompt: Prompt, *, context: Rules | None = None) -> Result:
+        """Runs a prompt to its end. `context` has rules that hold for this run and its children."""
+        session = await self._begun(context)
         with self._answer_shown() as shown:
             return await self._result(await session.prompt(as_content(prompt)), shown)
 
-    def run_sync(self, prompt: Prompt) -> Result:
+    def run_sync(self, prompt: Prompt, *, context: Rules | None = None) -> Result:
         """`run`, for programs without an event loop."""
-        return self._in_own_loop(self.run(prompt))
+        return self._in_own_loop(self.run(prompt, context=context))
 
-    async def continue_(self) -> Result:
+    async def continue_(self, *, context: Rules | None = None) -> Result:
         """Runs on with the messages as they are, without a new one."""
-        session = await self.open()
+        session = await self._begun(context)
         with self._answer_shown() as shown:
             return await self._result(await session.continue_(), shown)
 
@@ -216,8 +223,8 @@ class Agent:
             quiet = await (session.resume() if is_paused else session.advance())
         return None if quiet is None else await self._result(quiet, shown)
 
-    def continue_sync(self) -> Result:
-        return self._in_own_loop(self.continue_())
+    def continue_sync(self, *, context: Rules | None = None) -> Result:
+        return self._in_own_loop(self.continue_(context=context))
 
     async def answer(self, answer: Any = None, *, question: str = "", declined: bool = False) -> Result:
         """Answers what a waiting run or a child of it asked (the only question, or the one named), and runs
@@ -233,9 +240,9 @@ class Agent:
             raise UsageError("no run waits for an answer")
         return await self._result(quiet, shown)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[Event]:
+    async def stream(self, prompt: Prompt, *, context: Rules | None = None) -> AsyncIterator[Event]:
         """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
-        session = await self.open()
+        session = await self._begun(context)
         batches: asyncio.Queue[Sequence[Fact | Event] | None] = asyncio.Queue()
         stop = session.observe(batches.put_nowait)
         running = asyncio.ensure_future(session.prompt(as_content(prompt)))
@@ -314,6 +321,8 @@ class Agent:
     @tools.setter
     def tools(self, tools: Iterable[Tool]) -> None:
         self._harness.use(tools)
+        self._context.equip(self._harness)
+        self._extensions.apply()
 
     @property
     def model(self) -> Model:
@@ -357,6 +366,7 @@ class Agent:
         known. `async with` does it for an agent that was given a session."""
         session = self._session
         if session is None:
+            await self._extensions.equip(self._harness)
             store = self._open_store()
             if self._session_id:
                 session = await open_session(store, self._session_id, self._harness)
@@ -370,6 +380,17 @@ class Agent:
             await session.replace_history(messages, self._seed)
             self._messages = self._seed = None
         return session
+
+    async def _begun(self, rules: Rules | None) -> Session:
+        """The session, with the rules of the run that is about to begin: they hold until the next one."""
+        session = await self.open()
+        if not session.is_running and not (session.state.run and session.state.run.waiting):
+            self._use_context(self._context.for_run(rules or NO_RULES))
+        return session
+
+    def _use_context(self, context: KeptContext) -> None:
+        self._context = self._harness.context = context
+        context.equip(self._harness)
 
     def _open_store(self) -> Store:
         if isinstance(self._store, Path | str):
@@ -464,4 +485,5 @@ def _model_settings(model: str, base_url: str, api_key: str, cwd: Path) -> Setti
         providers=configured.providers,
         models=configured.models,
         aliases=configured.aliases,
+        context=configured.context,
     )

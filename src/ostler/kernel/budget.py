@@ -37,6 +37,8 @@ class Budget:
         self._at_rest: dict[str, Used] = {}
         """What the others had used when they were last looked at: they wait, or were cut."""
         self._reserved: Usage | None = None
+        self._beside: list[Usage] = []
+        """What is reserved for calls beside the steps."""
         self._at_the_end: Used | None = None
         if parent is not None:
             parent._children[journal.session] = self
@@ -72,6 +74,7 @@ class Budget:
         """The run is about to get its end: its last count holds until the parent has it as a fact."""
         self._at_the_end = self.used()
         self._reserved = None
+        self._beside.clear()
 
     def count(self, child: str, used: Used) -> None:
         """What a child that nobody drives here has used so far."""
@@ -93,6 +96,22 @@ class Budget:
     def settle(self) -> None:
         """The call has its usage."""
         self._reserved = None
+
+    async def reserve_beside(self) -> Usage | str:
+        """Sets aside what a call beside the steps will use, to be settled with that; or says which limit
+        forbids it."""
+        await self.warn()
+        call = self._estimate()
+        for budget, _ in self._with_parents():
+            if reason := budget._limit_reached(call, steps=0):
+                return reason
+        self._beside.append(call)
+        return call
+
+    def settle_beside(self, call: Usage) -> None:
+        """That call has its usage, unless the run ended before."""
+        if call in self._beside:
+            self._beside.remove(call)
 
     @property
     def is_reserved(self) -> bool:
@@ -122,12 +141,12 @@ class Budget:
             yield budget, depth
             budget, depth = budget._parent, depth + 1
 
-    def _limit_reached(self, next_call: Usage) -> str:
+    def _limit_reached(self, next_call: Usage, steps: int = 1) -> str:
         limits = self._limits
         if not self._has_own_limits:
             return ""
         used, reserved = self.used(), self._reservations()
-        if limits.steps is not None and used.steps + 1 > limits.steps:
+        if limits.steps is not None and steps and used.steps + steps > limits.steps:
             return f"the limit of {limits.steps} steps was reached"
         tokens = used.tokens + reserved.total_tokens
         if limits.tokens is not None and tokens + max(1, next_call.total_tokens) > limits.tokens:
@@ -143,7 +162,7 @@ class Budget:
         return ""
 
     def _reservations(self) -> Usage:
-        total = self._reserved or NOTHING_USED
+        total = sum(self._beside, self._reserved or NOTHING_USED)
         for child in self._children.values():
             total = total + child._reservations()
         return total
@@ -155,6 +174,8 @@ class Budget:
             last = budget._run.last_usage if budget._run else None
             if last is not None and last.source == "reported":
                 return msgspec.structs.replace(last, cost=last.cost or 0.0)
+        if all(budget._limits.tokens is None for budget, _ in self._with_parents()):
+            return NOTHING_USED  # nobody asks for tokens, and a long transcript takes long to count
         characters = sum(len(message.text) for message in self._journal.state.transcript)
         return Usage(input_tokens=characters // CHARACTERS_A_TOKEN, cost=0.0)
 

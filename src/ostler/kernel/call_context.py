@@ -34,7 +34,7 @@ from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import text_of
 from ostler.vocabulary.outcomes import Question
 
-_TASK_EXCERPT = 200
+TASK_EXCERPT = 200
 
 
 class CallContext:
@@ -148,7 +148,7 @@ class CallContext:
         if children is None:
             raise CallRefused("No child can be run here.")
         if child not in self._run.children:
-            task = text_of(request.prompt)[:_TASK_EXCERPT]
+            task = text_of(request.prompt)[:TASK_EXCERPT]
             self.journal.record(ChildStarted(self.call, child, request.agent, task))
             await self.journal.commit()
         return await children.run(child, request, self)
@@ -162,7 +162,7 @@ class CallContext:
         return await self.journal.store.read_blob(self.session, blob, start, size)
 
 
-def record_child_end(journal: Journal, budget: Budget, result: ChildResult) -> None:
+def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
     """Makes a fact of a child's end, once: from here on its use counts as its parent's children's."""
     run = journal.state.run
     child = run.children.get(result.session) if run else None
@@ -171,4 +171,5 @@ def record_child_end(journal: Journal, budget: Budget, result: ChildResult) -> N
             child.call, result.session, result.status, result.own, result.children, result.reason
         )
         journal.record(ended)
-        budget.forget(result.session)
+        if budget is not None:
+            budget.forget(result.session)

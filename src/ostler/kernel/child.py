@@ -45,6 +45,8 @@ class ExecutionPolicy(msgspec.Struct, frozen=True):
     append_system: str = ""
     limits: Limits = Limits()
     """Of the child and its own children. Its parents' limits hold as well."""
+    context: dict[str, dict[str, Any]] = {}
+    """Rules of what it is told, over those of its parent."""
     judge: str = ""
     """The tool whose last result is the child's result, in place of its answer."""
 
@@ -55,6 +57,8 @@ class ChildRequest(msgspec.Struct, frozen=True):
     prompt: tuple[PlainBlock, ...]
     agent: str = ""
     """What it is called in the log. The policies say how it works: no file is read for it."""
+    resumes: str = ""
+    """The session of an earlier child, whose whole conversation this one knows."""
     history: HistoryPolicy = HistoryPolicy()
     trace: TracePolicy = TracePolicy()
     execution: ExecutionPolicy = ExecutionPolicy()

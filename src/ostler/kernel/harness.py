@@ -24,6 +24,7 @@ from ostler.vocabulary.facts import Fact
 
 if TYPE_CHECKING:  # which need askers themselves
     from ostler.kernel.questions import Questions
+    from ostler.kernel.spawned import Spawned
 
 Asker = Callable[[QuestionAsked], Awaitable[Any]]
 """A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
@@ -58,7 +59,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class ParentCall(Protocol):
-    """What children need to know of the call that has them."""
+    """What children need to know of the call that has them, or of what stands in its place."""
 
     session: str
     call: str
@@ -66,8 +67,10 @@ class ParentCall(Protocol):
     root_run: str
     depth: int
     harness: Harness
-    budget: Budget
     journal: Journal
+
+    @property
+    def budget(self) -> Budget | None: ...
 
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None: ...
 
@@ -87,6 +90,10 @@ class Children(Protocol):
         """Ends a child that nobody waits for any more. None if it never began."""
         ...
 
+    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
+        """Ends a child whose process is gone, and with which nobody goes on. None if it never began."""
+        ...
+
 
 class Attended(Protocol):
     """A session that this process holds, as those see it who go along with it."""
@@ -101,6 +108,11 @@ class Attended(Protocol):
     @property
     def budget(self) -> Budget | None:
         """Of the run under way."""
+        ...
+
+    @property
+    def spawned(self) -> Spawned:
+        """The children that no call has: those of the run under way, else those between runs."""
         ...
 
     @property

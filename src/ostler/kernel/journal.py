@@ -15,7 +15,7 @@ from ostler.kernel.hooks import Hook, Oversight, Report
 from ostler.kernel.processes import ProcessId, current_process, kill_processes_of
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
-from ostler.vocabulary.errors import OstlerError, StoreError, failure_of
+from ostler.vocabulary.errors import StoreError, failure_of
 from ostler.vocabulary.events import Entry, Event, LeafMoved, StoreFailed, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import NewId, new_id
@@ -55,6 +55,8 @@ class Journal:
         """A tool has started processes of its own since the session was opened."""
         self.is_moved = False
         """The leaf was moved, and the state is still the one before."""
+        self.asides: set[str] = set()
+        """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
@@ -184,11 +186,15 @@ class Journal:
         return stop
 
     async def reload(self) -> None:
-        """Folds the log anew, after the leaf was moved."""
-        if self._staged:
-            raise OstlerError("a session cannot be reloaded while it has uncommitted facts")
-        self.state = fold(await self.store.read_opening(self.session))
-        self.is_moved = False
+        """Folds the log anew, after the leaf was moved; and once more when somebody records meanwhile."""
+        while True:
+            await self.commit()
+            last = self.state.last_seq
+            state = fold(await self.store.read_opening(self.session))
+            if self.state.last_seq == last:
+                self.state = state
+                self.is_moved = False
+                return
 
 
 def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = None) -> None:

@@ -48,7 +48,8 @@ class Judging:
         tool = self._harness.tools.get(called.name)
         if tool is None or called.name not in step.tools:
             known = ", ".join(step.tools) or "none"
-            return failed(f'unknown tool "{called.name}"; the tools are: {known}', kind="unknown_tool")
+            text = f'the tool "{called.name}" is switched off' if tool else f'unknown tool "{called.name}"'
+            return failed(f"{text}; the tools are: {known}", kind="unknown_tool")
         if called.malformed:
             return failed(
                 f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"

@@ -30,10 +30,11 @@ from ostler.kernel.harness import Attended, Harness
 from ostler.kernel.hooks import Refuse, RunPlan, StepPlan
 from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.model import Model, ModelFailure, ToolOffer
-from ostler.kernel.questions import Questions
+from ostler.kernel.questions import Questions, run_of
 from ostler.kernel.repetition import STOP_AT, most_repeated, reminder
 from ostler.kernel.retry import retry_delay
 from ostler.kernel.run_state import RunState, StepState
+from ostler.kernel.spawned import Spawned
 from ostler.kernel.stopping import Stopped, stops_with
 from ostler.kernel.time_limit import time_limit
 from ostler.vocabulary import events
@@ -70,6 +71,7 @@ class Loop:
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
+        self._questions = questions
         self.steering: Steering | None = None
         self.attended: Attended | None = None
         """The session, for those who go along with it."""
@@ -79,6 +81,7 @@ class Loop:
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
         self.budget = Budget(journal, self._limits, harness.place.budget if harness.place else None)
         self.calls = Calls(journal, harness, cancel, questions, self._over, self.budget)
+        self.spawned = Spawned(journal, harness, harness.children, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
         self.compaction: Order | None = None
@@ -87,6 +90,8 @@ class Loop:
         """Those that took the place of a model which failed, by its name, for the rest of the run."""
         self._run_plan: RunPlan | None = None
         self._plan: StepPlan | None = None
+        self._ending: RunEnded | None = None
+        """How the run ends, as soon as its children have."""
         self._ended: RunEnded | None = None
 
     async def advance(self) -> RunEnded | RunWaiting:
@@ -100,12 +105,19 @@ class Loop:
         await self._recover()
         while (run := journal.state.run) is not None:
             step = run.step
-            if self._cancel.cancelled:
+            if self._ending is not None:
+                if self._ending.status == "completed" and await self.spawned.rest(self._cancel):
+                    self._ending = None if self._cancel.cancelled else self._ending
+                else:
+                    await self._conclude(run, self._ending)
+            elif self._cancel.cancelled:
                 await self._end_cancelled(run)
             elif run.waiting is not None and run.is_paused:
                 return await self._rest(run, run.waiting)
             elif step is None or step.ended:
                 if self._pause and not self._is_last(step):
+                    if await self.spawned.rest(self._cancel):
+                        continue
                     return await self._rest(run, RunWaiting("paused", request=self._pause))
                 await self._next_step(run)
             elif step.message is None:
@@ -117,6 +129,8 @@ class Loop:
                 if has_moved and run.waiting:
                     self._journal.record(events.RunResumed())
                 await self.calls.run(step)
+                if step.open_calls() and await self.spawned.rest(self._cancel):
+                    continue
                 if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
                     return await self._wait(run, step)
             else:
@@ -132,7 +146,9 @@ class Loop:
         if run is None:
             return None
         await self._close_step(run, reason)
-        self._end(run, status, reason, request=self._cancel.request)
+        self._end(status, reason, request=self._cancel.request)
+        assert self._ending is not None
+        await self._conclude(run, self._ending)
         await self._journal.commit()
         return self._ended
 
@@ -145,16 +161,16 @@ class Loop:
         if (attendant := self._harness.attendant) and (session := self.attended):
             await attendant.before_step(session)
         if refusal := await self._plan_run():
-            self._end(run, "refused", refusal.reason or "a hook refused the run")
+            self._end("refused", refusal.reason or "a hook refused the run")
             return
         number = run.steps + 1
         if reason := await self._reserve():
-            self._end(run, "limit", reason)
+            self._end("limit", reason)
             return
         plan = await self._planned(number, tuple(sorted(self._harness.tools)))
         if isinstance(plan, Refuse):
             self._journal.record(events.StepStarted(number))
-            self._end_refused(run, number, plan)
+            self._end_refused(number, plan)
             return
         self._plan = plan
         self._journal.record(events.StepStarted(number, plan.tools))
@@ -191,29 +207,33 @@ class Loop:
             return verdict
         return msgspec.structs.replace(verdict, tools=tuple(sorted(set(verdict.tools) & set(tools))))
 
-    def _end_refused(self, run: RunState, number: int, refusal: Refuse) -> None:
+    def _end_refused(self, number: int, refusal: Refuse) -> None:
         reason = refusal.reason or "a hook refused the step"
         self._journal.record(events.StepEnded(number, refused=reason))
-        self._end(run, "refused", reason)
+        self._end("refused", reason)
 
     async def _is_over(self, run: RunState) -> bool:
         """Whether the step before was the last; if not, what was said meanwhile is told to the model."""
         step = run.step
         if step is not None:
             if step.message is None:
-                self._end_without_message(run, step)
+                self._end_without_message(step)
                 return True
             if step.ends_run:
-                self._end(run, "completed", "a tool ended the run")
+                self._end("completed", "a tool ended the run")
                 return True
             if run.protocol_errors >= PROTOCOL_ERRORS_AT_MOST:
                 self._end_misunderstood(run, step)
                 return True
             if most_repeated(run) >= STOP_AT:
-                self._end(run, "limit", f"the same call had the same result {STOP_AT} times in a row")
+                self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
-        if step is not None and not step.calls and self.steering:
-            await self.steering.read()  # the model is finished: the last chance to say something more
+        if step is not None and not step.calls:  # the model is finished: the last chance to say more
+            await self.spawned.rest(self._cancel)
+            if self._cancel.cancelled:
+                return True
+            if self.steering:
+                await self.steering.read()
         steers = self.steering.take() if self.steering else []
         for steer in steers:
             message = events.UserMessage(steer.content, source="steer", request=steer.id)
@@ -221,32 +241,32 @@ class Loop:
         if step is None or steers:
             return False
         if not step.calls:
-            self._end_with_message(run, step)
+            self._end_with_message(step)
             return True
         if self._harness.context is None and (text := reminder(run)) is not None:
             self._journal.record(events.UserMessage((Text(text),), source="reminder", hidden=True))
         return False
 
-    def _end_with_message(self, run: RunState, step: StepState) -> None:
+    def _end_with_message(self, step: StepState) -> None:
         assert step.message is not None
         if step.message.stop_reason == "refusal":
-            self._end(run, "refused", "the model refused to answer")
+            self._end("refused", "the model refused to answer")
         elif step.message.stop_reason == "length":
-            self._end(run, "completed", "the answer was cut by its output limit")
+            self._end("completed", "the answer was cut by its output limit")
         else:
-            self._end(run, "completed", "")
+            self._end("completed", "")
 
     def _end_misunderstood(self, run: RunState, step: StepState) -> None:
         results = [call.result for call in step.calls.values() if call.result]
         text = f"{run.protocol_errors} calls in a row could not be understood: {text_of(results[-1].content)}"
-        self._end(run, "failed", text, Failure("invalid_arguments", text))
+        self._end("failed", text, Failure("invalid_arguments", text))
 
-    def _end_without_message(self, run: RunState, step: StepState) -> None:
+    def _end_without_message(self, step: StepState) -> None:
         failure = step.failure.failure if step.failure else None
         if step.ended and step.ended.refused:
-            self._end(run, "refused", step.ended.refused)
+            self._end("refused", step.ended.refused)
         else:
-            self._end(run, "failed", failure.message if failure else "the model did not answer", failure)
+            self._end("failed", failure.message if failure else "the model did not answer", failure)
 
     async def _ask_model(self, run: RunState, step: StepState) -> None:
         """One attempt at the step's message, after the pause that the failure before it asked for."""
@@ -266,23 +286,23 @@ class Loop:
             tools = tuple(sorted(set(step.tools) & set(self._harness.tools)))
             verdict = await self._planned(step.number, tools)
             if isinstance(verdict, Refuse):
-                self._end_refused(run, step.number, verdict)
+                self._end_refused(step.number, verdict)
                 return
             plan = self._plan = verdict
         if not self.budget.is_reserved and (reason := await self._reserve()):
             self._journal.record(events.StepEnded(step.number))
-            self._end(run, "limit", reason)
+            self._end("limit", reason)
             return
         offers = self._harness.offers(plan.tools)
         if refusal := await self._plan_run():
-            self._end_refused(run, step.number, refusal)
+            self._end_refused(step.number, refusal)
             return
         built = await self._context(step, plan.model, offers)
         if built is None:
             return
         if built.problem:
             self._journal.record(events.StepEnded(step.number, trace=built.trace))
-            self._end(run, "failed", built.problem, Failure("context_overflow", built.problem))
+            self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
         if self._run_plan is not None:
             built = _with_plan(built, self._run_plan)
@@ -357,7 +377,7 @@ class Loop:
     async def _end_cancelled(self, run: RunState) -> None:
         await self._close_step(run, f"not run: {self._cancel.reason}")
         status: RunStatus = "limit" if self._cancel.is_limit else "cancelled"
-        self._end(run, status, self._cancel.reason, request=self._cancel.request)
+        self._end(status, self._cancel.reason, request=self._cancel.request)
 
     async def _close_step(self, run: RunState, reason: str) -> None:
         if run.waiting:
@@ -369,15 +389,16 @@ class Loop:
             await self.calls.settle_unrun(call, reason)
         self._journal.record(events.StepEnded(step.number))
 
-    def _end(
-        self, run: RunState, status: RunStatus, reason: str, failure: Failure | None = None, request: str = ""
-    ) -> None:
+    def _end(self, status: RunStatus, reason: str, failure: Failure | None = None, request: str = "") -> None:
+        self._ending = RunEnded(status, reason, failure, request=request)
+
+    async def _conclude(self, run: RunState, ending: RunEnded) -> None:
+        """The run's last fact: when it is recorded, no child of it is at work."""
+        await self.spawned.end()
         now = self._journal.world.now_ms()
         self.budget.close()
-        self._ended = RunEnded(
-            status=status,
-            reason=reason,
-            failure=failure,
+        self._ended = msgspec.structs.replace(
+            ending,
             own=events.Totals(
                 steps=run.steps,
                 model_calls=run.model_calls,
@@ -389,22 +410,26 @@ class Loop:
             ),
             children=run.children_totals,
             cumulative=self._journal.state.usage,
-            request=request,
             context=self._journal.state.context_tokens,
             context_messages=self._journal.state.context_messages,
         )
-        self._journal.record(self._ended, settles=request)
+        self._ending = None
+        self._journal.record(self._ended, settles=ending.request)
 
     # --- after a crash ------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
         """Gives what a dead process left open its outcome. A run that nobody left has nothing to recover."""
         for asked in list(self._journal.state.questions.values()):
-            if not asked.durable:
-                self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"))
+            is_open_here = asked.asked_by == "extension" and self._questions.expects(asked.id)
+            if not asked.durable and not is_open_here:
+                self._journal.record(events.QuestionAnswered(asked.id, "withdrawn"), run=run_of(asked))
         run = self._journal.state.run
+        if run is not None and run.open_children():
+            await self.spawned.recover()
         for aside in list(run.asides.values()) if run else ():
-            record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
+            if aside.id not in self._journal.asides:
+                record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
         step = run.step if run else None
         if run is None or step is None or step.ended:
             return

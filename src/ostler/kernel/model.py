@@ -23,6 +23,7 @@ from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
 
 ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
 _encoder = msgspec.json.Encoder()
+_HASHED_TOGETHER = 200  # messages: the memory for one lot serves the next
 
 
 class ToolOffer(msgspec.Struct, frozen=True):
@@ -42,14 +43,13 @@ class Transcript:
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages: list[Message] = list(messages)
+        self.append: Callable[[Message], None] = self._messages.append
+        """Adds a message. The list's own: opening a long session calls it thousands of times."""
         self._encodings: dict[str, list[bytes]] = {}
         self._hasher = blake2b(digest_size=16)
         self._hashed = 0
         self._call_ids: set[str] = set()
         self._searched = 0
-
-    def append(self, message: Message) -> None:
-        self._messages.append(message)
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -68,8 +68,7 @@ class Transcript:
     def encoded(self, key: str, encode: Callable[[Message], bytes]) -> list[bytes]:
         """One encoding a message. `key` names the encoder: a wire and whatever changes its output."""
         done = self._encodings.setdefault(key, [])
-        for message in self._messages[len(done) :]:
-            done.append(encode(message))
+        done += map(encode, self._messages[len(done) :])
         return done
 
     def call_ids(self) -> set[str]:
@@ -80,10 +79,9 @@ class Transcript:
         return self._call_ids
 
     def digest(self) -> bytes:
-        for message in self._messages[self._hashed :]:
-            self._hasher.update(_encoder.encode(message))
-            self._hasher.update(b"\n")
-        self._hashed = len(self._messages)
+        while new := self._messages[self._hashed : self._hashed + _HASHED_TOGETHER]:
+            self._hasher.update(_encoder.encode_lines(new))
+            self._hashed += len(new)
         return self._hasher.digest()
 
 

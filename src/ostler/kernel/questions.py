@@ -22,6 +22,15 @@ class Questions:
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[QuestionAnswered]] = {}
+        self._taken: set[str] = set()
+
+    def take(self, request: str) -> bool:
+        """False when another reader of the inbox has taken this answer up: what it makes of it may not be
+        committed yet."""
+        if request in self._taken:
+            return False
+        self._taken.add(request)
+        return True
 
     def expect(self, asked: QuestionAsked) -> None:
         """From its first fact on, answers from outside are for whoever is about to `ask` it here."""
@@ -55,6 +64,10 @@ class Questions:
                 answer = asking.result()
             record(answer)
             return answer
+        except asyncio.CancelledError:
+            if waiting.done():
+                self._taken.discard(waiting.result().request)  # which is refused then
+            raise
         finally:
             asking.cancel()
             del self._waiting[asked.id]
@@ -73,6 +86,12 @@ async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
 def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:
     """The answer as the log may have it: a secret is never stored."""
     return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
+
+
+def run_of(asked: QuestionAsked) -> str | None:
+    """The run that the answer belongs to, as `Journal.record` has it. An extension's question belongs to
+    none, because the code that asks may outlive a run; and neither does its answer."""
+    return "" if asked.asked_by == "extension" else None
 
 
 def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:

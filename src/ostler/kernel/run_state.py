@@ -94,7 +94,7 @@ class Used(msgspec.Struct):
 
 
 class ChildState:
-    """A child of a call of the open run."""
+    """A child of the open run, under its call; under none, if an extension spawned it."""
 
     __slots__ = ("call", "ended")
 

@@ -50,6 +50,8 @@ class SessionState:
         self.child_of = ""
         """The parent's session and call, for a child's."""
         self.child_call = ""
+        self.spawned: set[str] = set()
+        """Children that extensions have spawned between runs, and that have not ended."""
         self.held = False
         self.call_ids: set[str] = set()
         self.undecipherable: str = ""
@@ -87,20 +89,26 @@ class SessionState:
 
     def apply(self, fact: Fact, *, on_path: bool = True) -> None:
         """Takes one more fact in. `on_path` is false for entries of branches that were left."""
-        self.last_seq, self.last_time_ms = fact.seq, fact.time_ms
-        is_on_path = on_path and fact.parent is not None
-        if is_on_path:
-            self.leaf = fact.seq
-        if fact.type == "tool_called" and self.run is None:
-            return  # of a run that has ended: its message says the same
-        event = fact.event
-        if is_on_path:
-            self._telling.tell(event, fact.seq)
+        self._take(fact, None, on_path)
+
+    def _take(self, fact: Fact, event: Event | UnknownEvent | None, on_path: bool) -> None:
+        """`event` is the fact's, if it was decoded already."""
+        self.last_seq = seq = fact.seq
+        self.last_time_ms = fact.time_ms
+        is_entry = on_path and fact.parent is not None
+        if is_entry:
+            self.leaf = seq
+        if event is None:
+            if fact.type == "tool_called" and self.run is None:
+                return  # of a run that has ended: its message says the same
+            event = fact.event
+        if is_entry:
+            self._telling.tell(event, seq)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)
         elif isinstance(event, events.TodoUpdated):
-            if is_on_path:
+            if is_entry:
                 self.todo[event.list] = event.items
         elif isinstance(event, UnknownEvent) and on_path and b'"critical":true' in event.body:
             self.undecipherable = event.type
@@ -142,22 +150,22 @@ class SessionState:
             "todo": dict(self.todo),
             "extension_state": self.extension_state,
             "children": self.run.children_totals if self.run else None,
+            "spawned": set(self.spawned),
         }
 
 
 def fold(facts: Sequence[Fact]) -> SessionState:
     """The state that these facts add up to: all of a session's, or those that opening needs."""
     state = SessionState()
-    decode_together(facts)
     if _is_one_line(facts):
         state.leave_undone(facts)
-        for fact in facts:
-            state.apply(fact)
+        for fact, event in decode_together(facts):
+            state._take(fact, event, True)
     else:
         path = path_of(facts)
         state.leave_undone(fact for fact in facts if fact.seq in path)
-        for fact in facts:
-            state.apply(fact, on_path=fact.seq in path)
+        for fact, event in decode_together(facts):
+            state._take(fact, event, fact.seq in path)
         state.leaf = leaf_of(facts)
     state.close_cut_results()
     return state
@@ -336,7 +344,9 @@ def _told_everything(called: events.ModelCalled) -> bool:
 
 
 def _assistant_message(state: SessionState, event: events.AssistantMessage, fact: Fact) -> None:
-    state.call_ids.update([block.id for block in event.content if isinstance(block, ToolCall)])
+    for block in event.content:
+        if type(block) is ToolCall:
+            state.call_ids.add(block.id)
     if state.run and state.run.step:
         state.run.step.message = event
 
@@ -375,12 +385,16 @@ def _tool_deferred(state: SessionState, event: events.ToolDeferred, fact: Fact) 
 
 
 def _child_started(state: SessionState, event: events.ChildStarted, fact: Fact) -> None:
-    if state.run:
+    if not fact.run:
+        state.spawned.add(event.child)
+    elif state.run:
         state.run.children[event.child] = ChildState(event.call)
 
 
 def _child_ended(state: SessionState, event: events.ChildEnded, fact: Fact) -> None:
-    if state.run and (child := state.run.children.get(event.child)):
+    if not fact.run:
+        state.spawned.discard(event.child)
+    elif state.run and (child := state.run.children.get(event.child)):
         child.ended = event
         state.run.children_totals += events.Totals(runs=1) + event.own + event.children
 

@@ -114,13 +114,18 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._paused = 0.0
+        self._pauses = 0
         self._since: float | None = None
 
     def pause(self) -> None:
-        self._since = asyncio.get_running_loop().time()
+        """Until as many `go_on` as there were pauses: it may wait for two things at once."""
+        self._pauses += 1
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
 
     def go_on(self) -> None:
-        if self._since is not None:
+        self._pauses -= 1
+        if self._since is not None and not self._pauses:
             self._paused += asyncio.get_running_loop().time() - self._since
             self._since = None
 

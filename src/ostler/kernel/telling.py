@@ -8,8 +8,8 @@ from typing import Any
 from ostler.kernel.model import Transcript
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import UnknownEvent
-from ostler.vocabulary.governance import fate
-from ostler.vocabulary.messages import Message, Text, ToolResult
+from ostler.vocabulary.governance import fate, is_blank
+from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
 
@@ -36,16 +36,22 @@ class Telling:
         self.files: tuple[str, ...] = ()
         """Those that the work before the last compaction has touched."""
         self._seq = 0
-        self._results: dict[str, ToolResult | None] = {}
-        """The calls of the last assistant message, in its order, with their results so far."""
-        self._names: dict[str, str] = {}
+        """The number of the last entry that was told."""
+        self._calls: dict[str, ToolCall] = {}
+        """Those of the last assistant message, in its order, until all have their results."""
+        self._results: dict[str, ToolResult] = {}
+        self._behind: list[Message] = []
+        """What an extension said while calls were open: it is told behind their results."""
 
     def tell(self, event: events.Event | UnknownEvent, seq: int) -> None:
         kind = type(event)
-        teller = _TELLERS.get(kind)
-        if teller is not None and (kind not in _JUDGED or fate(event).told):
+        if kind is events.ToolResultFact:  # of these two there are thousands
+            self._result(event, seq)  # type: ignore[arg-type]
+        elif kind is events.AssistantMessage:
+            self._answer(event, seq)  # type: ignore[arg-type]
+        elif kind in _TELLERS and fate(event).told:
             self._seq = seq
-            teller(self, event)
+            _TELLERS[kind](self, event)
 
     def _add(self, message: Message) -> None:
         self.transcript.append(message)
@@ -59,26 +65,33 @@ class Telling:
             self.steers.add(self._seq)
         self._add(Message("user", event.content))
 
-    def _answer(self, event: events.AssistantMessage) -> None:
-        if self._results:
+    def _answer(self, event: events.AssistantMessage, seq: int) -> None:
+        if is_blank(event):
+            return
+        self._seq = seq
+        if self._calls:
             self.close_results()
-        message = Message("assistant", event.content)
-        self._add(message)
-        self._names = {call.id: call.name for call in message.calls}
-        self._results = dict.fromkeys(self._names)
+        self._add(Message("assistant", event.content))
+        for block in event.content:
+            if type(block) is ToolCall:
+                self._calls[block.id] = block
 
-    def _result(self, event: events.ToolResultFact) -> None:
-        if event.call in self._results:
-            if event.details:
-                self._note_instructions(event.details.get("instructions"))
-            result = ToolResult(event.call, event.name, event.content, event.failed is not None)
-            if len(self._results) == 1:  # nearly always, in sessions of thousands of them
-                self._results = {}
-                self._add(Message("tool", (result,)))
-                return
-            self._results[event.call] = result
-            if None not in self._results.values():
-                self.close_results()
+    def _result(self, event: events.ToolResultFact, seq: int) -> None:
+        self._seq = seq
+        if event.call not in self._calls:
+            return
+        if event.details and "instructions" in event.details:
+            self._note_instructions(event.details["instructions"])
+        result = ToolResult(event.call, event.name, event.content, event.failed is not None)
+        if len(self._calls) == 1:  # nearly always, in sessions of thousands of them
+            self._calls = {}
+            self._add(Message("tool", (result,)))
+            if self._behind:
+                self._tell_behind()
+            return
+        self._results[event.call] = result
+        if len(self._results) == len(self._calls):
+            self.close_results()
 
     def _note_instructions(self, named: Any) -> None:
         if isinstance(named, dict):
@@ -86,7 +99,8 @@ class Telling:
             self.instructions = {**self.instructions, **told}
 
     def _new_history(self, event: events.HistoryReplaced) -> None:
-        self._results = {}
+        self._calls, self._results = {}, {}
+        self._behind = []
         self.instructions = {}
         self.transcript = Transcript(event.messages)
         self.sources = [self._seq] * len(event.messages)
@@ -108,33 +122,38 @@ class Telling:
         self._add(Message("user", (Text(f"{OTHER_BRANCH}\n\n{event.summary}"),)))
 
     def _extension(self, event: events.ExtensionEntry) -> None:
-        self._add(Message("user", event.told))
+        message = Message("user", event.told)
+        if self._calls:
+            self._behind.append(message)
+        else:
+            self._add(message)
+
+    def _tell_behind(self) -> None:
+        behind, self._behind = self._behind, []
+        for message in behind:
+            self._add(message)
 
     def close_results(self) -> None:
         """A tool message with one result a call, in the order of the calls.
 
         All are there unless the path was cut between two of them by a fork or by navigating.
         """
-        if not self._results:
+        if not self._calls:
             return
         results = [
-            result or ToolResult(call, self._names[call], (Text(NEVER_RUN),), failed=True)
-            for call, result in self._results.items()
+            self._results.get(id) or ToolResult(id, call.name, (Text(NEVER_RUN),), failed=True)
+            for id, call in self._calls.items()
         ]
         self._add(Message("tool", tuple(results)))
-        self._results = {}
+        self._calls, self._results = {}, {}
+        self._tell_behind()
 
 
 _TELLERS: dict[type[Any], Any] = {
     events.UserMessage: Telling._user,
-    events.AssistantMessage: Telling._answer,
-    events.ToolResultFact: Telling._result,
     events.HistoryReplaced: Telling._new_history,
     events.Compacted: Telling._compacted,
     events.BranchCollapsed: Telling._collapsed,
     events.ExtensionEntry: Telling._extension,
 }
-"""How the transcript grows by what the model is told."""
-
-_JUDGED = frozenset({events.UserMessage, events.AssistantMessage, events.ExtensionEntry})
-"""Those of them that are told or not by what is in them; results by the thousand are not even asked about."""
+"""How the transcript grows by what the model is told beside answers and results."""

@@ -133,7 +133,8 @@ INVARIANTS = (
     ),
     Invariant(
         "L21",
-        "A child begins once and ends once, under its call, and no run ends before its children.",
+        "A child begins once and ends once, under its call or, if an extension spawned it, under none; "
+        "and no run ends before its children.",
         of_runs.children_end_before_their_parent,
     ),
     Invariant(

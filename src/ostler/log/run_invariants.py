@@ -263,6 +263,8 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
 def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
     begun: dict[str, str] = {}
     open_now: set[str] = set()
+    between: set[str] = set()
+    """Those that belong to no run."""
     for fact in facts:
         if fact.type not in ("child_started", "child_ended", "run_ended") or fact.origin:
             continue
@@ -271,11 +273,15 @@ def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
                 if child in begun:
                     yield f"the child {child} began again at {fact.seq}"
                 begun[child] = call
-                open_now.add(child)
+                if fact.run:
+                    open_now.add(child)
+                else:
+                    between.add(child)
             case events.ChildEnded(child=child, call=call):
-                if child not in open_now or begun[child] != call:
+                under_way = open_now if fact.run else between
+                if child not in under_way or begun[child] != call:
                     yield f"the child {child} of {call} ended at {fact.seq}, but was not under way"
-                open_now.discard(child)
+                under_way.discard(child)
             case events.RunEnded() if open_now:
                 yield f"the run ended at {fact.seq} before its children {', '.join(sorted(open_now))}"
                 open_now.clear()

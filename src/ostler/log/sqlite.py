@@ -111,10 +111,16 @@ class SqliteStore:
         return [fact_of(session, row) for row in rows]
 
     async def read_opening(self, session: str) -> list[Fact]:
-        rows = self._query(_READ_OPENING, (session,))
-        if not rows:
+        with in_our_words(self.path):
+            rows = self._reader.execute(_READ_OPENING, (session,))
+            # Of thousands of rows, the memory of one serves the next.
+            facts = [
+                Fact(seq, session, run, time_ms, body, tag, parent, origin)
+                for seq, tag, parent, run, time_ms, origin, body in rows
+            ]
+        if not facts:
             raise no_session(session)
-        return [fact_of(session, row) for row in rows]
+        return facts
 
     async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         while True:

@@ -23,6 +23,7 @@ from ostler.log.sqlite_rows import SUMMARY_COLUMNS, fact_of, tail_of
 from ostler.log.sqlite_search import SEARCHED, words_in
 from ostler.log.summaries import new_summary, summarised
 from ostler.log.tree_invariants import TOLD_OF_TREES, broken_tree
+from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.governance import is_opening
 from ostler.vocabulary.messages import BlobRef
@@ -179,7 +180,7 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
     ).fetchall()
     facts = [fact_of(session, one[:-1]) for one in rows]
     asked = "select 1 from inbox where session = ? and settled is null limit 1"
-    at_rest = not _is_driven(facts) and db.execute(asked, (key,)).fetchone() is None
+    at_rest = not _is_driven(facts) and not _is_asked(facts) and db.execute(asked, (key,)).fetchone() is None
     found = list(broken(facts, at_rest=at_rest))
     for violation in found:
         yield Problem(violation.number, violation.problem, session)
@@ -197,6 +198,20 @@ def _is_driven(facts: Sequence[Fact]) -> bool:
     bounds = ("run_started", "run_waiting", "run_resumed", "run_ended")
     last = next((fact.type for fact in reversed(facts) if fact.type in bounds), "")
     return last in ("run_started", "run_resumed")
+
+
+def _is_asked(facts: Sequence[Fact]) -> bool:
+    """Whether an extension's question is open: whoever asked it answers or withdraws it."""
+    asked: set[str] = set()
+    for fact in facts:
+        if fact.type not in ("question_asked", "question_answered"):
+            continue
+        match fact.event:
+            case events.QuestionAsked(id=question, asked_by="extension"):
+                asked.add(question)
+            case events.QuestionAnswered(id=question):
+                asked.discard(question)
+    return bool(asked)
 
 
 def _of_row(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:

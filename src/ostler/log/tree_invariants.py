@@ -1,6 +1,7 @@
 """What must hold between a session and those of its children, whatever happened to the processes.
 
 A child's run is the one of its session that names a parent. What people ask of that session is theirs alone.
+An extension may spawn a child between two runs: its run is the first one of its session, and has no parent.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class _Tree:
         first = facts[0].event
         child.began = first if isinstance(first, SessionStarted) else None
         runs = (fact.run for fact in facts if fact.type == "run_started" and not fact.origin)
-        child.run = next((run for run in runs if self.runs[run].parent_run), "")
+        child.run = next((run for run in runs if self.runs[run].parent_run or not child.parent_run), "")
         child.started, child.ended = self.runs.get(child.run), self.ends.get(child.run)
 
     def of_run(self, run: str) -> list[_Child]:
@@ -188,7 +189,8 @@ def _children_run_once(tree: _Tree) -> Iterator[tuple[str, str]]:
 TREE_INVARIANTS = (
     TreeInvariant(
         "T1",
-        "A child names the session and the call that started it, and that session's log names the child.",
+        "A child names the session and the call that started it (none, if an extension did), and that "
+        "session's log names the child.",
         _children_name_their_parents,
     ),
     TreeInvariant(
@@ -200,7 +202,11 @@ TREE_INVARIANTS = (
         _totals_are_those_of_the_logs,
     ),
     TreeInvariant("T4", "No child's run is open when its parent's has ended.", _children_end_first),
-    TreeInvariant("T5", "A child's run names its parent's, the root's, and one level more.", _places_fit),
+    TreeInvariant(
+        "T5",
+        "A child's run names its parent's, the root's, and one level more, unless spawned between runs.",
+        _places_fit,
+    ),
     TreeInvariant("T6", "A child is started once.", _children_run_once),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,17 @@ from ostler.models.sendable import (
     sendable_name,
     text_of_file,
 )
-from ostler.vocabulary.messages import Block, File, Image, Message, Reasoning, Text, ToolResult, text_of
+from ostler.vocabulary.messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
 
 WIRE = "chat"
 
@@ -45,6 +55,23 @@ def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
     )
 
 
+class _Function(msgspec.Struct, gc=False):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: str
+    type: str
+    function: _Function
+
+
+class _Result(msgspec.Struct, gc=False):
+    role: str
+    tool_call_id: str
+    content: str
+
+
 class MessageEncoder:
     """Encodes a message into the items it becomes: none, one, or several with commas between.
 
@@ -59,6 +86,7 @@ class MessageEncoder:
         self.key = f"{WIRE}/{provider}/{spelling}"
 
     def __call__(self, message: Message) -> bytes:
+        items: Sequence[_Result | dict[str, Any]]
         if message.role == "tool":
             items = self._tool_messages(message)
         elif message.role == "assistant":
@@ -89,34 +117,36 @@ class MessageEncoder:
         return None
 
     def _assistant_message(self, message: Message) -> list[dict[str, Any]]:
-        text = text_of(message.content)
-        calls = [
-            {
-                "id": sendable_id(call.id, self._call_id),
-                "type": "function",
-                "function": {
-                    "name": sendable_name(call.name),
-                    "arguments": sendable_arguments(call.arguments),
-                },
-            }
-            for call in message.calls
-        ]
+        texts: list[str] = []
+        calls: list[_Call] = []
+        thoughts: list[Reasoning] = []
+        for block in message.content:  # `isinstance` takes longer, and a session has thousands of these
+            if type(block) is ToolCall:
+                call = block.id if self._call_id is None else sendable_id(block.id, self._call_id)
+                function = _Function(sendable_name(block.name), sendable_arguments(block.arguments))
+                calls.append(_Call(call, "function", function))
+            elif type(block) is Text:
+                texts.append(block.text)
+            elif type(block) is Reasoning:
+                thoughts.append(block)
+        text = "\n".join(texts)
         if not calls and not text:
             return []
         item: dict[str, Any] = {"role": "assistant", "content": text or None}
         if calls:
             item["tool_calls"] = calls
-        if self._dialect.replay == "always" or (calls and self._dialect.replay == "with_calls"):
-            item |= self._reasoning(message)
+        replay = self._dialect.replay
+        if thoughts and (replay == "always" or (calls and replay == "with_calls")):
+            item |= self._reasoning(thoughts)
         if calls and self._dialect.missing_reasoning:
             item.setdefault("reasoning_content", self._dialect.missing_reasoning)
         return [item]
 
-    def _reasoning(self, message: Message) -> dict[str, Any]:
+    def _reasoning(self, thoughts: Iterable[Reasoning]) -> dict[str, Any]:
         """What the vendor wants back of its own reasoning."""
         fields: dict[str, Any] = {}
-        for block in message.content:
-            if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.wire != WIRE:
+        for block in thoughts:
+            if block.opaque is None or block.opaque.wire != WIRE:
                 continue
             data = block.opaque.data
             if data["provider"] != self._provider:
@@ -127,25 +157,22 @@ class MessageEncoder:
                 fields["reasoning_details"] = data["details"]
         return fields
 
-    def _tool_messages(self, message: Message) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
+    def _tool_messages(self, message: Message) -> list[_Result | dict[str, Any]]:
+        items: list[_Result | dict[str, Any]] = []
         attached: list[Block] = []
         for block in message.content:
-            if not isinstance(block, ToolResult):
+            if type(block) is not ToolResult:
                 continue
-            text = text_of(block.content) or "(no text)"
-            items.append(
-                {
-                    "role": "tool",
-                    "tool_call_id": sendable_id(block.call, self._call_id),
-                    "content": f"[error] {text}" if block.failed else text,
-                }
-            )
-            pictures = [part for part in block.content if not isinstance(part, Text)]
-            if pictures:
+            call = block.call if self._call_id is None else sendable_id(block.call, self._call_id)
+            parts = block.content
+            text = text_of(parts) or "(no text)"
+            items.append(_Result("tool", call, f"[error] {text}" if block.failed else text))
+            if len(parts) == 1 and type(parts[0]) is Text:
+                continue
+            if pictures := [part for part in parts if type(part) is not Text]:
                 attached += Text(f"What {block.name} returned beside its text:"), *pictures
         # A tool's message holds text only, so the rest follows in a message of its own.
-        return items + self._user_message(attached) if attached else items
+        return [*items, *self._user_message(attached)] if attached else items
 
 
 def _file_part(file: File) -> dict[str, Any]:

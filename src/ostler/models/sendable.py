@@ -93,7 +93,10 @@ def _seen(block: Block, images: bool, files: bool) -> Block:
 
 def without_foreign_data(message: Message, provider: str) -> Message:
     """The message without what another provider wrote for itself, and every request would be refused for."""
-    if not [one for one in message.content if _is_foreign(one, provider)]:
+    for block in message.content:
+        if getattr(block, "opaque", None) is not None and _is_foreign(block, provider):
+            break
+    else:
         return message
     content = [
         msgspec.structs.replace(block, opaque=None) if _is_foreign(block, provider) else block

@@ -120,6 +120,9 @@ class CallTrail:
         about["what"] = one_line(event.task)
         agent = f"the agent {event.agent}" if event.agent else "an agent"
         details = {"child": event.child, "agent": event.agent}
+        if event.extension:
+            reason = f"an extension has {agent} do it in session {event.child}"
+            return Decision("child.start", reason, "host", who=event.extension, details=details, **about)
         return Decision("child.start", f"{agent} does it in session {event.child}", details=details, **about)
 
     def _child_ended(self, event: events.ChildEnded) -> Decision:

@@ -27,7 +27,8 @@ def plain_decision(event: Event) -> Decision | None:
 def _session_started(event: events.SessionStarted) -> Decision:
     if event.child_of:
         details = {"parent": event.child_of, "call": event.call}
-        return Decision("session.start", f"a child of session {event.child_of}", "tool", details=details)
+        actor: Actor = "tool" if event.call else "host"
+        return Decision("session.start", f"a child of session {event.child_of}", actor, details=details)
     if event.forked_from:
         reason = f"a copy of session {event.forked_from} up to its entry {event.forked_at}"
         return Decision("session.start", reason)

@@ -17,12 +17,14 @@ from ostler.kernel.child import (
     ChildWaits,
     HistoryPolicy,
 )
+from ostler.kernel.context import Context
 from ostler.kernel.harness import Harness, ParentCall, Place
 from ostler.kernel.journal import World
 from ostler.kernel.model import Transcript
 from ostler.kernel.run_state import Used
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
+from ostler.runs.contexts import KeptContext
 from ostler.runs.run_tree import facts_in, is_stuck, state_of
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import events
@@ -94,7 +96,8 @@ class RunsChildren:
     async def _ended(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult | None:
         """What came of a child whose end is a fact already, even if it never began: nor will it now."""
         run = parent.journal.state.run
-        told = run.children[child].ended if run else None
+        known = run.children.get(child) if run else None
+        told = known.ended if known else None
         if told is None:
             return None
         with suppress(NotFound):
@@ -119,10 +122,15 @@ class RunsChildren:
                 child_of=parent.session,
                 call=parent.call,
             )
-        seed = inherited(parent.journal.state.transcript, request.history)
+        seed = await self._seed(request, parent)
         if seed and session.state.run is None and not session.state.leaf:  # also if a process died in between
             await session.replace_history(seed)
         return session
+
+    async def _seed(self, request: ChildRequest, parent: ParentCall) -> tuple[Message, ...]:
+        if request.resumes:
+            return tuple((await state_of(self._store, request.resumes)).transcript)
+        return inherited(parent.journal.state.transcript, request.history)
 
     async def peek(self, child: str) -> ChildPeek:
         try:
@@ -158,10 +166,25 @@ class RunsChildren:
             await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
             await self._take_up_cancel(child, harness)
 
-    async def _take_up_cancel(self, child: str, harness: Harness) -> None:
-        harness = msgspec.structs.replace(harness, memory={}, place=None)
+    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
         try:
-            session = await open_session(self._store, child, harness, world=self._world)
+            session = await self._open_to_end(child, harness)
+        except (NotFound, SessionHeld):
+            return await self.end(child, "its process ended", harness)
+        try:
+            if session.state.run is None or session.state.run.waiting is None:
+                await session.close_broken_run()
+        finally:
+            await session.close()
+        return await self.end(child, "its process ended", harness)
+
+    async def _open_to_end(self, child: str, harness: Harness) -> Session:
+        harness = msgspec.structs.replace(harness, memory={}, place=None)
+        return await open_session(self._store, child, harness, world=self._world)
+
+    async def _take_up_cancel(self, child: str, harness: Harness) -> None:
+        try:
+            session = await self._open_to_end(child, harness)
         except SessionHeld:
             await self._comes_to_rest(child)  # whoever holds it takes it up
             return
@@ -190,7 +213,8 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
         make_system=make_system,
         limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
         answer_schema=None,
-        context=harness.context.anew() if harness.context else None,
+        waits_for_answers=harness.waits_for_answers and parent.call != "",
+        context=_context(request, harness),
         memory={},
         agent=request.agent,
         place=Place(
@@ -202,12 +226,25 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
         ),
     )
     child.use(tool for name, tool in harness.tools.items() if name in allowed)
+    if isinstance(child.context, KeptContext):
+        child.context.equip(child)
     try:
         if execution.model:
             child.set_model(execution.model)
     except OstlerError as error:
         raise CallRefused(f"The child cannot have the model {execution.model}: {error.message}") from None
     return child
+
+
+def _context(request: ChildRequest, harness: Harness) -> Context | None:
+    """By its parent's rules, and its own. Only a host's own context has none to change."""
+    rules = request.execution.context
+    if not rules or not isinstance(harness.context, KeptContext):
+        return harness.context.anew() if harness.context else None
+    try:
+        return harness.context.for_agent(rules)
+    except OstlerError as error:
+        raise CallRefused(f"The child cannot be told by its rules: {error.message}") from None
 
 
 def _remembered(parent: ParentCall) -> dict[str, str]:
@@ -257,15 +294,17 @@ def _id_of(block: Block) -> str | None:
 def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
     """What came of a child's run: its answer, or the judge's, or what there was when it was cut.
 
-    None while it has not ended. Runs that people asked for in its session are not the child's.
+    None while it has not ended. Runs that people asked for in its session are not the child's. One that was
+    spawned between two runs has no parent.
     """
-    session, run = facts[0].session, ""
+    session, run, first = facts[0].session, "", facts[0].event
+    is_spawned = isinstance(first, events.SessionStarted) and not first.call
     text, judged, ended = "", None, None
     for fact in facts:
         if fact.type != "run_started" and (not run or fact.run != run):
             continue
         match fact.event:
-            case events.RunStarted(parent_run=parent) if parent:
+            case events.RunStarted(parent_run=parent) if parent or is_spawned:
                 run = run or fact.run
             case events.AssistantMessage(content=content) if judged is None:
                 text = text_of(content) or text

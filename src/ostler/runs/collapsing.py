@@ -29,13 +29,13 @@ LONGEST_BRANCH = 200_000
 async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) -> None:
     """Turns the request into `branch_collapsed` on the present leaf, or into a refusal."""
     facts = await journal.store.read(journal.session)
-    _close_cut_calls(journal, facts)
+    close_cut_calls(journal, facts)
     branch = _left_branch(facts, request.leaf)
     reason = _reason_against(journal, facts, branch, request)
     if not reason:
         async with kept_lease(journal):
             written = await ask_aside(
-                journal, harness, "summary", SYSTEM, _told(branch, request.instructions)
+                journal, harness, "summary", SYSTEM, record_of(branch, request.instructions)
             )
         if not isinstance(written, str):
             reason = f"the summary could not be written: {written.message}"
@@ -49,17 +49,18 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     await journal.commit()
 
 
-def _close_cut_calls(journal: Journal, facts: Sequence[Fact]) -> None:
-    """A process that ended while its summary was written has left a call without its usage."""
+def close_cut_calls(journal: Journal, facts: Sequence[Fact]) -> None:
+    """A process that ended while it asked a model between two runs has left a call without its usage."""
     cut: dict[str, events.ModelCalled] = {}
     for fact in facts:
         match fact.event:
-            case events.ModelCalled(id=call, purpose="summary") as called:
+            case events.ModelCalled(id=call, purpose="summary" | "extension") as called:
                 cut[call] = called
             case events.UsageReported(call=call):
                 cut.pop(call, None)
-    for called in cut.values():
-        record_failure(journal, called, ModelFailure(INTERRUPTED))
+    for call, called in cut.items():
+        if call not in journal.asides:
+            record_failure(journal, called, ModelFailure(INTERRUPTED))
 
 
 def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:
@@ -84,7 +85,8 @@ def _reason_against(
     return f"there is no entry {request.leaf}"
 
 
-def _told(branch: Sequence[Fact], instructions: str) -> Transcript:
+def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
+    """What a summary of these entries is asked for with."""
     record = "\n\n".join(line for fact in branch if (line := _line(fact)))
     if len(record) > LONGEST_BRANCH:
         half = LONGEST_BRANCH // 2

@@ -78,9 +78,10 @@ class DelegateTool:
         return delegation
 
     async def run(self, arguments: Delegation, context: ToolContext) -> Ok | Failed:
-        return outcome_of(await context.run_child(self._request(arguments)))
+        return outcome_of(await context.run_child(self.request(arguments)))
 
-    def _request(self, delegation: Delegation) -> ChildRequest:
+    def request(self, delegation: Delegation) -> ChildRequest:
+        """What the child is asked that a delegation makes."""
         agent = self._agents.get(delegation.agent)
         prompt = as_content(delegation.task)
         if agent is None:

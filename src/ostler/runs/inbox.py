@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Order, all_told
 from ostler.kernel.harness import Attendant, Attended, Harness
 from ostler.kernel.journal import Journal
 from ostler.kernel.loop import Loop
-from ostler.kernel.questions import as_stored
+from ostler.kernel.questions import as_stored, run_of
 from ostler.kernel.run_state import RunState
 from ostler.runs import tree_requests
 from ostler.runs.lease import kept_lease
@@ -110,6 +111,8 @@ class InboxReader:
                 return  # recorded by the loop, before its next step
             case Resume() if run and run.waiting and run.waiting.reason == "paused":
                 journal.record(events.RunResumed(request.id), settles=request.id)
+            case Answer() if self._questions and not self._questions.take(request.id):
+                return
             case Answer() if problem := self._unfit(request):
                 journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
@@ -123,9 +126,11 @@ class InboxReader:
                     journal.record(refused, settles=request.id)
                     await journal.commit()
                     return
-                answered = as_stored(journal.state.questions[question], _answered(request))
-                journal.record(answered, settles=request.id)
-                self._resume(run, request)
+                asked = journal.state.questions[question]
+                answered = as_stored(asked, _answered(request))
+                journal.record(answered, run=run_of(asked), settles=request.id)
+                if asked.asked_by != "extension":
+                    self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
                 await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
@@ -166,8 +171,10 @@ class InboxReader:
                     rule, "revoked", "session", journal.session, request.by, request.id
                 )
                 journal.record(revoked, settles=request.id)
+            case ReleasePrompts() if run and self._cancel and self._cancel.cancelled:
+                return  # taken up when the run has ended, which holds the prompts once more
             case ReleasePrompts(drop=drop):
-                dropped = await self._waiting_prompts() if drop else []
+                dropped = await self._prompts_before(request) if drop else []
                 journal.record(events.PromptsReleased(request.id), settles=request.id)
                 for waiting in dropped:
                     refused = events.RequestRefused(waiting.id, "the held prompts were dropped")
@@ -242,11 +249,12 @@ class InboxReader:
         found = run.step.calls.get(call) if run.step else None
         return found is not None and found.is_open and found.deferred
 
-    async def _waiting_prompts(self) -> list[AnyRequest]:
+    async def _prompts_before(self, request: AnyRequest) -> list[AnyRequest]:
         """Without the one whose run has just begun, once that is committed."""
         await self._journal.commit()
         pending = await self._journal.store.pending(self._journal.session)
-        return [waiting for waiting in pending if isinstance(waiting, Prompt | Continue)]
+        earlier = takewhile(lambda waiting: waiting.id != request.id, pending)
+        return [waiting for waiting in earlier if isinstance(waiting, Prompt | Continue)]
 
     def _reason_against(self, request: AnyRequest) -> str:
         match request:

@@ -17,40 +17,49 @@ MakeModel = Callable[[str], Model]
 FindKey = Callable[[Provider, KeySearch], Key | None]
 
 
-def model_maker(
-    settings: Settings, environment: Mapping[str, str] = os.environ, find: FindKey = find_key
-) -> MakeModel:
+class ModelMaker:
     """Makes models by name or alias, with the providers, keys and prices that the settings know.
 
     The settings' own `base_url`, `api_key`, `key_command` and `wire` are meant for the provider of their
     `model`: a model of another provider gets none of them.
     """
-    from ostler.models.catalogue import Catalogue
-    from ostler.models.providers import make_model, split_name
 
-    providers = configured_providers(settings.providers)
-    catalogue = Catalogue(settings.models, settings.aliases)
+    def __init__(self, settings: Settings, environment: Mapping[str, str], find: FindKey) -> None:
+        from ostler.models.catalogue import Catalogue
 
-    def make(name: str) -> Model:
+        self._settings = settings
+        self._environment = environment
+        self._find = find
+        self.providers = configured_providers(settings.providers)
+        self.catalogue = Catalogue(settings.models, settings.aliases)
+
+    def __call__(self, name: str) -> Model:
         if name in ("demo", "demo/script"):  # as it is asked for, and as a session remembers it
             from ostler.models.demo import DemoModel
 
             return DemoModel()
-        name = catalogue.resolve(name.strip())
-        provider, _ = split_name(name, providers)
+        from ostler.models.providers import make_model, split_name
+
+        settings = self._settings
+        name = self.catalogue.resolve(name.strip())
+        provider, _ = split_name(name, self.providers)
         is_own = is_meant_for(settings, provider)
-        key = find(provider, key_search(settings, provider, environment))
+        key = self._find(provider, key_search(settings, provider, self._environment))
         return make_model(
             name,
             base_url=settings.base_url if is_own else "",
             api_key=key.value if key else "",
             wire=settings.wire if is_own else None,
-            environment=environment,
-            providers=providers,
-            catalogue=catalogue,
+            environment=self._environment,
+            providers=self.providers,
+            catalogue=self.catalogue,
         )
 
-    return make
+
+def model_maker(
+    settings: Settings, environment: Mapping[str, str] = os.environ, find: FindKey = find_key
+) -> ModelMaker:
+    return ModelMaker(settings, environment, find)
 
 
 def key_search(

@@ -204,7 +204,13 @@ def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
     of_session: dict[str, list[RunRow]] = {}
     below: dict[tuple[str, str], list[RunRow]] = {}
     tops = []
-    for row in sorted(rows, key=lambda row: (row.started_ms, bool(row.child_of))):
+    parent_of = {row.session: row.child_of for row in rows}
+
+    def generation(session: str) -> int:
+        return 1 + generation(parent_of[session]) if parent_of.get(session) else 0
+
+    # A child may begin in the same millisecond as its parent.
+    for row in sorted(rows, key=lambda row: (row.started_ms, generation(row.session))):
         of_session.setdefault(row.session, []).append(row)
         if parents := of_session.get(row.child_of):
             below.setdefault((row.child_of, parents[-1].run), []).append(row)

@@ -17,6 +17,7 @@ from ostler.kernel.journal import Journal, Observer, World, open_journal, oversi
 from ostler.kernel.loop import Loop
 from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions, as_stored
+from ostler.kernel.spawned import Spawned
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.inbox import InboxReader
@@ -46,6 +47,8 @@ class Session:
         self._cancel: CancelToken | None = None
         self._loop: Loop | None = None
         self._cancelled_before_start = ""
+        self._spawned: Spawned | None = None
+        """The children that extensions have between two runs."""
         if harness.attend is not None:
             harness.attend(journal)
         if harness.attendant is not None:
@@ -63,6 +66,15 @@ class Session:
     def budget(self) -> Budget | None:
         """Of the run under way."""
         return self._loop.budget if self._loop else None
+
+    @property
+    def spawned(self) -> Spawned:
+        if self._loop is not None and self.state.run is not None:
+            return self._loop.spawned
+        if self._spawned is None:
+            children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
+            self._spawned = Spawned(self.journal, self.harness, children, hold=lambda: hold(self.journal))
+        return self._spawned
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         return self.journal.observe(observer)
@@ -315,10 +327,13 @@ class Session:
             async with kept_lease(self.journal):
                 yield loop, inbox
         finally:
+            await loop.spawned.end()
             self._cancel = self._loop = None
 
     async def close(self) -> None:
-        """Ends what tools left running in the background, and gives the lease back."""
+        """Ends what extensions and tools left running, and gives the lease back."""
+        if self._spawned is not None:
+            await self._spawned.end()
         if self.harness.attendant is not None:
             await self.harness.attendant.leave(self)
         await end_left_running(self.harness.memory)
@@ -351,6 +366,9 @@ class _ChildrenWhenNeeded:
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
         return await self._children().end(child, reason, harness)
+
+    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
+        return await self._children().cut(child, harness)
 
 
 def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:
@@ -412,12 +430,16 @@ async def open_session(
     world: World | None = None,
     owner: ProcessId | None = None,
 ) -> Session:
-    """Takes a session's lease and folds its log. What a dead owner left running is ended first."""
+    """Takes a session's lease and folds its log. What a dead owner left is ended first: processes of tools,
+    and children that extensions had spawned between two runs."""
     world = world or World()
     lease = await store.acquire(session, owner or new_owner(world))
     journal = await open_journal(store, lease, world)
     await end_orphans(journal)
-    return Session(journal, harness)
+    opened = Session(journal, harness)
+    if journal.state.spawned:
+        await opened.spawned.recover()
+    return opened
 
 
 async def delete_session(store: Store, session: str, world: World | None = None) -> None:

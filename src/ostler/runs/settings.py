@@ -24,7 +24,7 @@ PROJECT_FILE = "ostler.toml"
 FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
 """Settings that belong to the provider of the model that is set beside them."""
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
-TABLES = frozenset({"providers", "models", "aliases", "context", *RULES})
+TABLES = frozenset({"providers", "models", "aliases", "context", "options", *RULES})
 """Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
 
 
@@ -93,6 +93,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds without a byte from the model until the call counts as failed."""
     durability: Literal["process", "power"] = "process"
     """What a committed fact survives: the death of the process, or also a power cut."""
+    extensions: tuple[str, ...] = ()
+    """Files and folders of extensions, beside those that are found; those of all files count together."""
+    options: dict[str, str | int | float | bool] = {}
+    """Settings of extensions, by the names that they have given them."""
     audit: str = ""
     """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
 
@@ -118,7 +122,7 @@ def load_settings(
 ) -> Loaded:
     """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
     notices: list[str] = []
-    values = read_user_file()
+    values = _with_paths_of(configuration_file().parent, read_user_file())
     rules = {str(configuration_file()): values.get("context", {})}
     project = read_project_file(cwd, environment)
     if project is not None:
@@ -130,7 +134,8 @@ def load_settings(
                 f"and say `ostler trust {project.path.parent}`"
             )
         wanted = {name: one for name, one in project.values.items() if name not in ignored}
-        values = _merged(values, _with_rules_of(project.path.parent, wanted))
+        wanted = _with_paths_of(project.path.parent, _with_rules_of(project.path.parent, wanted))
+        values = _merged(values, wanted)
         rules[str(project.path)] = wanted.get("context", {})
     values = _merged(values, _from_environment(environment))
     values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
@@ -158,8 +163,8 @@ def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         from ostler.context.policy import combined
 
         joined["context"] = combined(values["context"], over["context"])
-    rules = {name: [*values.get(name, ()), *over[name]] for name in RULES if name in over}
-    return values | over | joined | rules
+    lists = {name: [*values.get(name, ()), *over[name]] for name in (*RULES, "extensions") if name in over}
+    return values | over | joined | lists
 
 
 def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -170,6 +175,15 @@ def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
         if name in values
     }
     return values | rules
+
+
+def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """The extensions that a configuration file in that folder names, wherever work is done."""
+    return [str(folder / Path(path).expanduser()) for path in values.get("extensions", ())]
+
+
+def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"extensions": paths_of(values, folder)} if "extensions" in values else values
 
 
 def _provider(model: str) -> str:
@@ -255,7 +269,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         text = environment.get(f"OSTLER_{name.upper()}")
         if text is None or name in TABLES:
             continue
-        if name in ("tools", "append_system", "fallback"):
+        if name in ("tools", "append_system", "fallback", "extensions"):
             values[name] = [part.strip() for part in text.split(",") if part.strip()]
         else:
             values[name] = text

@@ -9,6 +9,7 @@ from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.state import path_of
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import NotFound
+from ostler.vocabulary.messages import text_of
 from ostler.vocabulary.requests import Fork, Label, Navigate, Rename, UndoCompaction
 
 TreeRequest = Rename | Label | Navigate
@@ -72,7 +73,7 @@ async def fork_here(journal: Journal, harness: Harness, request: Fork) -> None:
     from ostler.log.fork import fork
 
     over = oversight(journal, CancelToken())
-    planned = PlannedFork(journal.session, request.entry)
+    planned = PlannedFork(journal.session, request.entry, await _prompt_behind(journal, request.entry))
     refusal = await harness.hooks.before_leaving(planned, over)
     if refusal is not None:
         reason = refusal.reason or "a hook does not want the session to be forked"
@@ -89,3 +90,11 @@ async def fork_here(journal: Journal, harness: Harness, request: Fork) -> None:
             return
     journal.record(events.RequestRefused(request.id, reason), settles=request.id)
     await journal.commit()
+
+
+async def _prompt_behind(journal: Journal, entry: int) -> str:
+    """What was said right behind an entry, where the session stands: a fork there takes it back."""
+    facts = await journal.history()
+    path = path_of(facts)
+    behind = next((fact.event for fact in facts if fact.parent == entry and fact.seq in path), None)
+    return text_of(behind.content) if isinstance(behind, events.UserMessage) else ""

@@ -15,10 +15,21 @@ from ostler.runs.home import trust_file
 from ostler.vocabulary.errors import ConfigurationError
 
 SENSITIVE = frozenset(
-    {"allow", "audit", "base_url", "api_key", "key_command", "providers", "aliases", "gguf"}
+    {
+        "aliases",
+        "allow",
+        "api_key",
+        "audit",
+        "base_url",
+        "extensions",
+        "gguf",
+        "key_command",
+        "options",
+        "providers",
+    }
 )
-"""Where requests and keys go, what runs a command or without asking, what is loaded into the process, and
-what writes a file."""
+"""Where requests and keys go, what runs a command or without asking, what is loaded into the process or
+changes how that works, and what writes a file."""
 
 LIMITS = (
     "max_children",
@@ -33,6 +44,9 @@ LIMITS = (
 """What a project may set lower than its user, but not higher."""
 
 DEFAULT_DEPTH = 3
+EXTENSIONS = Path(".ostler") / "extensions"
+EDITS = "edits"
+"""In place of a digest: also what is changed later is trusted."""
 
 _DEFAULTS = {"max_depth": DEFAULT_DEPTH, "max_retries": 20}
 """Limits that hold when nobody has set them: a project may not raise those either."""
@@ -97,6 +111,17 @@ def distrust(folder: Path) -> bool:
         return False
     _write(trusted)
     return True
+
+
+def trusts_edits(project: Path) -> bool:
+    """Whether all extensions of a project are trusted, whatever they are changed to."""
+    return _read().get(_name(project / EXTENSIONS)) == EDITS
+
+
+def trust_edits(project: Path) -> Path:
+    """Returns what the consent is kept under."""
+    _write(_read() | {_name(project / EXTENSIONS): EDITS})
+    return project / EXTENSIONS
 
 
 def trusted_folders() -> list[str]:

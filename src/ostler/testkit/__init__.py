@@ -6,6 +6,7 @@
 | test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
 | make a recorded session a test | `assert_replays`, `replayed` |
 | call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
+| test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.face.TestFace` |
 | check that a log is whole | `violations`, `broken`, `INVARIANTS` |
 | check that a session and its children agree | `tree_violations`, `broken_tree`, `TREE_INVARIANTS` |
 | check it after every test | `watched_sessions` |

@@ -242,7 +242,7 @@ class ToolStarted(Record, frozen=True):
 
 
 class ChildStarted(Record, frozen=True):
-    """A call has a child: a run in a session of its own."""
+    """A call has a child: a run in a session of its own. Or an extension has: then `call` is empty."""
 
     call: str
     child: str
@@ -250,6 +250,8 @@ class ChildStarted(Record, frozen=True):
     agent: str = ""
     task: str = ""
     """The beginning of what it was asked."""
+    extension: str = ""
+    """The one that spawned it. Outside of a run its child belongs to no run either."""
 
 
 class ChildEnded(Record, frozen=True):

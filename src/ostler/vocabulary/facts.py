@@ -6,7 +6,7 @@ survives reading, forking, exporting and importing byte for byte. The event is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -113,25 +113,39 @@ def type_of(body: bytes) -> str:
     return body[_TAG_START : body.index(b'"', _TAG_START)].decode()
 
 
-def decode_together(facts: Sequence[Fact]) -> None:
-    """Decodes the events of facts that are of the same few types: one call for thousands costs a third.
+def decode_together(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Event | UnknownEvent | None]]:
+    """Each fact with its event, if it is of the few types that sessions have thousands of; else with none.
 
-    Where one of them cannot be decoded, all are left for `event` to decode, which names the culprit.
+    One call that decodes hundreds costs a third. The events are not kept: whoever goes through a long
+    session once shall not hold all of it. Where one cannot be decoded, that is left to `Fact.event`, which
+    names the culprit.
     """
+    for first in range(0, len(facts), _TOGETHER):
+        some = facts[first : first + _TOGETHER]
+        yield from zip(some, _events_of(some), strict=True)
+
+
+def _events_of(facts: Sequence[Fact]) -> Sequence[Event | UnknownEvent | None]:
     global _decode_many
+    many = [fact for fact in facts if fact.type in _MANY and fact._event is None]
+    if not many:
+        return [None] * len(facts)
     if _decode_many is None:
         _decode_many = msgspec.json.Decoder(list[UserMessage | AssistantMessage | ToolResultFact]).decode
-    many = [fact for fact in facts if fact.type in _MANY and fact._event is None]
     try:
-        decoded = _decode_many(b"[" + b",".join([fact.body for fact in many]) + b"]")
+        decoded = _decode_many(b"[%b]" % b",".join([fact.body for fact in many]))
     except (msgspec.MsgspecError, UnicodeError):
-        return
-    if len(decoded) != len(many):
-        return  # a damaged body may hold a comma
-    for fact, event in zip(many, decoded, strict=True):
-        fact._event = event
+        decoded = []
+    if len(decoded) != len(many):  # one is damaged: it may hold a comma
+        return [None] * len(facts)
+    if len(many) == len(facts):
+        return decoded
+    events = {fact.seq: event for fact, event in zip(many, decoded, strict=True)}
+    return [events.get(fact.seq) for fact in facts]
 
 
+_TOGETHER = 200
+"""So few that the memory for one lot serves the next."""
 _MANY = frozenset({"user_message", "assistant_message", "tool_result"})
 _decode_many: Callable[[bytes], list[Any]] | None = None
 

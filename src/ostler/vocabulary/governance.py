@@ -72,7 +72,7 @@ def _fate_of_answer(message: events.AssistantMessage) -> Fate:
 
 def is_blank(message: events.AssistantMessage) -> bool:
     """Nothing in it that a model could be told: no block but empty text."""
-    return not [block for block in message.content if not isinstance(block, Text) or block.text.strip()]
+    return not [block for block in message.content if type(block) is not Text or block.text.strip()]
 
 
 def opens_with(event_type: type[events.Event] | None) -> bool:
@@ -89,9 +89,14 @@ def opens_with(event_type: type[events.Event] | None) -> bool:
 
 
 def is_opening(tag: str, run: str) -> bool:
-    """Whether a fact is needed to open its session. Usage between runs is: no `run_ended` tells of it."""
-    return opens_with(events.EVENT_TYPES.get(tag)) or (tag == "usage" and not run)
+    """Whether a fact is needed to open its session. Usage, children and questions that belong to no run
+    are: no `run_ended` tells of them."""
+    return opens_with(events.EVENT_TYPES.get(tag)) or (not run and tag in _OPENING_BETWEEN_RUNS)
 
+
+_OPENING_BETWEEN_RUNS = frozenset(
+    {"usage", "child_started", "child_ended", "question_asked", "question_answered"}
+)
 
 _OPENING_RECORDS = frozenset(
     {

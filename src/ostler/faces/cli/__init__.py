@@ -22,6 +22,7 @@ COMMANDS = {
     "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
     "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
     "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
+    "ext": ("ostler.faces.cli.ext", "list, install, update, remove, check and write extensions"),
     "follow": ("ostler.faces.cli.follow", "watch a run of another process"),
     "key": ("ostler.faces.cli.key", "keep, list, remove and try the keys of providers"),
     "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),

@@ -98,6 +98,13 @@ def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
         const=False,
         help="leave out what AGENTS.md files say",
     )
+    model.add_argument(
+        "--context",
+        metavar="KEY=VALUE",
+        type=context_rule,
+        action="append",
+        help="a rule of [context], as window.tokens=20000; may be repeated",
+    )
     return model
 
 
@@ -117,6 +124,14 @@ def add_work_options(parser: Parser) -> None:
         choices=("refuse", "wait"),
         help="when a person is needed: refuse (default), or stop and wait with exit code 6",
     )
+    extensions = parser.add_argument_group("extensions")
+    extensions.add_argument(
+        "-e", "--extension", metavar="PATH", action="append", help="load this one, too; may be repeated"
+    )
+    extensions.add_argument("--no-extensions", action="store_true", help="none but those named with -e")
+    extensions.add_argument(
+        "--trust", action="store_true", help="run the project's extensions, without your having looked"
+    )
     limits = parser.add_argument_group("limits of a run and its children together")
     limits.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
     limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="after N tokens")
@@ -133,6 +148,22 @@ def parse_words(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(arguments[:end])
     options.words += arguments[end + 1 :]
     return options
+
+
+def context_rule(text: str) -> dict[str, object]:
+    """A value as TOML has it; what is none is a text."""
+    import json
+    import tomllib
+
+    key, equals, value = text.partition("=")
+    for written in (value, json.dumps(value.strip())):
+        try:
+            rule = tomllib.loads(f"{key} = {written}")
+        except tomllib.TOMLDecodeError:
+            continue
+        if equals and all(isinstance(group, dict) for group in rule.values()):
+            return rule
+    raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as window.tokens=20000 is")
 
 
 def at_least_one(text: str) -> int:

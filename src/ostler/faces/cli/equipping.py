@@ -14,7 +14,7 @@ from ostler.kernel.harness import Harness
 from ostler.runs.assembly import make_harness
 from ostler.runs.first_run import settled
 from ostler.runs.settings import Settings, load_settings
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import ConfigurationError, UsageError
 
 LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
 
@@ -43,6 +43,7 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
         "system": options.system,
         "append_system": options.append_system,
         "instructions": options.instructions,
+        "context": rules_of(options) or None,
         "tools": [] if options.no_tools else tools,
         "permissions": "full" if options.yes else options.permissions,
         "on_question": options.on_question,
@@ -50,9 +51,25 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def equipped(settings: Settings, cwd: Path, kept_model: str) -> tuple[Settings, Harness]:
+def rules_of(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """What `--context` says of what the model is told."""
+    if not options.context:
+        return {}
+    from ostler.context.policy import check_rules, combined
+
+    try:
+        rules = combined(*options.context)
+        check_rules(rules)
+    except ConfigurationError as error:
+        raise UsageError(f"--context: {error.message}") from None
+    return rules
+
+
+def equipped(
+    settings: Settings, cwd: Path, kept_model: str, options: argparse.Namespace
+) -> tuple[Settings, Harness]:
     """With a model, in any case: the one that is named, the session's, or what else can answer."""
     if not settings.model and kept_model:
         settings = msgspec.structs.replace(settings, model=kept_model)
     settings = settled(settings, ask=ask_person if has_terminal() else None, say=say)
-    return settings, make_harness(settings, cwd, say=say)
+    return settings, make_harness(settings, cwd, say=say, context=rules_of(options))

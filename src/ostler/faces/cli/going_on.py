@@ -11,6 +11,7 @@ import msgspec
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import Work, collect_garbage_from_here, drive, keep_model, opened, require_free
 from ostler.faces.cli.equipping import LIMITS, equipped, settings_from
+from ostler.faces.cli.extending import extended
 from ostler.faces.cli.saying import say
 from ostler.kernel.run_state import RunState
 from ostler.kernel.state import SessionState
@@ -28,9 +29,10 @@ async def drive_on(options: argparse.Namespace, store: Store, state: SessionStat
     settings = settings_from(options, cwd)
     if state.run is not None:
         settings = _as_begun(settings, state.run, options)
-    settings, harness = equipped(settings, cwd, state.settings.model)
+    settings, harness = equipped(settings, cwd, state.settings.model, options)
     if settings.durability != "process":
         store = open_store(settings)
+    await extended(options, settings, harness)
     session = await opened(store, state.id, harness)
     collect_garbage_from_here()
     keep_model(options, session)

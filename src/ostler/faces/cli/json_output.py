@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import IO
 
+from ostler.faces.cli.own_output import own_output
 from ostler.runs.session import Session
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, encode_lines
@@ -20,6 +21,8 @@ IN_MEMORY = 8 * 1024 * 1024
 STALLED_SECONDS = 5.0
 """How long a reader who takes nothing is waited for, once the run was told to end."""
 _TICK = 0.02
+_OF_NO_RUN = frozenset({"command_ran", "question_asked", "question_answered"})
+"""What extensions do in the session concerns whoever follows its run."""
 
 
 class JsonOutput:
@@ -33,7 +36,7 @@ class JsonOutput:
         sys.stdout.flush()
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._out = sys.stdout.fileno()
+        self._out = own_output().fileno()
         # A terminal may say that it has room and still block; a pipe keeps to its word.
         self._has_room = None if os.isatty(self._out) else select.poll()
         if self._has_room:
@@ -47,8 +50,8 @@ class JsonOutput:
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         if isinstance(batch[0], Fact):
-            of_run = [fact for fact in batch if isinstance(fact, Fact) and fact.run]
-            self.write(b"".join([fact.line() + b"\n" for fact in of_run]))
+            shown = [fact for fact in batch if isinstance(fact, Fact) and _is_shown(fact)]
+            self.write(b"".join([fact.line() + b"\n" for fact in shown]))
         else:
             self.write(encode_lines(batch))  # type: ignore[arg-type]
 
@@ -114,6 +117,10 @@ class JsonOutput:
     def _fail(self, error: OSError) -> None:
         self._failure = error
         self._session.cancel("nobody reads the output, or it cannot be written")
+
+
+def _is_shown(fact: Fact) -> bool:
+    return bool(fact.run) or fact.type in _OF_NO_RUN
 
 
 class Backlog:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ostler.faces.cli.columns import printable
+from ostler.faces.cli.own_output import own_output, print_own
 from ostler.faces.cli.saying import counted, priced, say
 from ostler.runs.run_tree import OpenQuestion
 from ostler.vocabulary import events
@@ -27,9 +28,13 @@ class Notices:
         """The names of children, by their session."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for fact in batch:
-            if isinstance(fact, Fact):
-                self._see_fact(fact.event)
+        for one in batch:
+            if isinstance(one, Fact):
+                self._see_fact(one.event)
+            elif isinstance(one, events.Printed):
+                from ostler.faces.cli.extension_face import say_printed
+
+                say_printed(one)
 
     def _see_fact(self, event: Event | UnknownEvent) -> None:
         match event:
@@ -43,7 +48,7 @@ class Notices:
                 say(f"{failure.message}; what came before is summarised, and it is tried again")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
                 say(f"{failure.message}; trying again in {delay:g} s")
-            case events.Warned(text=text):
+            case events.Warned(text=text) | events.CommandRan(text=text, failed=True):
                 say(text)
             case events.ToolCalled() | events.ChildStarted() | events.ChildEnded() if self.shows_work:
                 self._show_work(event)
@@ -56,8 +61,8 @@ class Notices:
                 from ostler.faces.cli.about_call import about_call
 
                 say(f"{name}: {about_call(event)}")
-            case events.ChildStarted(child=child, agent=agent, task=task):
-                self._children[child] = agent or "delegate"
+            case events.ChildStarted(child=child, agent=agent, task=task, extension=extension):
+                self._children[child] = agent or extension or "delegate"
                 say(f"{self._children[child]}: {task}")
             case events.ChildEnded(child=child, status=status, own=own, children=below):
                 name = self._children.get(child, "delegate")
@@ -94,6 +99,9 @@ class PlainOutput(Notices):
                     self._answer, self._answering_call = text, message.call
             case events.SourceCited() as source:
                 self._sources.append(source)
+            case events.CommandRan(text=text, failed=False):
+                if text:
+                    print_text(text)
             case _:
                 super()._see_fact(event)
 
@@ -118,7 +126,7 @@ class PlainOutput(Notices):
 
 def print_text(text: str) -> None:
     """A terminal would obey what it is told; a file gets every byte."""
-    print(printable(text) if sys.stdout.isatty() else text)
+    print_own(printable(text) if own_output().isatty() else text)
 
 
 def say_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:

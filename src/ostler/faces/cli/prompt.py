@@ -11,6 +11,7 @@ from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import Rest, collect_garbage_from_here, drive, go_on, keep_model, opened, permit
 from ostler.faces.cli.equipping import equipped, settings_from
 from ostler.faces.cli.expanding import expanded
+from ostler.faces.cli.extending import command_in, extended, run_command, run_sent
 from ostler.faces.cli.saying import say
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
@@ -40,15 +41,14 @@ def run_prompt(options: argparse.Namespace) -> int:
     kept = ""
     if not named.model and (options.continue_ or options.session is not None):
         kept = asyncio.run(_kept_model(options, named, cwd))
-    settings, harness = equipped(named, cwd, kept)
+    settings, harness = equipped(named, cwd, kept, options)
     if settings.model == "demo" and "demo" not in (named.model, kept):
         options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
     if options.schema is not None:
         from ostler.faces.cli.answer_schema import read_schema
 
         harness.answer_schema = read_schema(Path(options.schema))
-    content = as_content(prompt) if options.no_expand else expanded(options.words, prompt, harness)
-    return asyncio.run(_run(options, settings, harness, content))
+    return asyncio.run(_run(options, settings, harness, prompt))
 
 
 async def _kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
@@ -80,7 +80,11 @@ def _check_combination(options: argparse.Namespace) -> None:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
 
 
-async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, prompt: Content) -> int:
+async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, typed: str) -> int:
+    host = await extended(options, settings, harness)
+    command = None if options.no_expand else command_in(host, typed, harness)
+    is_plain = options.no_expand or command is not None
+    prompt = as_content(typed) if is_plain else expanded(options.words, typed, harness)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
     collect_garbage_from_here()
@@ -98,13 +102,18 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
             await _put_in_inbox(session, prompt)
             yield waiting
         elif prompt:
-            yield await session.prompt(prompt)
+            ended = await session.prompt(prompt)
+            yield ended
+            async for quiet in run_sent(session, host, ended):
+                yield quiet
         elif quiet is not None:
             yield quiet
         else:
             async for quiet in go_on(session):
                 yield quiet
 
+    if host is not None and command is not None:
+        return await run_command(session, host, command, as_lines=options.json)
     return await drive(session, work, as_lines=options.json)
 
 

@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 
 from ostler.context import skills
+from ostler.context.text_files import Unusable
+from ostler.extensions.finding import Found, kind_of
+from ostler.extensions.trusting import ToTrust, extensions_to_trust
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory
@@ -17,8 +20,9 @@ from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.saying import counted
 from ostler.runs.agents import find_agents, project_of
 from ostler.runs.guidance import skills_in
+from ostler.runs.permission_memory import project_folder
 from ostler.runs.settings import PROJECT_FILE, ProjectFile, read_project_file
-from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
+from ostler.runs.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
 from ostler.vocabulary.errors import ConfigurationError, UsageError
 
 SECRET = ("api_key", "headers")
@@ -27,12 +31,15 @@ SECRET = ("api_key", "headers")
 def run(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
-        description=f"Shows what a project's {PROJECT_FILE}, agents and skills may do only with your "
-        "consent, and gives it. It is for the files as they are now: when one changes, it is asked anew.",
+        description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may do only with "
+        "your consent, and gives it. It is for files as they are now: when one changes, it is asked anew.",
     )
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--remove", action="store_true", help="take the consent back")
+    choice.add_argument(
+        "--edits", action="store_true", help="trust its extensions also when they are changed later"
+    )
     choice.add_argument("--list", action="store_true", help="list the folders that are trusted")
     options = parser.parse_args(arguments)
     if options.list:
@@ -43,7 +50,7 @@ def run(arguments: list[str]) -> int:
     if options.remove:
         _remove(Path(options.folder or working_directory()).resolve())
     else:
-        _consent(working_directory(options.folder))
+        _consent(working_directory(options.folder), edits=options.edits)
     return 0
 
 
@@ -60,27 +67,37 @@ class Wanted(msgspec.Struct, frozen=True):
     does: str = "sets"
 
 
-def _consent(folder: Path) -> None:
+def _consent(folder: Path, *, edits: bool = False) -> None:
     project = read_project_file(folder)
-    wanted = [*_wanted_by_project_file(project), *_wanted_by_agents(folder), *_wanted_by_skills(folder)]
-    if project is None and not wanted:
+    wanted = [
+        *_wanted_by_project_file(project),
+        *_wanted_by_extensions(folder),
+        *_wanted_by_agents(folder),
+        *_wanted_by_skills(folder),
+    ]
+    if project is None and not wanted and not edits:
         raise UsageError(
             f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it, "
-            "and no agent or skill that needs your consent"
+            "and no extension, agent or skill that needs your consent"
         )
-    if project is not None and not wanted:
+    if project is not None and not wanted and not edits:
         print(f"{project.path} sets nothing that needs your consent")
         return
     for one in wanted:
         print(f"{one.file} {one.does}:")
         for line in one.lines:
             print(f"  {line}")
+    root = project_folder(folder)
+    if edits:
+        print(f"every extension in {root} may run, also when it is changed later, and those that are added")
     if has_terminal() and not ask_person("do you trust it?"):
         print("nothing was changed")
         return
     for one in wanted:
         trust(one.trusted, one.content)
-    for trusted in dict.fromkeys(one.folder for one in wanted):
+    if edits:
+        trust_edits(root)
+    for trusted in dict.fromkeys([*(one.folder for one in wanted), *([root] if edits else ())]):
         print(f"trusted; `ostler trust --remove {trusted}` takes it back")
 
 
@@ -92,10 +109,20 @@ def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:
     yield Wanted(project.path, folder, folder, project.content, tuple(lines))
 
 
+def _wanted_by_extensions(folder: Path) -> Iterator[Wanted]:
+    for one in extensions_to_trust(folder):
+        if one.is_trusted:
+            continue
+        found = one.found
+        assert found.project is not None
+        lines = tuple(one_line(line) for line in one.lines())
+        yield Wanted(found.path, found.project, found.path, one.content, lines, "runs with your rights")
+
+
 def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
     for one in find_agents(folder).models_to_trust:
         yield Wanted(
-            one.path, project_of(one.path), one.path, one.content, (f"model = {one_line(one.model)}",)
+            one.path, project_of(one.path), one.path, one.content, (f"{one.field} = {one_line(one.model)}",)
         )
 
 
@@ -130,7 +157,7 @@ def _remove(folder: Path) -> None:
     """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
     trusted = [Path(name) for name in trusted_folders()]
     for candidate in (folder, *folder.parents):
-        if given := [one for one in trusted if candidate in (one, _project_of(one))]:
+        if given := [one for one in trusted if candidate in (one, *_projects_of(one))]:
             for one in given:
                 distrust(one)
             print(f"{candidate} is no longer trusted")
@@ -138,14 +165,25 @@ def _remove(folder: Path) -> None:
     print(f"ostler: {folder} was not trusted", file=sys.stderr)
 
 
-def _project_of(path: Path) -> Path | None:
-    if not _is_text(path):
-        return None
-    return skills.project_of(path) if path.parent.parent.name == "skills" else project_of(path)
+def _projects_of(path: Path) -> tuple[Path, ...]:
+    """The folders that a consent is taken back with, besides what it was given to."""
+    if _is_text(path):
+        is_skill = path.parent.parent.name == "skills"
+        return (skills.project_of(path) if is_skill else project_of(path),)
+    if not _is_extension(path):
+        return ()
+    around = [one.parent for one in path.parents if one.name == EXTENSIONS.parts[0]]
+    return (*around, project_folder(path.parent))
+
+
+def _is_extension(path: Path) -> bool:
+    if path.suffix == ".py" or EXTENSIONS.parts[0] in path.parts:
+        return True
+    return kind_of(path) is not None and not (path / PROJECT_FILE).is_file()
 
 
 def _is_text(path: Path) -> bool:
-    """An agent or a skill. What else is trusted are folders."""
+    """An agent or a skill. What else is trusted are folders and extensions."""
     return path.suffix == ".md" and not path.is_dir()
 
 
@@ -157,6 +195,10 @@ def _list() -> None:
 def _note(folder: Path) -> str:
     if _is_text(folder):
         return _note_on_text(folder)
+    if folder.parts[-2:] == EXTENSIONS.parts:
+        return "  (also what is changed later)"
+    if _is_extension(folder):
+        return _note_on_extension(folder)
     try:
         project: ProjectFile | None = read_project_file(folder)
     except ConfigurationError:
@@ -164,6 +206,17 @@ def _note(folder: Path) -> str:
     if project is None or project.path.parent != folder:
         return f"  (has no {PROJECT_FILE} now)"
     return "" if is_trusted(folder, project.content) else "  (changed since)"
+
+
+def _note_on_extension(path: Path) -> str:
+    kind = kind_of(path)
+    if kind is None:
+        return "  (is no extension now)"
+    try:
+        files = ToTrust(Found(path.name, "project", path, kind, project=path.parent))
+    except Unusable:
+        return "  (changed since)"
+    return "" if is_trusted(path, files.content) else "  (changed since)"
 
 
 def _note_on_text(file: Path) -> str:

@@ -1,0 +1,126 @@
+"""The files of an extension, each read once: what was looked at is what runs, and a change can be told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ostler.context.text_files import Unusable
+from ostler.extensions.finding import MANIFEST, Found, foreign_fields, is_code, kind_in_folder
+
+MOST_FILES = 2_000
+MOST_BYTES = 32 * 1024 * 1024
+
+
+class CodeFiles:
+    """One version of an extension's files.
+
+    One's own extension may import whatever lies beside it, and it is read when that happens. Of a project's,
+    everything was read before, to be trusted: nothing else can be imported.
+    """
+
+    def __init__(self, found: Found, known: Mapping[Path, bytes] | None = None) -> None:
+        self.folder = found.path.parent if found.kind == "file" else found.path
+        self._found = found
+        self._is_complete = known is not None
+        self._known: dict[Path, bytes] = dict(known or {})
+        self._read: dict[Path, bytes] = {}
+
+    def has(self, path: Path) -> bool:
+        """Whether it can be imported: a file beside the extension, but no other extension."""
+        if self._is_complete:
+            return path in self._known
+        if not path.is_file():
+            return False
+        return self._found.kind != "file" or path == self._found.path or _is_beside(path, self.folder)
+
+    def has_folder(self, path: Path) -> bool:
+        """Whether modules of a package can be imported from there."""
+        if self._is_complete:
+            return any(path in file.parents for file in self._known)
+        return path.is_dir() and (self._found.kind != "file" or _is_beside(path, self.folder))
+
+    def read(self, path: Path) -> bytes:
+        if path not in self._read:
+            self._read[path] = self._known[path] if self._is_complete else path.read_bytes()
+        return self._read[path]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those that were read."""
+        return list(self._read)
+
+    def has_changed(self) -> bool:
+        """Whether a file that was read says something else now."""
+        return any(_content(path) != content for path, content in self._read.items())
+
+
+def _is_beside(path: Path, folder: Path) -> bool:
+    """In a folder of many extensions, only what is none of them is there for all."""
+    beside = folder / path.relative_to(folder).parts[0]
+    return is_code(beside) and kind_in_folder(beside) is None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def all_files(found: Found) -> dict[Path, bytes]:
+    """Everything that belongs to an extension, hidden files excepted. Raises `Unusable`.
+
+    Nothing in it may be a link that leads out of it: such a file could change without being looked at again.
+    """
+    files: dict[Path, bytes] = {}
+    size = 0
+    for path in _paths(found):
+        if not path.is_file():
+            raise Unusable(f"{path.name} is not a file")
+        try:
+            files[path] = path.read_bytes()
+        except OSError as error:
+            raise Unusable(f"{path} cannot be read: {error.strerror}") from None
+        size += len(files[path])
+        if len(files) > MOST_FILES or size > MOST_BYTES:
+            raise Unusable(
+                f"it has more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB, too many to be looked at"
+            )
+    return files
+
+
+def _paths(found: Found) -> Iterator[Path]:
+    if found.kind != "file":
+        yield from _walk(found.path, found.path.resolve())
+        return
+    folder = found.path.parent
+    yield found.path
+    for path in sorted(folder.iterdir()):
+        if not is_code(path) or kind_in_folder(path) is not None:
+            continue
+        if path.suffix == ".py":
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise Unusable(f"{path.name} is a link that leads out of its folder")
+            yield path
+        elif path.is_dir():
+            yield from _walk(path, folder.resolve())
+
+
+def _walk(folder: Path, inside: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if is_code(Path(name)))
+        for name in (*folders, *sorted(files)):
+            path = Path(place, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                raise Unusable(f"{path.relative_to(folder.parent)} is a link that leads out of its folder")
+            if name in files and not name.startswith("."):
+                yield path
+
+
+def named_files(folder: Path) -> list[Path]:
+    """The files of an extension in another language that its manifest names, and the manifest."""
+    fields = foreign_fields(folder)
+    paths = (folder / one for one in (fields.exec, *fields.args) if one)
+    return [folder / MANIFEST, *(path for path in paths if path.is_file())]

@@ -1,0 +1,241 @@
+"""Finding extensions, in the order in which they are loaded and asked. Nothing of theirs is run here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ostler.context.text_files import folders_up_to
+from ostler.runs.home import configuration_file, state_folder
+from ostler.runs.permission_memory import project_folder
+from ostler.vocabulary.errors import UsageError
+
+if TYPE_CHECKING:  # most have nothing to be loaded
+    from ostler.extensions.extension import Origin
+    from ostler.extensions.manifest import Scope
+
+FOLDER = "extensions"
+PROJECT_FOLDER = Path(".ostler") / FOLDER
+INSTALLED = "extensions.json"
+"""What `ostler ext install` has brought, for the user or into a project."""
+MANIFEST = "extension.json"
+"""Its folder is an extension in some other language."""
+
+_NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")
+
+Kind = Literal["file", "folder", "foreign", "module"]
+
+
+class Search(msgspec.Struct, frozen=True):
+    """Where extensions are looked for."""
+
+    cwd: Path
+    named: tuple[Path, ...] = ()
+    """With `-e`: files and folders, found wherever they are."""
+    configured: tuple[Path, ...] = ()
+    automatic: bool = True
+    """Also where extensions usually are, and those that are configured."""
+    trusts: bool = False
+    """What a project brings is trusted, without being looked at."""
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where extensions appear and disappear."""
+        if not self.automatic:
+            return ()
+        project = project_folder(self.cwd) / ".ostler" / INSTALLED
+        return own_extensions(), *project_extensions(self.cwd), state_folder() / INSTALLED, project
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An extension, as it lies there."""
+
+    name: str
+    origin: Origin
+    path: Path
+    kind: Kind
+    function: str = ""
+    """Of a module that is installed: `module:function`."""
+    version: str = ""
+    project: Path | None = None
+    """The folder to be trusted before it may run; None for what is the user's own."""
+    problem: str = ""
+    """Why it cannot be loaded, if that is plain already."""
+
+
+def own_extensions() -> Path:
+    return configuration_file().parent / FOLDER
+
+
+def project_extensions(cwd: Path) -> list[Path]:
+    """The folders of a project, the outermost first."""
+    cwd = cwd.resolve()
+    return [folder / PROJECT_FOLDER for folder in reversed(folders_up_to(project_folder(cwd), cwd))]
+
+
+def find_extensions(search: Search) -> list[Found]:
+    """All of them: also those that cannot be loaded, and say why. A path counts once, at its first place."""
+    found: dict[Path | str, Found] = {}
+    for one in _everywhere(search):
+        found.setdefault(one.function or one.path.resolve(), one)
+    taken: dict[str, Found] = {}
+    listed = []
+    for one in found.values():
+        first = taken.setdefault(one.name, one)
+        problem = "" if first is one else f"{first.path} has the name {one.name}, too, and comes first"
+        listed.append(one if not problem else replace(one, problem=problem))
+    return listed
+
+
+def check_named(search: Search) -> None:
+    """Raises for something that was named and is not there."""
+    for path in search.named:
+        if not path.exists():
+            raise UsageError(f"there is no extension {path}: say -e with a file or a folder")
+
+
+def _everywhere(search: Search) -> Iterator[Found]:
+    if search.automatic:
+        yield from extensions_in(own_extensions(), "user")
+        yield from _installed_for_user()
+        yield from _installed_modules()
+        yield from _of_project(search.cwd.resolve())
+        projects = _named_by_project(search)
+        for path in search.configured:
+            for one in _named(path, "configured", projects.get(path)):
+                yield _inside(one, projects[path]) if path in projects else one
+    for path in search.named:
+        yield from _named(path, "option", None)
+
+
+def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> Iterator[Found]:
+    """By name. What has no `setup` is there for others to import."""
+    for path in _entries(folder):
+        if kind := kind_in_folder(path):
+            yield Found(_name(path, kind), origin, path, kind, project=project)
+
+
+def kind_of(path: Path) -> Kind | None:
+    """What kind of extension it is, if it is one."""
+    if (path / MANIFEST).is_file():
+        return "foreign"
+    from ostler.extensions.scanning import is_extension  # not needed where there are none
+
+    if path.suffix == ".py" and path.is_file():
+        return "file" if is_extension(path) else None
+    return "folder" if path.is_dir() and is_extension(path) else None
+
+
+def kind_in_folder(path: Path) -> Kind | None:
+    """The same, of something in a folder of extensions: there, not everything is meant to be one."""
+    return None if path.name.startswith("_") or not is_code(path) else kind_of(path)
+
+
+def is_code(path: Path) -> bool:
+    """Whether it may belong to an extension: nothing that is hidden, and no tests."""
+    return not _NO_CODE.fullmatch(path.name)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[Found]:
+    """The extension at a path, or those in a folder that is none itself."""
+    if kind := kind_of(path):
+        yield Found(_name(path, kind), origin, path, kind, project=project)
+        return
+    inside = list(extensions_in(path, origin, project))
+    if inside:
+        yield from inside
+        return
+    problem = "it has no `def setup(ostler)`" if path.exists() else "there is no such file or folder"
+    kind = "folder" if path.is_dir() else "file"
+    yield Found(_name(path, kind), origin, path, kind, project=project, problem=problem)
+
+
+def _name(path: Path, kind: Kind) -> str:
+    if kind == "foreign":
+        return foreign_fields(path).name or path.name
+    return path.stem if kind == "file" else path.name
+
+
+class ForeignFields(msgspec.Struct):
+    """Of the manifest, what is needed before it is loaded."""
+
+    name: str = ""
+    exec: str = ""
+    args: tuple[str, ...] = ()
+
+
+def foreign_fields(folder: Path) -> ForeignFields:
+    """Nothing, where the manifest cannot be understood: loading it will say why."""
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=ForeignFields)
+    except (OSError, ValueError):
+        return ForeignFields()
+
+
+def _of_project(cwd: Path) -> Iterator[Found]:
+    root = project_folder(cwd)
+    if (root / ".ostler" / INSTALLED).is_file():
+        from ostler.extensions.manifest import project_scope
+
+        for one in _installed(project_scope(cwd), root):
+            yield _inside(one, root)
+    for folder in project_extensions(cwd):
+        for one in extensions_in(folder, "project", folder.parent.parent):
+            yield _inside(one, root)
+
+
+def _inside(found: Found, project: Path) -> Found:
+    """What a project brings must lie in it: who trusts the project has not looked elsewhere."""
+    if found.problem or found.path.resolve().is_relative_to(project.resolve()):
+        return found
+    return replace(found, problem="it leads out of the project")
+
+
+def _named_by_project(search: Search) -> dict[Path, Path]:
+    """Of the paths that are configured, those that the project wants: with its folder, which is trusted."""
+    from ostler.runs.settings import paths_of, read_project_file
+
+    project = read_project_file(search.cwd) if search.configured else None
+    if project is None:
+        return {}
+    return {Path(path): project.path.parent for path in paths_of(project.values, project.path.parent)}
+
+
+def _installed_for_user() -> Iterable[Found]:
+    if not (state_folder() / INSTALLED).is_file():
+        return ()
+    from ostler.extensions.manifest import user_scope
+
+    return _installed(user_scope(), None)
+
+
+def _installed(scope: Scope, project: Path | None) -> Iterator[Found]:
+    """What `ostler ext install` has brought."""
+    from ostler.extensions.manifest import installed_extensions
+
+    for one in installed_extensions(scope):
+        kind = "module" if one.function else kind_of(one.path)
+        problem = "" if kind else "it is gone, or has no `def setup(ostler)` any more"
+        yield Found(
+            one.name, "installed", one.path, kind or "file", one.function, one.version, project, problem
+        )
+
+
+def _installed_modules() -> Iterator[Found]:
+    """Of packages that are installed beside Ostler, by their entry points."""
+    from ostler.extensions.entry_points import entry_points
+
+    for one in entry_points():
+        yield Found(one.name, "package", one.distribution, "module", one.function, one.version)

@@ -1,0 +1,83 @@
+"""Themes by name: the default one, those a face brings along, and those of extensions, which go first."""
+
+from __future__ import annotations
+
+from ostler.extensions.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
+from ostler.vocabulary.errors import UsageError
+
+DEFAULT = "default"
+
+
+def _color(light: str, dark: str) -> ThemeColor:
+    return ThemeColor(light, dark)
+
+
+DEFAULT_THEME = Theme(
+    primary=_color("#1f6feb", "#6cb0ff"),
+    secondary=_color("#6f42c1", "#c3a6ff"),
+    success=_color("#1a7f37", "#57c77a"),
+    warning=_color("#9a6700", "#e0b04c"),
+    error=_color("#c62f2f", "#ff7b72"),
+    info=_color("#0b7285", "#5fd0e0"),
+    text=_color("#1f2328", "#e6e9ee"),
+    muted=_color("#57606a", "#9aa4b1"),
+    very_muted=_color("#8c959f", "#646d79"),
+    background=_color("#ffffff", "#15181d"),
+    border=_color("#afb8c1", "#4a5361"),
+    muted_border=_color("#d8dee4", "#2d333c"),
+    system=_color("#0969da", "#85bdf5"),
+    tool=_color("#8250df", "#d0a8ff"),
+    accent=_color("#bf3989", "#ff8ac2"),
+    highlight=_color("#fff3b0", "#4a4220"),
+    md_heading=_color("#0a3069", "#9ccbff"),
+    md_link=_color("#0550ae", "#79b8ff"),
+    md_keyword=_color("#cf222e", "#ff8f88"),
+    md_string=_color("#116329", "#8fdcaa"),
+    md_number=_color("#953800", "#f2b06e"),
+    md_comment=_color("#6e7781", "#7f8997"),
+)
+
+
+class ThemeBook:
+    """Whoever registered a name last has it, and when he takes it back, the one before him."""
+
+    def __init__(self) -> None:
+        self._themes: dict[str, list[tuple[object, Theme]]] = {DEFAULT: [(None, DEFAULT_THEME)]}
+
+    def register(self, name: str, theme: Theme, owner: object = None) -> None:
+        if not name:
+            raise UsageError("a theme needs a name")
+        for slot in SLOTS:
+            color = getattr(theme, slot)
+            if not isinstance(color, ThemeColor):
+                raise UsageError(f"the theme {name!r}: {slot} is no ThemeColor: {color!r:.60}")
+            for one in (color.light, color.dark):
+                if one and not full_hex(one):
+                    raise UsageError(f"the theme {name!r}: {slot} is no colour like #rrggbb: {one!r:.60}")
+        kept = [one for one in self._themes.get(name, ()) if one[0] is not owner]
+        self._themes[name] = [*kept, (owner, theme)]
+
+    def forget(self, owner: object) -> None:
+        for name, known in list(self._themes.items()):
+            self._themes[name] = [one for one in known if one[0] is not owner]
+            if not self._themes[name]:
+                del self._themes[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._themes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._themes
+
+    def __getitem__(self, name: str) -> Theme:
+        return self._themes[name][-1][1]
+
+    def resolved(self, name: str, *, dark: bool) -> ThemeColors:
+        """The colours as they are seen. A theme that is gone is the default one."""
+        shown = name if name in self else DEFAULT
+        theme, side = self[shown], "dark" if dark else "light"
+        colors = {
+            slot: full_hex(getattr(getattr(theme, slot), side) or getattr(getattr(DEFAULT_THEME, slot), side))
+            for slot in SLOTS
+        }
+        return ThemeColors(shown, dark, **colors)

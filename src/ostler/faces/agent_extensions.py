@@ -1,0 +1,73 @@
+"""The extensions of an agent in a Python program: files and folders, or functions of the program's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostler.kernel.harness import Harness
+from ostler.vocabulary.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:
+    from ostler.extensions.api import Ostler
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loading import Version
+
+GivenExtension = Path | str | Callable[["Ostler"], Any]
+"""A path, or a function as `setup` is."""
+
+
+class AgentExtensions:
+    """Loaded when the agent's session is opened. One that cannot be loaded is an error: a guard that is
+    missing must not go unnoticed."""
+
+    def __init__(self, given: Iterable[GivenExtension]) -> None:
+        given = list(given)
+        self._paths = tuple(Path(one).expanduser() for one in given if isinstance(one, str | Path))
+        self._functions = [one for one in given if not isinstance(one, str | Path)]
+        self._host: ExtensionHost | None = None
+        for one in self._functions:
+            if not callable(one):
+                raise UsageError(f"an extension is a path or a function, not {one!r:.60}")
+
+    def apply(self) -> None:
+        """The agent was given other tools: those of the extensions stay."""
+        if self._host is not None:
+            self._host.apply()
+
+    async def equip(self, harness: Harness) -> None:
+        """Loads them, once."""
+        if self._host is not None or not (self._paths or self._functions):
+            return
+        from ostler.extensions.assembling import Assembly
+        from ostler.extensions.finding import Search, check_named
+        from ostler.extensions.hosting import host_of
+
+        search = Search(harness.cwd, named=self._paths, automatic=False)
+        check_named(search)
+        problems: list[str] = []
+        own = [await _set_up(one) for one in self._functions]
+        assembly = Assembly(search, problems.append, own=own)
+        versions = await assembly.renew({})
+        if problems:
+            raise ConfigurationError("; ".join(problems))
+        self._host = host_of(assembly, versions, lambda text: None)
+        self._host.equip(harness)
+
+
+async def _set_up(function: Any) -> Version:
+    from ostler.extensions.calling import CodeFailed
+    from ostler.extensions.code_files import CodeFiles
+    from ostler.extensions.finding import Found
+    from ostler.extensions.loading import Version, checked, set_up
+
+    module = str(getattr(function, "__module__", "")).rpartition(".")[2]
+    named = str(getattr(function, "__name__", ""))
+    found = Found(module if named in ("", "setup") else named, "host", Path(), "module")
+    version = Version(found, CodeFiles(found, {}))
+    try:
+        await set_up(version.extension, checked(function))
+    except CodeFailed as failure:
+        raise ConfigurationError(f"the extension {found.name} is not loaded: {failure}") from None
+    return version

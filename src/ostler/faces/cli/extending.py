@@ -1,0 +1,116 @@
+"""Extensions on the command line: which are loaded, what a person consents to, and their commands."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ostler.extensions.finding import Search
+from ostler.extensions.hosting import extend
+from ostler.faces.cli.columns import one_line
+from ostler.faces.cli.driving import Rest, drive, run_queue
+from ostler.faces.cli.extension_face import CliFace
+from ostler.faces.cli.own_output import keep_output
+from ostler.faces.cli.person import ask_person, has_terminal
+from ostler.faces.cli.saying import say
+from ostler.kernel.harness import Harness
+from ostler.runs.inbox import InboxReader
+from ostler.runs.session import Session
+from ostler.runs.settings import Settings
+from ostler.vocabulary.events import CommandRan, Event
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.requests import RunCommand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # most have no extensions
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.trusting import ToTrust
+
+_COMMAND = re.compile(r"/([^\s/]+)(?:\s+(.*))?", re.DOTALL)
+
+
+async def extended(options: argparse.Namespace, settings: Settings, harness: Harness) -> ExtensionHost | None:
+    """Loads the extensions that count here, and says what is left out."""
+    consent = _ask_about if has_terminal() else None
+    keep_output()
+    return await extend(
+        harness,
+        _search(options, settings, harness.cwd),
+        say=say,
+        options={name: _as_text(value) for name, value in settings.options.items()},
+        consent=consent,
+        face=CliFace(harness),
+    )
+
+
+def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Search:
+    return Search(
+        cwd,
+        named=tuple(Path(path).expanduser().absolute() for path in options.extension or ()),
+        configured=tuple(cwd / path for path in settings.extensions),
+        automatic=not options.no_extensions,
+        trusts=options.trust,
+    )
+
+
+def _as_text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ask_about(extensions: Sequence[ToTrust]) -> bool:
+    """Shows what would run, and asks once for all."""
+    for one in extensions:
+        say(f"this project brings the extension {one.found.name} ({one.found.path}):")
+        for line in one.lines():
+            print(f"  {one_line(line)}", file=sys.stderr)
+    what = "it" if len(extensions) == 1 else "them"
+    return ask_person(f"an extension runs with your rights. Have you looked at {what}, and may {what} run?")
+
+
+def command_in(host: ExtensionHost | None, prompt: str, harness: Harness) -> RunCommand | None:
+    """The command that a prompt is, if an extension brings it and no template has its name."""
+    typed = _COMMAND.fullmatch(prompt)
+    if host is None or typed is None or typed[1] not in host.commands():
+        return None
+    from ostler.context.prompt_files import prompt_commands
+    from ostler.faces.cli.prompts import prompts_here
+
+    if typed[1] in prompt_commands(prompts_here(harness.cwd), harness.model.name).names:
+        return None
+    return RunCommand(id="", by="cli", name=typed[1], arguments=(typed[2] or "").strip())
+
+
+async def run_command(session: Session, host: ExtensionHost, command: RunCommand, *, as_lines: bool) -> int:
+    """Runs it, and then the prompts that it sent. Returns the exit code."""
+    failed: list[bool] = []
+
+    def see(batch: Sequence[Fact | Event]) -> None:
+        for one in batch:
+            if isinstance(one, Fact) and isinstance(one.event, CommandRan):
+                failed.append(one.event.failed)
+
+    async def work(session: Session) -> AsyncIterator[Rest]:
+        request = msgspec.structs.replace(command, id=session.journal.world.new_id("req"))
+        host.own_requests.add(request.id)
+        await session.journal.store.submit(session.id, request)
+        await InboxReader(session.journal, session.harness, session=session).read()
+        if session.state.run is None:
+            async for quiet in run_queue(session):
+                yield quiet
+
+    session.observe(see)
+    code = await drive(session, work, as_lines=as_lines)
+    return code or int(any(failed))
+
+
+async def run_sent(session: Session, host: ExtensionHost | None, ended: Rest) -> AsyncIterator[Rest]:
+    """Runs the prompts that extensions have sent meanwhile."""
+    if host is None or not host.own_requests:
+        return
+    async for quiet in run_queue(session, ended):
+        yield quiet

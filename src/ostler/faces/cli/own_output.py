@@ -1,0 +1,31 @@
+"""Standard output, which is ours alone: what extensions write there goes to standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+_own: TextIO | None = None
+
+
+def keep_output() -> None:
+    """Before any code of an extension runs: what it writes to standard output, or a process that it starts,
+    goes to standard error from now on."""
+    global _own
+    if _own is not None or sys.stdout is not sys.__stdout__:  # or a program that embeds us has taken it
+        return
+    sys.stdout.flush()
+    ours = os.dup(sys.stdout.fileno())  # which children do not inherit
+    os.dup2(2, sys.stdout.fileno())
+    _own = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors="replace")
+
+
+def own_output() -> TextIO:
+    """Where answers and the lines of `--json` go."""
+    return _own or sys.stdout
+
+
+def print_own(text: str) -> None:
+    out = own_output()
+    print(text, file=out, flush=out is _own)  # the other one is flushed at the end

@@ -1,0 +1,110 @@
+"""The line where people type, while an extension has a say in it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from ostler.extensions import rendering
+from ostler.extensions.editing import Editor, KeyAction
+from ostler.testkit.face import TestFace
+from tests.extensions.at_work import extension, facts_of
+from tests.extensions.with_face import opened
+
+
+def vowels_are_special(key: str, text: str) -> KeyAction | None:
+    match key:
+        case "a":
+            return KeyAction("consume")
+        case "e":
+            return KeyAction("remap", key="x")
+        case "i":
+            return KeyAction("remap", key="no such key")
+        case "o":
+            return KeyAction("submit")
+        case "u":
+            return KeyAction("submit", text=f"{text}!")
+        case "y":
+            return KeyAction()
+    return None
+
+
+async def test_an_editor_passes_consumes_remaps_and_submits() -> None:
+    face = TestFace()
+    session, _, context = await opened(face)
+    context.ui.set_editor(Editor(handle_key=vowels_are_special))
+    await face.press("b", "a", "e", "i", "y")
+    assert face.typed == "bxiy"
+    await face.press("o", "k", "u", "enter")
+    assert face.submitted == ["bxiy", "k!", ""]
+    context.ui.reset_editor()
+    await face.press("a")
+    assert face.typed == "a"
+    await session.close()
+
+
+async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_draw() -> None:
+    async def draw(width: int, default: str) -> str:
+        return f"[{default}]".ljust(width, ".")
+
+    face = TestFace(width=10)
+    session, _, context = await opened(face)
+    context.ui.set_editor(Editor(render=draw))
+    await face.press("h", "i")
+    assert (await face.screen()).splitlines()[-1] == "[> hi]...."
+    await session.close()
+
+
+async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 0.02)
+    may_end = threading.Event()
+
+    def handle(key: str, text: str) -> Any:
+        if key == "a":
+            raise ValueError("no")
+        if key == "b":
+            may_end.wait(20)
+        return "nonsense"
+
+    face = TestFace()
+    session, _, context = await opened(face)
+    context.ui.set_editor(Editor(handle, lambda width, default: 3))  # type: ignore[arg-type, return-value]
+    await face.press("a", "b", "c", "enter")
+    may_end.set()
+    assert face.submitted == ["abc"]
+    assert (await face.screen()).splitlines()[-1] == "> "
+    reported = [one.text for one in await facts_of(session, "warned")]
+    assert len(reported) == 2
+    assert "failed in handle_key: ValueError: no (test_editing.py:" in reported[0]
+    assert "failed in the editor's render: it made 3" in reported[1]
+    await session.close()
+
+
+async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes() -> None:
+    face = TestFace()
+    session, host, context = await opened(face)
+    attending = host.sessions[session.id]
+    attending.admit(extension("other", lambda ostler: None))
+    context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="1")))
+    attending.channels["other"].context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="2")))
+    await face.press("a")
+    await attending.dismiss("other", "reload")
+    await face.press("a")
+    await attending.dismiss("demo", "reload")
+    await face.press("a")
+    assert face.typed == "21a"
+    await session.close()
+
+
+async def test_an_extension_reads_and_writes_what_is_typed() -> None:
+    face = TestFace()
+    session, _, context = await opened(face)
+    await face.press("h", "i", "space", "!", "backspace")
+    assert context.ui.editor_text == "hi "
+    context.ui.set_editor_text("something else")
+    assert face.typed == "something else"
+    await session.close()

@@ -1,0 +1,146 @@
+"""Where extensions are found, and in which order."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ostler.extensions.entry_points import entry_points
+from ostler.extensions.finding import Found, Search, check_named, find_extensions
+from ostler.vocabulary.errors import UsageError
+
+SETUP = "def setup(ostler): pass\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def write(path: Path, text: str = SETUP) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def names(found: list[Found]) -> list[str]:
+    return [one.name for one in found]
+
+
+def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project: Path) -> None:
+    below = project / "below"
+    own = home / "extensions"
+    write(own / "b.py")
+    write(own / "a.py")
+    write(own / "pack" / "__init__.py")
+    write(own / "main_pack" / "main.py")
+    write(own / "other" / "extension.json", json.dumps({"name": "node-guard", "exec": "node"}))
+    write(project / ".ostler/extensions/outer.py")
+    write(below / ".ostler/extensions/inner.py")
+    named = write(project.parent / "elsewhere" / "named.py")
+    configured = write(project.parent / "elsewhere" / "configured.py")
+    found = find_extensions(Search(below, named=(named,), configured=(configured,)))
+    assert [(one.name, one.origin, one.kind) for one in found] == [
+        ("a", "user", "file"),
+        ("b", "user", "file"),
+        ("main_pack", "user", "folder"),
+        ("node-guard", "user", "foreign"),
+        ("pack", "user", "folder"),
+        ("outer", "project", "file"),
+        ("inner", "project", "file"),
+        ("configured", "configured", "file"),
+        ("named", "option", "file"),
+    ]
+    assert [one.project for one in found if one.project] == [project, below]
+    assert names(find_extensions(Search(below, named=(named,), automatic=False))) == ["named"]
+
+
+def test_helpers_and_tests_are_no_extensions(home: Path, project: Path) -> None:
+    own = home / "extensions"
+    write(own / "real.py", "async def setup(ostler): ...")
+    write(own / "assigned.py", "from rules import start\nsetup = start\n")
+    write(own / "rules.py", "def start(ostler): raise SystemExit  # never run by finding\n")
+    write(own / "_private.py")
+    write(own / "test_real.py")
+    write(own / "real_test.py")
+    write(own / ".hidden.py")
+    write(own / "__pycache__" / "x.py")
+    write(own / "data" / "notes.txt", "text")
+    assert names(find_extensions(Search(project))) == ["assigned", "real"]
+
+
+def test_one_path_counts_once_at_its_first_place(home: Path, project: Path) -> None:
+    mine = write(home / "extensions" / "gate.py")
+    (project / ".ostler").mkdir()
+    (project / ".ostler" / "extensions").symlink_to(home / "extensions")
+    found = find_extensions(Search(project, named=(mine, mine.parent)))
+    assert [(one.name, one.origin, one.problem) for one in found] == [("gate", "user", "")]
+
+
+def test_the_second_of_a_name_is_left_out_and_says_why(home: Path, project: Path) -> None:
+    first = write(home / "extensions" / "gate.py")
+    write(project / ".ostler/extensions/gate.py")
+    _, second = find_extensions(Search(project))
+    assert second.problem == f"{first} has the name gate, too, and comes first"
+
+
+def test_what_was_named_and_is_not_there_is_an_error(home: Path, project: Path) -> None:
+    search = Search(project, named=(project / "missing.py",))
+    with pytest.raises(UsageError, match=r"there is no extension .*missing\.py"):
+        check_named(search)
+    plain = write(project / "plain.py", "x = 1")
+    (found,) = find_extensions(Search(project, named=(plain,)))
+    assert found.problem == "it has no `def setup(ostler)`"
+
+
+def test_a_folder_that_is_named_may_hold_many(home: Path, project: Path) -> None:
+    write(project / "many" / "a.py")
+    write(project / "many" / "b.py")
+    assert names(find_extensions(Search(project, named=(project / "many",)))) == ["a", "b"]
+
+
+def test_a_projects_link_out_of_it_is_refused(home: Path, project: Path) -> None:
+    outside = write(project.parent / "outside" / "evil.py")
+    (project / ".ostler" / "extensions").mkdir(parents=True)
+    (project / ".ostler" / "extensions" / "evil.py").symlink_to(outside)
+    (found,) = find_extensions(Search(project))
+    assert found.problem == "it leads out of the project"
+
+
+def test_what_a_projects_file_names_must_lie_in_it(home: Path, project: Path) -> None:
+    inside = write(project / "tools" / "mine.py")
+    outside = write(project.parent / "theirs.py")
+    write(project / "ostler.toml", 'extensions = ["tools/mine.py", "../theirs.py"]')
+    wanted = (inside, project / "../theirs.py")
+    mine, theirs = find_extensions(Search(project, configured=wanted))
+    assert (mine.project, mine.problem) == (project, "")
+    assert theirs.problem == "it leads out of the project"
+    (own,) = find_extensions(Search(project, configured=(outside,)))
+    assert (own.project, own.problem) == (None, "")
+
+
+def test_entry_points_are_read_from_the_metadata_of_packages(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    text = "[console_scripts]\nx = y:z\n\n[ostler.extensions]\n# ours\ngate = gate_pack.main:setup [extra]\n"
+    write(one / "Gate_Pack-1.2.dist-info" / "entry_points.txt", text)
+    write(two / "Gate_Pack-9.0.dist-info" / "entry_points.txt", text)
+    write(two / "plain-1.0.dist-info" / "METADATA", "Name: plain")
+    (found,) = entry_points([str(one), str(two), str(tmp_path / "nothing.zip")])
+    assert (found.name, found.function, found.version) == ("gate", "gate_pack.main:setup", "1.2")
+
+
+def test_the_present_folder_brings_no_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "evil-1.0.dist-info" / "entry_points.txt", "[ostler.extensions]\nevil = evil:setup\n")
+    monkeypatch.chdir(tmp_path)
+    assert entry_points(["", os.curdir, str(tmp_path)]) == []
+    assert len(entry_points([str(tmp_path), "x"])) == 0

@@ -1,0 +1,47 @@
+"""Extensions in a session that a face looks at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
+from ostler.extensions.host import ExtensionHost
+from ostler.kernel.harness import Harness
+from ostler.kernel.store import Store
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import Session, create_session
+from ostler.testkit.face import TestFace
+from tests.extensions.at_work import extension
+
+
+async def opened(
+    face: TestFace | None = None,
+    setup: Callable[[Ostler], Any] = lambda ostler: None,
+    *,
+    model: Any = None,
+    store: Store | None = None,
+    **harness: Any,
+) -> tuple[Session, ExtensionHost, ExtensionContext]:
+    """A session with one extension, `demo`, and its context there."""
+    host = ExtensionHost([extension("demo", setup)], face=face)
+    made = Harness(model=model or ScriptedModel([]), asker=face.ask if face else None, **harness)
+    host.equip(made)
+    session = await create_session(store or MemoryStore(), made)
+    if face:
+        face.follow(session, host)
+    return session, host, host.sessions[session.id].channels["demo"].context
+
+
+async def until(session: Session, condition: Callable[[], Any]) -> None:
+    """Waits until something that facts or live values bring about is so."""
+    news = asyncio.Event()
+    stop = session.observe(lambda batch: news.set())
+    async with asyncio.timeout(5):
+        while not condition():
+            news.clear()
+            await news.wait()
+    stop()
