@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.host import ExtensionHost
 from ostler.kernel.harness import Harness
@@ -28,6 +29,14 @@ async def session_with(
     made = Harness(model=model, **harness)
     host.equip(made)
     return await create_session(store or MemoryStore(), made), host
+
+
+def nothing(ostler: Ostler) -> None:
+    """Registers nothing."""
+
+
+def context_of(host: ExtensionHost, session: Session, name: str = "mine") -> ExtensionContext:
+    return host.sessions[session.id].channels[name].context
 
 
 async def facts_of(session: Session, *types: str) -> list[Any]:

@@ -156,7 +156,8 @@ async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_r
     assert await context.ui.select("Which?", COLORS) == Selected("", -1, True)
     assert await context.ui.confirm("Sure?", default=True) == Confirmed(False, True)
     assert await context.ui.input("Name?", default="me") == Entered("", True)
-    assert await context.ui.multi_select("Which?", COLORS) == MultiSelected((), (), True)
+    assert await context.ui.multi_select("Which?", COLORS) == MultiSelected(tuple(COLORS), (0, 1, 2))
+    assert await context.ui.multi_select("Which?", COLORS, selected=[1]) == MultiSelected((COLORS[1],), (1,))
     assert await context.ui.overlay(Overlay("News", actions=("Ok",))) == OverlayClosed("", -1, True)
     assert await facts_of(session, "question_asked") == []
     await session.close()
@@ -241,7 +242,7 @@ def gate(ostler: Ostler) -> None:
         "Removes a file."
         return f"removed {path}"
 
-    @ostler.before_tool(time_limit=0.05)
+    @ostler.before_tool(time_limit=0.5)
     def ask_first(call: PlannedCall, context: ExtensionContext) -> Refuse | None:
         said = context.wait(context.ui.confirm(f"Remove {call.arguments['path']}?"))
         return None if said.value else Refuse("not wanted")
@@ -253,7 +254,7 @@ def removing() -> ScriptedModel:
 
 async def test_a_plain_hook_asks_and_its_time_stands_still_meanwhile() -> None:
     async def answer(asked: events.QuestionAsked) -> str:
-        await asyncio.sleep(0.15)  # longer than the hook has
+        await asyncio.sleep(0.7)  # longer than the hook has
         return "yes"
 
     session, _, _ = await opened(TestFace(answer=answer), gate, model=removing())
@@ -268,8 +269,13 @@ async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> Non
     session, _, _ = await opened(None, gate, model=removing(), waits_for_answers=True)
     running = asyncio.ensure_future(session.prompt(as_content("go")))
     (asked,) = await asked_in(session)
+    seen: list[Any] = []
+    session.observe(seen.extend)
+    await answer_from_elsewhere(session, asked.id, "maybe")
+    await until(session, lambda: seen)
     await answer_from_elsewhere(session, asked.id, "no")
     await running
+    assert len(await facts_of(session, "request_refused")) == 1, "two read the inbox, and one takes it up"
     (result,) = await facts_of(session, "tool_result")
     assert "not wanted" in str(result.content)
     assert await outcomes(session) == [("answered", "no")]
@@ -291,8 +297,8 @@ async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> 
 async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_outlives_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.05)
-    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.2)
+    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.3)
+    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.5)
 
     def setup(ostler: Ostler) -> None:
         @ostler.on(events.StepStarted)
@@ -333,11 +339,11 @@ async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> Non
     from ostler.vocabulary.events import Limits
 
     async def answer(asked: events.QuestionAsked) -> str:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.8)
         return "yes"
 
     face = TestFace(answer=answer)
-    session, _, _ = await opened(face, gate, model=removing(), limits=Limits(seconds=0.2))
+    session, _, _ = await opened(face, gate, model=removing(), limits=Limits(seconds=0.6))
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "completed"

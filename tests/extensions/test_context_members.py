@@ -9,29 +9,17 @@ from typing import Any
 import pytest
 
 from ostler import Agent
-from ostler.extensions import (
-    ExtensionContext,
-    Ostler,
-    SessionOpened,
-)
+from ostler.extensions import ExtensionContext, Ostler, SessionOpened
 from ostler.extensions.host import ExtensionHost
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.runs.session import Session, create_session, open_session
+from ostler.runs.session import create_session, open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.messages import File, Text, as_content
 from ostler.vocabulary.usage import Usage
-from tests.extensions.at_work import extension, facts_of, session_with
-
-
-def context_of(host: ExtensionHost, session: Session, name: str = "mine") -> ExtensionContext:
-    return host.sessions[session.id].channels[name].context
-
-
-def nothing(ostler: Ostler) -> None:
-    """Registers nothing."""
+from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with
 
 
 @tool

@@ -60,7 +60,6 @@ async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_dr
 async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rendering, "RENDER_SECONDS", 0.02)
     may_end = threading.Event()
 
     def handle(key: str, text: str) -> Any:
@@ -73,8 +72,12 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     face = TestFace()
     session, _, context = await opened(face)
     context.ui.set_editor(Editor(handle, lambda width, default: 3))  # type: ignore[arg-type, return-value]
-    await face.press("a", "b", "c", "enter")
+    await face.press("a")
+    with monkeypatch.context() as hurried:
+        hurried.setattr(rendering, "RENDER_SECONDS", 0.02)
+        await face.press("b")
     may_end.set()
+    await face.press("c", "enter")
     assert face.submitted == ["abc"]
     assert (await face.screen()).splitlines()[-1] == "> "
     reported = [one.text for one in await facts_of(session, "warned")]

@@ -20,7 +20,7 @@ from ostler.testkit.face import TestFace
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.messages import as_content
-from tests.extensions.with_face import opened
+from tests.extensions.with_face import opened, until
 
 SEA = Theme(primary=ThemeColor("#001122", "#334455"))
 
@@ -158,13 +158,13 @@ async def test_an_extension_hears_of_the_size_of_the_terminal() -> None:
 async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.host.COMMAND_SECONDS", 0.05)
+    monkeypatch.setattr("ostler.extensions.host.COMMAND_SECONDS", 0.5)
 
     def setup(ostler: Ostler) -> None:
         @ostler.command("edit")
         def edit(arguments: str, context: ExtensionContext) -> str:
             def write() -> str:
-                asyncio.run(asyncio.sleep(0.15))  # a person takes longer than a command may
+                asyncio.run(asyncio.sleep(0.7))  # a person takes longer than a command may
                 return "written"
 
             return context.wait(context.ui.suspend(write))
@@ -244,6 +244,7 @@ async def test_a_hostile_extension_costs_the_face_nothing() -> None:
     face = TestFace("close", width=20)
     session, host, _ = await opened(face, setup, model=ScriptedModel(["done"]))
     await host.run_command(session, "show", "")
+    await until(session, lambda: "header" in face.values)
     await face.press("ctrl+k", "a")
     assert (await face.screen()).splitlines() == ["│ head", "│ text", "─" * 20, "> a"]
     assert await face.call("t", {}, "result") == "t\nresult"

@@ -31,21 +31,13 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import Session, create_session
+from ostler.runs.session import create_session
 from ostler.testkit.face import TestFace
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import ConnectionFailed, StoreError, UsageError
 from ostler.vocabulary.messages import File, Text, as_content, user
-from tests.extensions.at_work import extension, facts_of, session_with
-
-
-def context_of(host: ExtensionHost, session: Session, name: str = "mine") -> ExtensionContext:
-    return host.sessions[session.id].channels[name].context
-
-
-def nothing(ostler: Ostler) -> None:
-    """Registers nothing."""
+from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with
 
 
 @tool

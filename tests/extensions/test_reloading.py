@@ -25,6 +25,7 @@ from ostler.runs.session import Session, create_session
 from ostler.runs.trust import trust_edits
 from ostler.vocabulary.messages import as_content
 from tests.extensions.at_work import facts_of
+from tests.extensions.foreign_process import written
 
 PATIENCE = 20.0
 SAYS = """
@@ -363,3 +364,38 @@ async def test_a_file_that_was_named_is_followed_with_what_it_imports(room: Room
     room.write("rules.py", "WHAT = 'new'")
     await room.comes_to_say(session, "new")
     await session.close()
+
+
+async def test_an_extension_in_another_language_is_started_anew(room: Room) -> None:
+    script = """
+        hello()
+        send("register_command", name="say", description="")
+        send("ready")
+        while True:
+            frame = read("command_invoked")
+            send("command_response", id=frame["id"], action="display", display=WHAT)
+    """
+    room.own.mkdir(parents=True)
+    folder = written(room.own, script, values={"WHAT": "old"})
+    session = await room.open("done")
+    await session.prompt(as_content("go"))
+    assert await room.says(session) == "old"
+    main = folder / "main.py"
+    main.write_text(main.read_text().replace("'old'", "'new'"))
+    await room.comes_to_say(session, "new")
+    await session.close()
+
+
+async def test_what_was_loaded_too_late_is_loaded_by_the_next_session(room: Room) -> None:
+    room.write("gate.py", SAYS, what="old")
+    session = await room.open("done")
+    room.write("gate.py", SAYS, what="new")
+    assert room.host is not None and room.host.reloading is not None
+    await room.host.reloading._load()
+    await session.close()
+    room.harness.model = ScriptedModel(["done"])
+    again = await create_session(MemoryStore(), room.harness)
+    assert await room.says(again) == "old"
+    await again.prompt(as_content("go"))
+    await room.comes_to_say(again, "new")
+    await again.close()

@@ -73,6 +73,8 @@ class Dialogs:
         choices = _options(options)
         there = range(len(choices))
         marked = there if selected is None else [one for one in there if one in selected]
+        if not self._can_ask:
+            return MultiSelected(tuple(choices[one] for one in marked), tuple(marked))
         form = {"type": "array", "items": {"enum": list(dict.fromkeys(choices))}, "uniqueItems": True}
         answer = await self._ask(
             Question(message, "form", form=form), MultiSelectDialog(choices, tuple(marked))
@@ -120,10 +122,14 @@ class Dialogs:
 
     # --- one question -------------------------------------------------------------------------------
 
+    @property
+    def _can_ask(self) -> bool:
+        harness = self._context.session.harness
+        return harness.asker is not None or harness.waits_for_answers
+
     async def _ask(self, question: Question, dialog: Dialog) -> Any:
         """The answer; None when there is none."""
-        harness = self._context.session.harness
-        if harness.asker is None and not harness.waits_for_answers:
+        if not self._can_ask:
             return None
         if problem := storing_problem(dialog):
             raise UsageError(f"the question cannot be asked: {problem}")

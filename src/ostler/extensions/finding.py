@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ostler.context.text_files import folders_up_to
+from ostler.context.text_files import Unusable, entries_in, folders_up_to
 from ostler.runs.home import configuration_file, state_folder
 from ostler.runs.permission_memory import project_folder
 from ostler.vocabulary.errors import UsageError
@@ -115,7 +115,14 @@ def _everywhere(search: Search) -> Iterator[Found]:
 
 def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> Iterator[Found]:
     """By name. What has no `setup` is there for others to import."""
-    for path in _entries(folder):
+    try:
+        paths = entries_in(folder)
+    except Unusable as error:
+        yield Found(
+            folder.name, origin, folder, "folder", project=project, problem=f"cannot be read: {error}"
+        )
+        return
+    for path in paths:
         if kind := kind_in_folder(path):
             yield Found(_name(path, kind), origin, path, kind, project=project)
 
@@ -139,13 +146,6 @@ def kind_in_folder(path: Path) -> Kind | None:
 def is_code(path: Path) -> bool:
     """Whether it may belong to an extension: nothing that is hidden, and no tests."""
     return not _NO_CODE.fullmatch(path.name)
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
 
 
 def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[Found]:

@@ -215,7 +215,7 @@ class ExtensionHost(FaceSide):
         if attending := self.sessions.pop(session.id, None):
             await attending.leave()
         if self.reloading is not None and not self.sessions:
-            self.reloading.stop()
+            await self.reloading.stop()
 
     # --- commands and options -------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Reloading:
         self._loading = asyncio.Lock()
         self._look: asyncio.Future[None] | None = None
         self._is_stale = False
+        self._swapping: asyncio.Future[None] | None = None
         self._watch = Watch(self._places, self.look_soon)
 
     # --- what the host hears of sessions --------------------------------------------------------------
@@ -44,8 +45,19 @@ class Reloading:
         if not any(one.session.is_running for one in self._others(session)):
             await self._swap()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """No session is open any more. What was not put to use is looked at again when there is one."""
         self._watch.stop()
+        if self._look is not None:
+            self._watch.look_again()
+            self._look.cancel()
+            await asyncio.wait({self._look})
+        if self._next is not None:
+            self._watch.look_again()
+            unused, self._next = self._next, None
+            for one in unused.values():
+                if one not in self._running.values():
+                    await one.forget()
 
     def _others(self, session: Attended) -> list[Attending]:
         return [one for one in self._host.sessions.values() if one.session is not session]
@@ -66,15 +78,16 @@ class Reloading:
                 self._is_stale = False
                 await self._load()
                 await self._swap_if_idle()
-        except OstlerError as error:
-            self._host.warn(f"the extensions cannot be looked at: {error.message}")
+        except (OstlerError, OSError) as error:
+            self._host.warn(f"the extensions cannot be looked at: {error}")
         finally:
             self._look = None
 
     async def reload(self) -> asyncio.Future[None]:
         """Loads everything anew. What it returns is done when that runs, if no run is under way."""
         await self._load(anew=True)
-        return asyncio.ensure_future(self._swap_if_idle())
+        self._swapping = asyncio.ensure_future(self._swap_if_idle())
+        return self._swapping
 
     async def _load(self, *, anew: bool = False) -> None:
         async with self._loading:

@@ -141,7 +141,8 @@ class Ui:
     async def multi_select(
         self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
     ) -> MultiSelected:
-        """Some of the options. `selected` are marked when it opens: all, if nothing is said."""
+        """Some of the options. `selected` are marked when it opens: all, if nothing is said. Where nobody can
+        be asked, those are the answer."""
         return await self._dialogs.multi_select(message, options, selected=selected)
 
     async def overlay(self, overlay: Overlay) -> OverlayClosed:

@@ -48,6 +48,10 @@ class Watch:
             self._stop.set()
         self._timer = self._stop = None
 
+    def look_again(self) -> None:
+        """Whatever was noticed counts as new when it begins again."""
+        self._seen = {}
+
     def _start(self) -> None:
         self._timer = None
         self._stop = threading.Event()

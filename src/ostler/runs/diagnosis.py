@@ -36,6 +36,7 @@ EXTRAS = {
     "local": ("xllamacpp", "models in GGUF files"),
     "search": ("", "ripgrep, where the system has none"),
     "tokens": ("splintr", "exact token counts, for models whose vocabulary is public"),
+    "watch": ("watchfiles", "changed extensions are noticed at once, not once a second"),
 }
 """The module of each extra, and what it is for. Ripgrep is a program, not a module."""
 

@@ -68,8 +68,8 @@ def _ask_about(extensions: Sequence[ToTrust]) -> bool:
         say(f"this project brings the extension {one.found.name} ({one.found.path}):")
         for line in one.lines():
             print(f"  {one_line(line)}", file=sys.stderr)
-    what = "it" if len(extensions) == 1 else "them"
-    return ask_person(f"an extension runs with your rights. Have you looked at {what}, and may {what} run?")
+    what = "it, and may it" if len(extensions) == 1 else "them, and may they"
+    return ask_person(f"an extension runs with your rights. Have you looked at {what} run?")
 
 
 def command_in(host: ExtensionHost | None, prompt: str, harness: Harness) -> RunCommand | None:

@@ -15,10 +15,11 @@ def keep_output() -> None:
     global _own
     if _own is not None or sys.stdout is not sys.__stdout__:  # or a program that embeds us has taken it
         return
-    sys.stdout.flush()
-    ours = os.dup(sys.stdout.fileno())  # which children do not inherit
-    os.dup2(2, sys.stdout.fileno())
-    _own = os.fdopen(ours, "w", encoding=sys.stdout.encoding, errors="replace")
+    theirs: TextIO = sys.stdout  # type: ignore[assignment]  # narrowed by the comparison
+    theirs.flush()
+    ours = os.dup(theirs.fileno())  # which children do not inherit
+    os.dup2(2, theirs.fileno())
+    _own = os.fdopen(ours, "w", encoding=theirs.encoding, errors="replace")
 
 
 def own_output() -> TextIO:
