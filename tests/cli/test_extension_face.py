@@ -22,7 +22,7 @@ from tests.cli.conftest import Serve
 
 NOISY = """
     import os, subprocess, sys
-    from ostler.extensions.ui_data import Widget
+    from ostler.extensions.showing.ui_data import Widget
     from ostler.vocabulary.events import StepStarted
 
     print("noise: at import")

@@ -10,7 +10,7 @@ import pytest
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.context import ExtensionContext
-from ostler.extensions.ui_data import (
+from ostler.extensions.showing.ui_data import (
     Confirmed,
     Content,
     Entered,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.completing import Completion, LimitReached
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.model_access import Said
+from ostler.extensions.parts.completing import Completion, LimitReached
+from ostler.extensions.parts.model_access import Said
 from ostler.kernel.model import Model
 from ostler.kernel.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn

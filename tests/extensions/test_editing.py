@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions import rendering
-from ostler.extensions.editing import Editor, KeyAction
+from ostler.extensions.showing import rendering
+from ostler.extensions.showing.editing import Editor, KeyAction
 from ostler.testkit.face import TestFace
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened

@@ -10,11 +10,11 @@ import pytest
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.context import ExtensionContext
-from ostler.extensions.editing import Editor, KeyAction
 from ostler.extensions.face import Face, Headless
 from ostler.extensions.moments import TerminalResized
-from ostler.extensions.theme_colors import Theme, ThemeColor, ThemeColors
-from ostler.extensions.ui_data import Content, Overlay, Widget
+from ostler.extensions.showing.editing import Editor, KeyAction
+from ostler.extensions.showing.theme_colors import Theme, ThemeColor, ThemeColors
+from ostler.extensions.showing.ui_data import Content, Overlay, Widget
 from ostler.models.scripted import ScriptedModel
 from ostler.testkit.face import TestFace
 from ostler.vocabulary import events

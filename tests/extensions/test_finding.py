@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.entry_points import entry_points
-from ostler.extensions.finding import Found, Search, check_named, find_extensions
+from ostler.extensions.loader.entry_points import entry_points
+from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions
 from ostler.vocabulary.errors import UsageError
 
 SETUP = "def setup(ostler): pass\n"

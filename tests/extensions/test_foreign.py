@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.finding import Search
 from ostler.extensions.foreign.foreign_extension import ForeignExtension
 from ostler.extensions.foreign.limits import Limits
 from ostler.extensions.foreign.loading import load_foreign
-from ostler.extensions.hosting import extend
+from ostler.extensions.loader.finding import Search
+from ostler.extensions.loader.hosting import extend
 from ostler.kernel.child import ChildRequest
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import ToolContext, tool

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions import loading
-from ostler.extensions.assembling import Assembly, running
 from ostler.extensions.calling import call_within
-from ostler.extensions.code_files import CodeFiles
-from ostler.extensions.finding import Search, find_extensions
-from ostler.extensions.loading import Version
+from ostler.extensions.loader import loading
+from ostler.extensions.loader.assembling import Assembly, running
+from ostler.extensions.loader.code_files import CodeFiles
+from ostler.extensions.loader.finding import Search, find_extensions
+from ostler.extensions.loader.loading import Version
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ostler.extensions.manifest import Package, Scope, installed_extensions, read_manifest
-from ostler.extensions.packages import Outcome, Wish, install, remove, set_enabled, update
-from ostler.extensions.scanning import extensions_in
-from ostler.extensions.sources import parse_source
+from ostler.extensions.installing.manifest import Package, Scope, installed_extensions, read_manifest
+from ostler.extensions.installing.packages import Outcome, Wish, install, remove, set_enabled, update
+from ostler.extensions.installing.scanning import extensions_in
+from ostler.extensions.installing.sources import parse_source
 from ostler.vocabulary.errors import ConfigurationError, NotFound, OstlerError, UsageError
 from tests.extensions.making_packages import Repository, git, tool, wheel, write
 
@@ -365,7 +365,7 @@ def test_nothing_is_built_unless_it_is_allowed(tmp_path: Path, put: Install, ind
 def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     tmp_path: Path, put: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.wheels.find_spec", lambda name: None)
+    monkeypatch.setattr("ostler.extensions.installing.wheels.find_spec", lambda name: None)
     programs = write(tmp_path / "programs", {"uv": f'#!/bin/sh\necho "$@" > {tmp_path}/told\nexit 3\n'})
     (programs / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.defpath}")

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions import watching
-from ostler.extensions.finding import Search
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.hosting import extend
-from ostler.extensions.trusting import extensions_to_trust
+from ostler.extensions.loader import watching
+from ostler.extensions.loader.finding import Search
+from ostler.extensions.loader.hosting import extend
+from ostler.extensions.loader.trusting import extensions_to_trust
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions import rendering
 from ostler.extensions.api import Ostler
-from ostler.extensions.rendering import Painter
-from ostler.extensions.ui_data import Content, Widget
+from ostler.extensions.showing import rendering
+from ostler.extensions.showing.rendering import Painter
+from ostler.extensions.showing.ui_data import Content, Widget
 from ostler.testkit.face import TestFace
 from ostler.vocabulary.errors import UsageError
 from tests.extensions.at_work import facts_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.shortcuts import is_of_faces, normalised_key, shortcut_key
+from ostler.extensions.showing.shortcuts import is_of_faces, normalised_key, shortcut_key
 from ostler.testkit.face import TestFace
 from ostler.vocabulary.errors import UsageError
 from tests.extensions.at_work import extension, facts_of

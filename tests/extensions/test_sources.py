@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.sources import parse_source
+from ostler.extensions.installing.sources import parse_source
 from ostler.vocabulary.errors import UsageError
 
 HERE = Path("/")

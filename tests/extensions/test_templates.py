@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.template_access import ArgumentPattern, ModelCondition, Templates
+from ostler.extensions.parts.template_access import ArgumentPattern, ModelCondition, Templates
 from ostler.vocabulary.errors import UsageError
 
 context: Any = SimpleNamespace(model="anthropic/claude-9.5")

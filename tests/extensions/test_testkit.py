@@ -24,7 +24,7 @@ from ostler.extensions import (
     StepPlan,
 )
 from ostler.extensions.host import CommandFailed
-from ostler.extensions.ui_data import Widget
+from ostler.extensions.showing.ui_data import Widget
 from ostler.models.scripted import Call
 from ostler.testkit.extensions import ExtensionTest
 from ostler.testkit.face import TestFace

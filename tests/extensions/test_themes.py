@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.extensions.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
-from ostler.extensions.themes import DEFAULT, DEFAULT_THEME, ThemeBook
+from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
+from ostler.extensions.showing.themes import DEFAULT, DEFAULT_THEME, ThemeBook
 from ostler.testkit.face import TestFace
 from ostler.vocabulary.errors import UsageError
 from tests.extensions.with_face import opened

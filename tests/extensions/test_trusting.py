@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions import code_files
-from ostler.extensions.assembling import Assembly, Versions
-from ostler.extensions.finding import Search
-from ostler.extensions.trusting import ToTrust, extensions_to_trust
+from ostler.extensions.loader import code_files
+from ostler.extensions.loader.assembling import Assembly, Versions
+from ostler.extensions.loader.finding import Search
+from ostler.extensions.loader.trusting import ToTrust, extensions_to_trust
 from ostler.runs.trust import distrust, trust_edits
 
 MARKS = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"

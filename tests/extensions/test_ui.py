@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.live_values import LiveBoard
 from ostler.extensions.moments import SessionOpened
-from ostler.extensions.ui_data import Content, Style, Visibility, Widget
+from ostler.extensions.showing.live_values import LiveBoard
+from ostler.extensions.showing.ui_data import Content, Style, Visibility, Widget
 from ostler.models.scripted import ScriptedModel
 from ostler.testkit.face import TestFace
 from ostler.vocabulary import events

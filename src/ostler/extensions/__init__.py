@@ -12,21 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ostler.extensions.api import Ostler as Ostler
-    from ostler.extensions.children import Subagent as Subagent
-    from ostler.extensions.children import SubagentEvent as SubagentEvent
-    from ostler.extensions.children import SubagentEvents as SubagentEvents
-    from ostler.extensions.children import SubagentResult as SubagentResult
-    from ostler.extensions.completing import Completion as Completion
     from ostler.extensions.context import ExtensionContext as ExtensionContext
-    from ostler.extensions.editing import Editor as Editor
-    from ostler.extensions.editing import KeyAction as KeyAction
-    from ostler.extensions.history import Moved as Moved
-    from ostler.extensions.history_nodes import HistoryMessage as HistoryMessage
-    from ostler.extensions.history_nodes import KeptEntry as KeptEntry
-    from ostler.extensions.history_nodes import TreeNode as TreeNode
-    from ostler.extensions.model_access import ModelDescription as ModelDescription
-    from ostler.extensions.model_access import Resolution as Resolution
-    from ostler.extensions.model_access import Said as Said
     from ostler.extensions.moments import ModelChanged as ModelChanged
     from ostler.extensions.moments import ReasoningChanged as ReasoningChanged
     from ostler.extensions.moments import ReasoningStarted as ReasoningStarted
@@ -34,27 +20,47 @@ if TYPE_CHECKING:
     from ostler.extensions.moments import SessionOpened as SessionOpened
     from ostler.extensions.moments import StateChanged as StateChanged
     from ostler.extensions.moments import TerminalResized as TerminalResized
+    from ostler.extensions.parts.children import Subagent as Subagent
+    from ostler.extensions.parts.children import SubagentEvent as SubagentEvent
+    from ostler.extensions.parts.children import SubagentEvents as SubagentEvents
+    from ostler.extensions.parts.children import SubagentResult as SubagentResult
+    from ostler.extensions.parts.completing import Completion as Completion
+    from ostler.extensions.parts.completing import LimitReached as LimitReached
+    from ostler.extensions.parts.history import Moved as Moved
+    from ostler.extensions.parts.history_nodes import HistoryMessage as HistoryMessage
+    from ostler.extensions.parts.history_nodes import KeptEntry as KeptEntry
+    from ostler.extensions.parts.history_nodes import TreeNode as TreeNode
+    from ostler.extensions.parts.model_access import ModelDescription as ModelDescription
+    from ostler.extensions.parts.model_access import Resolution as Resolution
+    from ostler.extensions.parts.model_access import Said as Said
+    from ostler.extensions.parts.skill_access import SkillsRead as SkillsRead
+    from ostler.extensions.parts.skill_access import SkillText as SkillText
+    from ostler.extensions.parts.template_access import ArgumentPattern as ArgumentPattern
+    from ostler.extensions.parts.template_access import Arguments as Arguments
+    from ostler.extensions.parts.template_access import ModelCondition as ModelCondition
+    from ostler.extensions.parts.template_access import NamedTemplate as NamedTemplate
+    from ostler.extensions.parts.tool_access import ToolDescription as ToolDescription
+    from ostler.extensions.parts.usage_access import ContextStats as ContextStats
+    from ostler.extensions.parts.usage_access import LastRun as LastRun
+    from ostler.extensions.parts.usage_access import SessionUsage as SessionUsage
     from ostler.extensions.registrations import ToolRenderer as ToolRenderer
-    from ostler.extensions.skill_access import SkillsRead as SkillsRead
-    from ostler.extensions.skill_access import SkillText as SkillText
+    from ostler.extensions.showing.editing import Editor as Editor
+    from ostler.extensions.showing.editing import KeyAction as KeyAction
+    from ostler.extensions.showing.theme_colors import Theme as Theme
+    from ostler.extensions.showing.theme_colors import ThemeColor as ThemeColor
+    from ostler.extensions.showing.theme_colors import ThemeColors as ThemeColors
+    from ostler.extensions.showing.ui_data import Confirmed as Confirmed
+    from ostler.extensions.showing.ui_data import Content as Content
+    from ostler.extensions.showing.ui_data import Entered as Entered
+    from ostler.extensions.showing.ui_data import MultiSelected as MultiSelected
+    from ostler.extensions.showing.ui_data import Overlay as Overlay
+    from ostler.extensions.showing.ui_data import OverlayClosed as OverlayClosed
+    from ostler.extensions.showing.ui_data import OverlayStyle as OverlayStyle
+    from ostler.extensions.showing.ui_data import Selected as Selected
+    from ostler.extensions.showing.ui_data import Style as Style
+    from ostler.extensions.showing.ui_data import Visibility as Visibility
+    from ostler.extensions.showing.ui_data import Widget as Widget
     from ostler.extensions.state_store import State as State
-    from ostler.extensions.template_access import ArgumentPattern as ArgumentPattern
-    from ostler.extensions.template_access import Arguments as Arguments
-    from ostler.extensions.template_access import ModelCondition as ModelCondition
-    from ostler.extensions.template_access import NamedTemplate as NamedTemplate
-    from ostler.extensions.theme_colors import Theme as Theme
-    from ostler.extensions.theme_colors import ThemeColor as ThemeColor
-    from ostler.extensions.theme_colors import ThemeColors as ThemeColors
-    from ostler.extensions.tool_access import ToolDescription as ToolDescription
-    from ostler.extensions.ui_data import Content as Content
-    from ostler.extensions.ui_data import Overlay as Overlay
-    from ostler.extensions.ui_data import OverlayStyle as OverlayStyle
-    from ostler.extensions.ui_data import Style as Style
-    from ostler.extensions.ui_data import Visibility as Visibility
-    from ostler.extensions.ui_data import Widget as Widget
-    from ostler.extensions.usage_access import ContextStats as ContextStats
-    from ostler.extensions.usage_access import LastRun as LastRun
-    from ostler.extensions.usage_access import SessionUsage as SessionUsage
     from ostler.kernel.hooks import Allow as Allow
     from ostler.kernel.hooks import Ask as Ask
     from ostler.kernel.hooks import ContextDraft as ContextDraft
@@ -79,13 +85,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "api": ("Ostler",),
-    "children": ("Subagent", "SubagentEvent", "SubagentEvents", "SubagentResult"),
-    "completing": ("Completion",),
     "context": ("ExtensionContext",),
-    "editing": ("Editor", "KeyAction"),
-    "history": ("Moved",),
-    "history_nodes": ("HistoryMessage", "KeptEntry", "TreeNode"),
-    "model_access": ("ModelDescription", "Resolution", "Said"),
     "moments": (
         "ModelChanged",
         "ReasoningChanged",
@@ -95,14 +95,32 @@ _NAMES = {
         "StateChanged",
         "TerminalResized",
     ),
+    "parts.children": ("Subagent", "SubagentEvent", "SubagentEvents", "SubagentResult"),
+    "parts.completing": ("Completion", "LimitReached"),
+    "parts.history": ("Moved",),
+    "parts.history_nodes": ("HistoryMessage", "KeptEntry", "TreeNode"),
+    "parts.model_access": ("ModelDescription", "Resolution", "Said"),
+    "parts.skill_access": ("SkillText", "SkillsRead"),
+    "parts.template_access": ("ArgumentPattern", "Arguments", "ModelCondition", "NamedTemplate"),
+    "parts.tool_access": ("ToolDescription",),
+    "parts.usage_access": ("ContextStats", "LastRun", "SessionUsage"),
     "registrations": ("ToolRenderer",),
-    "skill_access": ("SkillText", "SkillsRead"),
+    "showing.editing": ("Editor", "KeyAction"),
+    "showing.theme_colors": ("Theme", "ThemeColor", "ThemeColors"),
+    "showing.ui_data": (
+        "Confirmed",
+        "Content",
+        "Entered",
+        "MultiSelected",
+        "Overlay",
+        "OverlayClosed",
+        "OverlayStyle",
+        "Selected",
+        "Style",
+        "Visibility",
+        "Widget",
+    ),
     "state_store": ("State",),
-    "template_access": ("ArgumentPattern", "Arguments", "ModelCondition", "NamedTemplate"),
-    "theme_colors": ("Theme", "ThemeColor", "ThemeColors"),
-    "tool_access": ("ToolDescription",),
-    "ui_data": ("Content", "Overlay", "OverlayStyle", "Style", "Visibility", "Widget"),
-    "usage_access": ("ContextStats", "LastRun", "SessionUsage"),
 }
 _OF_HOOKS = (
     "Allow",

@@ -17,7 +17,7 @@ from ostler.extensions.registrations import (
     Shortcut,
     ToolRenderer,
 )
-from ostler.extensions.shortcuts import shortcut_key
+from ostler.extensions.showing.shortcuts import shortcut_key
 from ostler.kernel.hooks import (
     TIME_LIMIT,
     Allow,

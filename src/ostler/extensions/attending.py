@@ -30,8 +30,8 @@ from ostler.vocabulary.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.live_values import LiveBoard
-    from ostler.extensions.rendering import Painter
+    from ostler.extensions.showing.live_values import LiveBoard
+    from ostler.extensions.showing.rendering import Painter
 
 BATCH_SECONDS = 0.1
 """How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
@@ -63,13 +63,13 @@ class Attending:
     @cached_property
     def board(self) -> LiveBoard:
         """The live values of all extensions."""
-        from ostler.extensions.live_values import LiveBoard
+        from ostler.extensions.showing.live_values import LiveBoard
 
         return LiveBoard(self.session.journal.publish)
 
     @cached_property
     def painter(self) -> Painter:
-        from ostler.extensions.rendering import Painter
+        from ostler.extensions.showing.rendering import Painter
 
         return Painter(self)
 

@@ -17,16 +17,16 @@ from ostler.vocabulary.messages import PlainBlock, as_content
 
 if TYPE_CHECKING:  # each is loaded when it is used
     from ostler.extensions.attending import Attending
-    from ostler.extensions.children import Subagent, SubagentResult
-    from ostler.extensions.history import History
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.model_access import Models
-    from ostler.extensions.skill_access import Skills
-    from ostler.extensions.spawning import SpawnOptions
-    from ostler.extensions.template_access import Templates
-    from ostler.extensions.tool_access import Tools
-    from ostler.extensions.ui import Ui
-    from ostler.extensions.usage_access import ContextStats, LastRun, SessionUsage
+    from ostler.extensions.parts.children import Subagent, SubagentResult
+    from ostler.extensions.parts.history import History
+    from ostler.extensions.parts.model_access import Models
+    from ostler.extensions.parts.skill_access import Skills
+    from ostler.extensions.parts.spawning import SpawnOptions
+    from ostler.extensions.parts.template_access import Templates
+    from ostler.extensions.parts.tool_access import Tools
+    from ostler.extensions.parts.usage_access import ContextStats, LastRun, SessionUsage
+    from ostler.extensions.showing.ui import Ui
 
 Returned = TypeVar("Returned")
 Content = str | Sequence[str | PlainBlock]
@@ -135,7 +135,7 @@ class ExtensionContext:
         It belongs to the run under way, which does not end before it; without one, to the session. Raises
         `UsageError` for a model, an agent or a tool that there is not.
         """
-        from ostler.extensions.spawning import spawn
+        from ostler.extensions.parts.spawning import spawn
 
         return spawn(self, prompt, options)
 
@@ -148,7 +148,7 @@ class ExtensionContext:
     @cached_property
     def ui(self) -> Ui:
         """Widgets, dialogs, themes, the editor."""
-        from ostler.extensions.ui import Ui
+        from ostler.extensions.showing.ui import Ui
 
         # Handlers may run in several threads while one of them waits: there must be one of it.
         made: Ui = self.calls.do(lambda: vars(self).setdefault("ui", Ui(self)))
@@ -157,34 +157,34 @@ class ExtensionContext:
     @cached_property
     def history(self) -> History:
         """Messages, entries, the tree."""
-        from ostler.extensions.history import History
+        from ostler.extensions.parts.history import History
 
         return History(self)
 
     @cached_property
     def models(self) -> Models:
         """Which model, which there are, and asking one."""
-        from ostler.extensions.model_access import Models
+        from ostler.extensions.parts.model_access import Models
 
         return Models(self)
 
     @cached_property
     def tools(self) -> Tools:
         """Which tools there are, and which are on offer."""
-        from ostler.extensions.tool_access import Tools
+        from ostler.extensions.parts.tool_access import Tools
 
         return Tools(self)
 
     @cached_property
     def skills(self) -> Skills:
-        from ostler.extensions.skill_access import Skills
+        from ostler.extensions.parts.skill_access import Skills
 
         return Skills(self)
 
     @cached_property
     def templates(self) -> Templates:
         """The grammar of prompt templates and of arguments."""
-        from ostler.extensions.template_access import Templates
+        from ostler.extensions.parts.template_access import Templates
 
         return Templates(self)
 
@@ -192,19 +192,19 @@ class ExtensionContext:
 
     async def usage(self) -> SessionUsage:
         """What the session's model calls add up to, and its children's."""
-        from ostler.extensions.usage_access import session_usage
+        from ostler.extensions.parts.usage_access import session_usage
 
         return await session_usage(self)
 
     def context_stats(self) -> ContextStats:
         """How much of the model's window is taken, and how that number was found."""
-        from ostler.extensions.usage_access import context_stats
+        from ostler.extensions.parts.usage_access import context_stats
 
         return self.calls.do(lambda: context_stats(self))
 
     async def last_run(self) -> LastRun | None:
         """What came of the run that ended last: its answer, its calls, its totals. None before that."""
-        from ostler.extensions.usage_access import last_run
+        from ostler.extensions.parts.usage_access import last_run
 
         return await last_run(self)
 

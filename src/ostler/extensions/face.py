@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from ostler.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:  # loaded by extensions that use it
-    from ostler.extensions.editing import Editor
+    from ostler.extensions.showing.editing import Editor
 
 
 class Face(Protocol):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ostler.extensions.calling import CodeFailed, call_within, takes
 from ostler.extensions.moments import TerminalResized
 from ostler.extensions.registrations import Shortcut, ToolRenderer
-from ostler.extensions.shortcuts import is_of_faces, normalised_key
+from ostler.extensions.showing.shortcuts import is_of_faces, normalised_key
 
 if TYPE_CHECKING:
     from ostler.extensions.attending import Attending
-    from ostler.extensions.editing import EditorSeat, KeyAction
     from ostler.extensions.extension import Extension
-    from ostler.extensions.themes import ThemeBook
+    from ostler.extensions.showing.editing import EditorSeat, KeyAction
+    from ostler.extensions.showing.themes import ThemeBook
 
 COMMAND_SECONDS = 600.0
 
@@ -34,13 +34,13 @@ class FaceSide:
     @cached_property
     def themes(self) -> ThemeBook:
         """A face adds its own with `register`."""
-        from ostler.extensions.themes import ThemeBook
+        from ostler.extensions.showing.themes import ThemeBook
 
         return ThemeBook()
 
     @cached_property
     def editors(self) -> EditorSeat:
-        from ostler.extensions.editing import EditorSeat
+        from ostler.extensions.showing.editing import EditorSeat
 
         return EditorSeat()
 
@@ -123,7 +123,7 @@ class FaceSide:
 
     async def editor_key(self, key: str, text: str) -> KeyAction:
         """What becomes of a key, and what was typed before it: the face's own way, if nobody says."""
-        from ostler.extensions.editing import PASS, KeyAction
+        from ostler.extensions.showing.editing import PASS, KeyAction
 
         present = self.editors.present()
         if present is None or (handle := present[1].handle_key) is None:

@@ -23,7 +23,7 @@ from ostler.kernel.tool import Tool
 from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
 
 if TYPE_CHECKING:  # for those that come from files
-    from ostler.extensions.reloading import Reloading
+    from ostler.extensions.loader.reloading import Reloading
 
 SWITCH_SECONDS = 600.0
 """How long a run is waited for before its session is left."""
@@ -114,7 +114,7 @@ class ExtensionHost(FaceSide):
         assert self._harness is not None
         if self._tool_limits:
             return
-        from ostler.extensions.tool_access import limited
+        from ostler.extensions.parts.tool_access import limited
 
         limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
         self._tool_limits = [limit]

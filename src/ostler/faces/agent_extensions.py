@@ -12,7 +12,7 @@ from ostler.vocabulary.errors import ConfigurationError, UsageError
 if TYPE_CHECKING:
     from ostler.extensions.api import Ostler
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.loading import Version
+    from ostler.extensions.loader.loading import Version
 
 GivenExtension = Path | str | Callable[["Ostler"], Any]
 """A path, or a function as `setup` is."""
@@ -40,9 +40,9 @@ class AgentExtensions:
         """Loads them, once."""
         if self._host is not None or not (self._paths or self._functions):
             return
-        from ostler.extensions.assembling import Assembly
-        from ostler.extensions.finding import Search, check_named
-        from ostler.extensions.hosting import host_of
+        from ostler.extensions.loader.assembling import Assembly
+        from ostler.extensions.loader.finding import Search, check_named
+        from ostler.extensions.loader.hosting import host_of
 
         search = Search(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
@@ -58,9 +58,9 @@ class AgentExtensions:
 
 async def _set_up(function: Any) -> Version:
     from ostler.extensions.calling import CodeFailed
-    from ostler.extensions.code_files import CodeFiles
-    from ostler.extensions.finding import Found
-    from ostler.extensions.loading import Version, checked, set_up
+    from ostler.extensions.loader.code_files import CodeFiles
+    from ostler.extensions.loader.finding import Found
+    from ostler.extensions.loader.loading import Version, checked, set_up
 
     module = str(getattr(function, "__module__", "")).rpartition(".")[2]
     named = str(getattr(function, "__name__", ""))

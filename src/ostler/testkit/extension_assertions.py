@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.registrations import Registrations
-from ostler.extensions.ui_data import Shown, ShownStatus, ShownWidget
+from ostler.extensions.showing.ui_data import Shown, ShownStatus, ShownWidget
 from ostler.kernel.hooks import Handled, InputDraft, Refuse
 from ostler.runs.session import Session
 from ostler.testkit.face import TestFace

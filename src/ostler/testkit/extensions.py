@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from ostler.extensions.calling import CodeFailed
-from ostler.extensions.code_files import CodeFiles
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
-from ostler.extensions.finding import Search, check_named, find_extensions
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.loading import Setup, Version, set_up
+from ostler.extensions.loader.code_files import CodeFiles
+from ostler.extensions.loader.finding import Search, check_named, find_extensions
+from ostler.extensions.loader.loading import Setup, Version, set_up
 from ostler.kernel import hooks
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness

@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from ostler.extensions.editing import Editor
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.shortcuts import normalised_key
-from ostler.extensions.themes import DEFAULT
-from ostler.extensions.ui_data import (
+from ostler.extensions.showing.editing import Editor
+from ostler.extensions.showing.shortcuts import normalised_key
+from ostler.extensions.showing.themes import DEFAULT
+from ostler.extensions.showing.ui_data import (
     OverlayDialog,
     Rendering,
     Shown,

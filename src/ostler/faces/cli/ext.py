@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NoReturn
 
-from ostler.extensions.manifest import Package, Scope, project_scope, read_manifest, user_scope
+from ostler.extensions.installing.manifest import Package, Scope, project_scope, read_manifest, user_scope
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory
@@ -18,8 +18,8 @@ from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ostler.extensions.packages import Outcome
-    from ostler.extensions.trial import Tried
+    from ostler.extensions.installing.packages import Outcome
+    from ostler.extensions.installing.trial import Tried
 
 LANGUAGES = ("python", "node", "any")
 SHORT = 12
@@ -136,7 +136,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from ostler.extensions.scaffold import write_scaffold
+    from ostler.extensions.installing.scaffold import write_scaffold
 
     cwd = working_directory()
     folder = Path(cwd, options.name)
@@ -152,8 +152,8 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _install(options: argparse.Namespace) -> None:
-    from ostler.extensions.packages import Wish, install
-    from ostler.extensions.sources import parse_source
+    from ostler.extensions.installing.packages import Wish, install
+    from ostler.extensions.installing.sources import parse_source
 
     source = parse_source(options.source, working_directory())
     wish = Wish(options.name, tuple(options.include), options.link, options.build)
@@ -178,7 +178,7 @@ def _install(options: argparse.Namespace) -> None:
 
 
 def _update(options: argparse.Namespace) -> int:
-    from ostler.extensions.packages import update
+    from ostler.extensions.installing.packages import update
 
     scope = _scope(options)
     if not options.all:
@@ -212,7 +212,7 @@ def _tell_update(outcome: Outcome) -> None:
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from ostler.extensions.packages import remove
+    from ostler.extensions.installing.packages import remove
 
     scope = _scope(options)
     package = remove(scope, _there(options, scope).name)
@@ -229,7 +229,7 @@ def _disable(options: argparse.Namespace) -> None:
 
 
 def _switch(options: argparse.Namespace, *, enabled: bool) -> None:
-    from ostler.extensions.packages import set_enabled
+    from ostler.extensions.installing.packages import set_enabled
 
     scope = _scope(options)
     was_other = set_enabled(scope, _there(options, scope).name, enabled)

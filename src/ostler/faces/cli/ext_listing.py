@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from ostler.context.text_files import Unusable
 from ostler.extensions.extension import Origin, Standing
-from ostler.extensions.finding import Found, Search, check_named, find_extensions, own_extensions
-from ostler.extensions.manifest import (
+from ostler.extensions.installing.manifest import (
     InstalledExtension,
     installed_extensions,
     project_scope,
     user_scope,
 )
-from ostler.extensions.scanning import extensions_in
-from ostler.extensions.trial import Tried, try_loading
-from ostler.extensions.trusting import ToTrust
+from ostler.extensions.installing.scanning import extensions_in
+from ostler.extensions.installing.trial import Tried, try_loading
+from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions, own_extensions
+from ostler.extensions.loader.trusting import ToTrust
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path
 from ostler.faces.cli.saying import counted, print_json, say

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.extensions.finding import Search
-from ostler.extensions.hosting import extend
+from ostler.extensions.loader.finding import Search
+from ostler.extensions.loader.hosting import extend
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.driving import Rest, drive, run_queue
 from ostler.faces.cli.extension_face import CliFace
@@ -29,7 +29,7 @@ from ostler.vocabulary.requests import RunCommand
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # most have no extensions
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.trusting import ToTrust
+    from ostler.extensions.loader.trusting import ToTrust
 
 _COMMAND = re.compile(r"/([^\s/]+)(?:\s+(.*))?", re.DOTALL)
 

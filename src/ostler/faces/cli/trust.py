@@ -11,8 +11,8 @@ import msgspec
 
 from ostler.context import skills
 from ostler.context.text_files import Unusable
-from ostler.extensions.finding import Found, kind_of
-from ostler.extensions.trusting import ToTrust, extensions_to_trust
+from ostler.extensions.loader.finding import Found, kind_of
+from ostler.extensions.loader.trusting import ToTrust, extensions_to_trust
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.directory import working_directory

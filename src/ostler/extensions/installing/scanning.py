@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ostler.extensions.finding import MANIFEST
+from ostler.extensions.loader.finding import MANIFEST
 
 ENTRIES = ("__init__.py", "main.py")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ostler.extensions.code_files import CodeFiles
+from ostler.extensions.loader.code_files import CodeFiles
 
 _numbers = count(1)
 

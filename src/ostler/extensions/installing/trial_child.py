@@ -14,10 +14,10 @@ import threading
 
 import msgspec
 
-from ostler.extensions.code_files import CodeFiles
-from ostler.extensions.loading import Version
-from ostler.extensions.trial import Subject, Tried
-from ostler.extensions.trusting import ToTrust
+from ostler.extensions.installing.trial import Subject, Tried
+from ostler.extensions.loader.code_files import CodeFiles
+from ostler.extensions.loader.loading import Version
+from ostler.extensions.loader.trusting import ToTrust
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import msgspec
 
-from ostler.extensions.completing import Completion, OnChunk, complete, model_named
+from ostler.extensions.parts.completing import Completion, OnChunk, complete, model_named
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ReasoningLevel
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, Catalogue, ModelInfo

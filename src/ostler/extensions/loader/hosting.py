@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ostler.extensions.finding import Search, check_named, find_extensions
+from ostler.extensions.loader.finding import Search, check_named, find_extensions
 from ostler.kernel.harness import Harness
 
 if TYPE_CHECKING:  # where there are no extensions, nothing of this is loaded
-    from ostler.extensions.assembling import Assembly, Consent, Versions
     from ostler.extensions.face import Face
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader.assembling import Assembly, Consent, Versions
 
 
 async def extend(
@@ -30,11 +30,11 @@ async def extend(
     check_named(search)
     if not find_extensions(search):
         if search.automatic:
-            from ostler.extensions.lookout import Lookout
+            from ostler.extensions.loader.lookout import Lookout
 
             harness.attendant = Lookout(harness, search, lambda: _nothing_yet(search, say, options, face))
         return None
-    from ostler.extensions.assembling import Assembly
+    from ostler.extensions.loader.assembling import Assembly
 
     assembly = Assembly(search, say, consent)
     host = host_of(assembly, await assembly.renew({}), say, options, face)
@@ -51,7 +51,7 @@ def host_of(
 ) -> ExtensionHost:
     """A host that follows the files of its extensions."""
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.reloading import Reloading
+    from ostler.extensions.loader.reloading import Reloading
 
     extensions = [one.extension for one in versions.values()]
     host = ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
@@ -63,6 +63,6 @@ def host_of(
 def _nothing_yet(
     search: Search, say: Callable[[str], None], options: Mapping[str, str] | None, face: Face | None
 ) -> ExtensionHost:
-    from ostler.extensions.assembling import Assembly
+    from ostler.extensions.loader.assembling import Assembly
 
     return host_of(Assembly(search, say), {}, say, options, face)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.extensions.ui_data import (
+from ostler.extensions.showing.ui_data import (
     ConfirmDialog,
     Confirmed,
     Dialog,

@@ -11,10 +11,10 @@ from typing import Any
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.calling import CodeFailed, call_within
-from ostler.extensions.code_files import CodeFiles, named_files
 from ostler.extensions.extension import Extension
-from ostler.extensions.finding import Found
-from ostler.extensions.private_imports import PrivatePackage
+from ostler.extensions.loader.code_files import CodeFiles, named_files
+from ostler.extensions.loader.finding import Found
+from ostler.extensions.loader.private_imports import PrivatePackage
 from ostler.vocabulary.errors import OstlerError
 
 LOADING_SECONDS = 10.0
@@ -88,7 +88,7 @@ class Version:
             raise CodeFailed(_described(error, self.code.folder)) from error
 
     def _entry(self) -> Path:
-        from ostler.extensions.scanning import is_extension
+        from ostler.extensions.installing.scanning import is_extension
 
         path = self.found.path
         if self.found.kind == "file":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.extensions.calling import CodeFailed, TookTooLong, Worker, call_within
 from ostler.extensions.extension import Extension
-from ostler.extensions.ui_data import MAX_HZ, RenderFunction, Rendering
+from ostler.extensions.showing.ui_data import MAX_HZ, RenderFunction, Rendering
 from ostler.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.extensions.bounded_program import OwnGroup
 from ostler.extensions.extension import Origin, Standing
-from ostler.extensions.finding import Found, Kind
+from ostler.extensions.installing.bounded_program import OwnGroup
+from ostler.extensions.loader.finding import Found, Kind
 
 SECONDS = 20.0
 """For one extension, from its turn to its answer."""
@@ -75,7 +75,7 @@ def try_loading(
 
 
 def _started(cwd: Path) -> OwnGroup:
-    command = [sys.executable, "-P", "-m", "ostler.extensions.trial_child"]
+    command = [sys.executable, "-P", "-m", "ostler.extensions.installing.trial_child"]
     return OwnGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 

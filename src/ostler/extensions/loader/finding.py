@@ -17,7 +17,7 @@ from ostler.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:  # most have nothing to be loaded
     from ostler.extensions.extension import Origin
-    from ostler.extensions.manifest import Scope
+    from ostler.extensions.installing.manifest import Scope
 
 FOLDER = "extensions"
 PROJECT_FOLDER = Path(".ostler") / FOLDER
@@ -131,7 +131,7 @@ def kind_of(path: Path) -> Kind | None:
     """What kind of extension it is, if it is one."""
     if (path / MANIFEST).is_file():
         return "foreign"
-    from ostler.extensions.scanning import is_extension  # not needed where there are none
+    from ostler.extensions.installing.scanning import is_extension  # not needed where there are none
 
     if path.suffix == ".py" and path.is_file():
         return "file" if is_extension(path) else None
@@ -187,7 +187,7 @@ def foreign_fields(folder: Path) -> ForeignFields:
 def _of_project(cwd: Path) -> Iterator[Found]:
     root = project_folder(cwd)
     if (root / ".ostler" / INSTALLED).is_file():
-        from ostler.extensions.manifest import project_scope
+        from ostler.extensions.installing.manifest import project_scope
 
         for one in _installed(project_scope(cwd), root):
             yield _inside(one, root)
@@ -216,14 +216,14 @@ def _named_by_project(search: Search) -> dict[Path, Path]:
 def _installed_for_user() -> Iterable[Found]:
     if not (state_folder() / INSTALLED).is_file():
         return ()
-    from ostler.extensions.manifest import user_scope
+    from ostler.extensions.installing.manifest import user_scope
 
     return _installed(user_scope(), None)
 
 
 def _installed(scope: Scope, project: Path | None) -> Iterator[Found]:
     """What `ostler ext install` has brought."""
-    from ostler.extensions.manifest import installed_extensions
+    from ostler.extensions.installing.manifest import installed_extensions
 
     for one in installed_extensions(scope):
         kind = "module" if one.function else kind_of(one.path)
@@ -235,7 +235,7 @@ def _installed(scope: Scope, project: Path | None) -> Iterator[Found]:
 
 def _installed_modules() -> Iterator[Found]:
     """Of packages that are installed beside Ostler, by their entry points."""
-    from ostler.extensions.entry_points import entry_points
+    from ostler.extensions.loader.entry_points import entry_points
 
     for one in entry_points():
         yield Found(one.name, "package", one.distribution, "module", one.function, one.version)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ostler.extensions.manifest import Kind
+from ostler.extensions.installing.manifest import Kind
 from ostler.vocabulary.errors import UsageError
 
 _REF = re.compile(r"[0-9A-Za-z_][\w.+-]*", re.ASCII)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ostler.context.text_files import Unusable, printable_path
-from ostler.extensions.code_files import CodeFiles
-from ostler.extensions.finding import Found, Search, find_extensions
-from ostler.extensions.loading import Version
-from ostler.extensions.trusting import ToTrust
+from ostler.extensions.loader.code_files import CodeFiles
+from ostler.extensions.loader.finding import Found, Search, find_extensions
+from ostler.extensions.loader.loading import Version
+from ostler.extensions.loader.trusting import ToTrust
 
 Versions = dict[str, Version]
 """By name, in the order of the extensions."""

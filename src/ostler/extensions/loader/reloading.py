@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ostler.extensions.assembling import Assembly, Versions
-from ostler.extensions.watching import Watch
+from ostler.extensions.loader.assembling import Assembly, Versions
+from ostler.extensions.loader.watching import Watch
 from ostler.kernel.harness import Attended
 from ostler.runs.home import trust_file
 from ostler.vocabulary.errors import OstlerError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
-from ostler.extensions.children import Callbacks, Subagent
+from ostler.extensions.parts.children import Callbacks, Subagent
 from ostler.kernel.child import ChildRequest, ChildResult, ExecutionPolicy
 from ostler.kernel.harness import Harness
 from ostler.kernel.spawned import Spawned, Watch

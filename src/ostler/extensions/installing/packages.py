@@ -12,14 +12,14 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ostler.extensions.finding import MANIFEST, Found, kind_of
-from ostler.extensions.git_copies import copy_of, newest_commit
-from ostler.extensions.manifest import Entry, Manifest, Package, Scope, path_of
-from ostler.extensions.manifest_changes import Changing, changing
-from ostler.extensions.scanning import extensions_in, is_extension
-from ostler.extensions.sources import Source, package_name
-from ostler.extensions.trial import Tried, try_loading
-from ostler.extensions.wheels import entry_points_of, install_wheel
+from ostler.extensions.installing.git_copies import copy_of, newest_commit
+from ostler.extensions.installing.manifest import Entry, Manifest, Package, Scope, path_of
+from ostler.extensions.installing.manifest_changes import Changing, changing
+from ostler.extensions.installing.scanning import extensions_in, is_extension
+from ostler.extensions.installing.sources import Source, package_name
+from ostler.extensions.installing.trial import Tried, try_loading
+from ostler.extensions.installing.wheels import entry_points_of, install_wheel
+from ostler.extensions.loader.finding import MANIFEST, Found, kind_of
 from ostler.vocabulary.errors import OstlerError, UsageError
 
 _LEFT_OUT = ignore_patterns(".git", ".hg", ".ostler", ".venv", "__pycache__", ".*_cache")

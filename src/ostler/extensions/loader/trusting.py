@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ostler.context.text_files import Unusable, printable_path
-from ostler.extensions.code_files import CodeFiles, all_files
-from ostler.extensions.finding import Found, Search, find_extensions
+from ostler.extensions.loader.code_files import CodeFiles, all_files
+from ostler.extensions.loader.finding import Found, Search, find_extensions
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted, trust, trusts_edits
 

@@ -9,7 +9,7 @@ from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-from ostler.extensions.bounded_program import run_program
+from ostler.extensions.installing.bounded_program import run_program
 from ostler.tools.programs import find_program
 from ostler.vocabulary.errors import OstlerError, UsageError
 

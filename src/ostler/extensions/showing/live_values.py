@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.extensions.ui_data import as_data
+from ostler.extensions.showing.ui_data import as_data
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import LiveValue
 from ostler.vocabulary.facts import storing_problem

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.extensions.completing import complete, lease_held
-from ostler.extensions.history_nodes import HistoryMessage, KeptEntry, Tree, TreeNode
+from ostler.extensions.parts.completing import complete, lease_held
+from ostler.extensions.parts.history_nodes import HistoryMessage, KeptEntry, Tree, TreeNode
 from ostler.kernel.state import path_of
 from ostler.runs.collapsing import SYSTEM, record_of
 from ostler.runs.tree_requests import is_entry, take_up

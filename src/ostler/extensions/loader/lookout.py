@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ostler.extensions.finding import Search
-from ostler.extensions.watching import Watch
+from ostler.extensions.loader.finding import Search
+from ostler.extensions.loader.watching import Watch
 from ostler.kernel.harness import Attendant, Attended, Harness
 from ostler.vocabulary.errors import NotFound
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ostler.extensions.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
+from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
 from ostler.vocabulary.errors import UsageError
 
 DEFAULT = "default"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from shutil import rmtree
 
-from ostler.extensions.bounded_program import Finished, run_program
+from ostler.extensions.installing.bounded_program import Finished, run_program
 from ostler.tools.programs import find_program
 from ostler.vocabulary.errors import OstlerError, UsageError
 

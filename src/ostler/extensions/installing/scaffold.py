@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from ostler.extensions.sources import package_name
+from ostler.extensions.installing.sources import package_name
 from ostler.vocabulary.errors import UsageError
 
 Language = Literal["python", "node", "any"]

@@ -11,7 +11,7 @@ from shutil import rmtree
 
 import msgspec
 
-from ostler.extensions.manifest import OWN_FOLDER, Manifest, Scope, read_manifest
+from ostler.extensions.installing.manifest import OWN_FOLDER, Manifest, Scope, read_manifest
 from ostler.tools.atomic_write import write_atomically
 from ostler.vocabulary.errors import ConfigurationError, OstlerError
 from ostler.vocabulary.ids import new_id

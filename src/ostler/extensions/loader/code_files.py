@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ostler.context.text_files import Unusable
-from ostler.extensions.finding import MANIFEST, Found, foreign_fields, is_code, kind_in_folder
+from ostler.extensions.loader.finding import MANIFEST, Found, foreign_fields, is_code, kind_in_folder
 
 MOST_FILES = 2_000
 MOST_BYTES = 32 * 1024 * 1024

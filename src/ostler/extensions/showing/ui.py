@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from ostler.extensions.calling import is_async
-from ostler.extensions.theme_colors import Theme, ThemeColors
-from ostler.extensions.themes import DEFAULT
-from ostler.extensions.ui_data import (
+from ostler.extensions.showing.theme_colors import Theme, ThemeColors
+from ostler.extensions.showing.themes import DEFAULT
+from ostler.extensions.showing.ui_data import (
     Confirmed,
     Content,
     Entered,
@@ -32,9 +32,9 @@ from ostler.kernel.stopping import running_stopwatch
 from ostler.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:
-    from ostler.extensions.asking import Dialogs
     from ostler.extensions.context import ExtensionContext
-    from ostler.extensions.editing import Editor
+    from ostler.extensions.showing.asking import Dialogs
+    from ostler.extensions.showing.editing import Editor
 
 Returned = TypeVar("Returned")
 _PLAIN = Style()
@@ -122,7 +122,7 @@ class Ui:
 
     @cached_property
     def _dialogs(self) -> Dialogs:
-        from ostler.extensions.asking import Dialogs
+        from ostler.extensions.showing.asking import Dialogs
 
         return Dialogs(self._context)
 

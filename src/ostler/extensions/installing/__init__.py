@@ -1,0 +1,1 @@
+"""Packages of extensions: where they come from, and how they are installed."""

@@ -1,0 +1,1 @@
+"""Finding, loading, trusting and renewing extensions."""

@@ -1,0 +1,1 @@
+"""The parts of the context: history, models, tools, skills, templates, subagents."""

@@ -1,0 +1,1 @@
+"""What extensions show to people and ask of them."""
