@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import process_time_ns
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns, process_time_ns
 from typing import Any
 
 from bench.room import Room
-from bench.rows import Row, interleaved, ratio_row
+from bench.rows import Row, interleaved, limit_row, ratio_row, skipped_row
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension import Extension
+from ostler.extensions.given import extend_harness
 from ostler.extensions.host import ExtensionHost
+from ostler.extensions.lookout import DELAY
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.session import create_session
-from ostler.vocabulary.events import ReasoningDelta, TextDelta
+from ostler.vocabulary.events import ReasoningDelta, TextDelta, Warned
 from ostler.vocabulary.messages import as_content
 
 STEPS = 100
@@ -26,9 +31,21 @@ ANSWER = "Every word of this answer is a delta of its own, and there are many of
 PACE = 0.004
 """Seconds between two deltas: what comes slowly is seen in small batches, and costs the most."""
 
+VERSION = """
+from bench.extending import seen
+from ostler.vocabulary.events import Warned
+
+
+def setup(ostler):
+    ostler.on(Warned)(lambda event: seen.append({number}))
+"""
+seen: list[int] = []
+"""Which version of that extension has seen an event."""
+
 
 def extensions(room: Room) -> list[Row]:
-    """A run of 100 steps with and without a host, and an answer of 400 deltas that 20 extensions see."""
+    """A run of 100 steps with and without a host, an answer of 400 deltas that 20 extensions see, and how
+    soon an extension that was saved is at work."""
     rounds = max(room.rounds, 9)
     stepping = interleaved(
         rounds,
@@ -45,6 +62,7 @@ def extensions(room: Room) -> list[Row]:
         ratio_row(
             "CPU of 400 deltas, 20 extensions observe / none", *_pair(streaming, "many"), "ms", "≤", 2.0
         ),
+        _reloading(room),
     ]
 
 
@@ -96,3 +114,37 @@ async def _measured(host: ExtensionHost | None, script: Sequence[Any]) -> float:
     used = process_time_ns() - begin
     await session.close()
     return used / 1e6
+
+
+def _reloading(room: Room) -> Row:
+    name = "an extension is saved, to an event that its new code sees"
+    if find_spec("watchfiles") is None:
+        return skipped_row(name, "the `watch` extra is not installed")
+    file = room.work / "observer.py"
+    return limit_row(name, median(asyncio.run(_reloaded(file, max(room.rounds, 9)))), "ms", 200)
+
+
+def _save(file: Path, number: int) -> None:
+    file.write_text(VERSION.format(number=number))
+
+
+async def _reloaded(file: Path, rounds: int) -> list[float]:
+    """Milliseconds, while something happens all the time."""
+    _save(file, 0)
+    harness = Harness(ScriptedModel(["I am ready."]))
+    await extend_harness(harness, [file])
+    session = await create_session(MemoryStore(), harness)
+    await session.prompt(as_content("get ready"))
+    await asyncio.sleep(2 * DELAY)  # until it is watched
+    times = []
+    for number in range(1, rounds + 1):
+        begin = perf_counter_ns()
+        _save(file, number)
+        async with asyncio.timeout(60):
+            while number not in seen:
+                session.journal.record(Warned("something happens"))
+                await session.journal.commit()
+                await asyncio.sleep(0.002)
+        times.append((perf_counter_ns() - begin) / 1e6)
+    await session.close()
+    return times

@@ -1,6 +1,6 @@
-"""Commits what a run has changed, with the first line of its prompt as the message.
+"""Commits what a run and its children have changed, with the first line of the prompt as the message.
 
-ostler -e examples/extensions/auto_commit.py -p "rename the parser"
+ostler -e examples/extensions/auto_commit.py --permissions edit -p "rename the parser"
 """
 
 import subprocess
@@ -17,9 +17,10 @@ def setup(ostler: Ostler) -> None:
 
     @ostler.on(events.RunEnded)
     def commit(ended: events.RunEnded, context: ExtensionContext) -> None:
-        if ended.status != "completed" or not _git(context, "status", "--porcelain"):
+        is_done = ended.status == "completed" and not context.parent  # a child's work is part of the run's
+        if not is_done or not _git(context, "status", "--porcelain"):
             return
-        title = context.state.get("prompt", "work").strip().splitlines()[0][:72]
+        title = (context.state.get("prompt", "").strip() or "work").splitlines()[0][:72]
         _git(context, "add", "--all")
         _git(context, "commit", "--quiet", "--message", title)
         context.print_info(f"committed {_git(context, 'rev-parse', '--short', 'HEAD')}: {title}")

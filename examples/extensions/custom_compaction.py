@@ -1,4 +1,4 @@
-"""Sums a long session up without a model: what was asked, and which files were touched.
+"""Sums a long session up without a model: what was asked, and which tools were called.
 
     ostler -e examples/extensions/custom_compaction.py -p "…"
 

@@ -31,6 +31,10 @@ def setup(ostler: Ostler) -> None:
 
 async def _notify(context: ExtensionContext, text: str) -> None:
     words = shlex.split(context.option("notify-command"))
-    program = await asyncio.create_subprocess_exec(*words, text)
-    if await program.wait():
+    try:
+        program = await asyncio.create_subprocess_exec(*words, text)
+        failed = await program.wait() != 0
+    except OSError:
+        failed = True
+    if failed:
         context.print_error(f"{words[0]} could not tell you: {text}")

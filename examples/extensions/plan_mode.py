@@ -1,6 +1,8 @@
 """First a plan, then the work: while it plans, the model has tools that only look.
 
-    ostler -e examples/extensions/plan_mode.py -p "/plan" …
+    ostler -e examples/extensions/plan_mode.py -p /plan
+    ostler -e examples/extensions/plan_mode.py -p --continue "a parser for dates"
+    ostler -e examples/extensions/plan_mode.py --permissions edit -p --continue /go
 
 `/plan` begins to plan, `/go` lets it work. The mode belongs to the session, so it is the same after a crash.
 """

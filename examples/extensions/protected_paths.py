@@ -1,8 +1,9 @@
-"""Nothing is written to files that should stay as they are.
+"""Tools that edit files keep away from those that should stay as they are.
 
     OSTLER_OPT_PROTECTED="*.lock,.env*,migrations/*" ostler -e examples/extensions/protected_paths.py -p "…"
 
 Patterns are those of the shell, against the path from the working directory and against the bare name.
+A command could still write anywhere: what may run is for permissions to say.
 """
 
 from fnmatch import fnmatch
@@ -20,8 +21,9 @@ def setup(ostler: Ostler) -> None:
     def protect(call: PlannedCall, context: ExtensionContext) -> Refuse | None:
         if call.kind != "edit" or "path" not in call.arguments:
             return None
-        path = (context.cwd / str(call.arguments["path"])).resolve()
-        place = path.relative_to(context.cwd) if path.is_relative_to(context.cwd) else path
+        here = context.cwd.resolve()
+        path = (here / str(call.arguments["path"])).resolve()
+        place = path.relative_to(here) if path.is_relative_to(here) else path
         patterns = [one.strip() for one in context.option("protected").split(",") if one.strip()]
         hit = next((one for one in patterns if _fits(place, one)), None)
         return Refuse(f"{place} is protected ({hit}): leave it as it is.") if hit else None

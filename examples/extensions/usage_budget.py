@@ -3,7 +3,8 @@
     OSTLER_OPT_BUDGET=0.50 ostler -e examples/extensions/usage_budget.py -p "…"
 
 `/budget` says what was used, `/budget 2.00` allows more. The numbers are facts of the session: they are
-there again when it is resumed, and a copy of the session begins with them.
+there again when it is resumed, and a copy of the session begins with them. A child is a session of its own:
+what it cost counts here when it has ended.
 """
 
 from ostler import events
@@ -20,6 +21,11 @@ def setup(ostler: Ostler) -> None:
         state["calls"] = state.get("calls", 0) + 1
         state["spent"] = state.get("spent", 0.0) + (reported.usage.cost or 0.0)
 
+    @ostler.on(events.ChildEnded)
+    def count_child(ended: events.ChildEnded, context: ExtensionContext) -> None:
+        cost = (ended.own + ended.children).least_cost
+        context.state["spent"] = context.state.get("spent", 0.0) + cost
+
     @ostler.before_step(guard=True)
     def stop(plan: StepPlan, context: ExtensionContext) -> Refuse | None:
         spent, allowed = context.state.get("spent", 0.0), _allowed(context)
@@ -31,11 +37,13 @@ def setup(ostler: Ostler) -> None:
 
     @ostler.on(events.RunEnded)
     def sum_up(ended: events.RunEnded, context: ExtensionContext) -> None:
-        own = ended.own
+        total = ended.own + ended.children
         context.print_info(
-            f"{own.steps} steps, {own.tool_calls} tool calls, {own.usage.total_tokens} tokens; "
+            f"{total.steps} steps, {total.tool_calls} tool calls, {total.usage.total_tokens} tokens; "
             f"session: ${context.state.get('spent', 0.0):.4f} of ${_allowed(context):.2f}"
         )
+        if total.usage.cost is None:
+            context.print_error("some of these calls have no known price: they do not count")
 
     @ostler.command("budget", description="Show what was spent, or allow more")
     def budget(arguments: str, context: ExtensionContext) -> str:

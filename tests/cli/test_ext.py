@@ -288,7 +288,7 @@ def test_a_new_extension_loads_and_passes_its_tests_and_nothing_is_overwritten(
         assert sorted(one.name for one in folder.iterdir()) == files
         checked = ostler("ext", "validate", str(folder))
         assert checked.code == 0
-        assert checked.out.startswith("greeter: 1 tool, 1 command, 1 hook")
+        assert checked.out == "greeter: 1 tool, 1 command, 1 hook\n"
         tests = [
             one for name, one in run_path(str(folder / "test_greeter.py")).items() if name.startswith("test_")
         ]

@@ -60,8 +60,34 @@ def test_an_extensions_command_is_run_and_says_something(ostler: Ostler) -> None
     assert failed.err == ("ostler: the command /greet failed: ValueError: there is nobody (greeter.py:7)\n")
     (fact,) = ostler("-p", "--json", "--model", "demo", "/greet you").lines
     assert (fact["type"], fact["name"], fact["text"]) == ("command_ran", "greet", "hello you")
-    unknown = ostler("-p", "--model", "demo", "/greeting")
-    assert unknown.code == 2
+    unknown = ostler("-p", "--model", "demo", "/gret you")
+    assert (unknown.code, unknown.err) == (
+        2,
+        "ostler: there is no /gret: perhaps you mean /greet; //gret says it as it is\n",
+    )
+
+
+def test_what_an_extension_prints_is_seen_when_it_prints_it(ostler: Ostler) -> None:
+    later = ostler.work / "later"
+    write(
+        ostler.home / "extensions" / "slow.py",
+        f"""
+        import time
+        from pathlib import Path
+
+        def setup(ostler):
+            @ostler.command("slow")
+            def slow(arguments):
+                print("at work")
+                while not Path({str(later)!r}).exists():
+                    time.sleep(0.01)
+        """,
+    )
+    process = ostler.start("-p", "--model", "demo", "/slow")
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"at work\n"
+    later.touch()
+    assert finish(process).code == 0
 
 
 def test_a_template_of_the_same_name_comes_first(ostler: Ostler, serve: Serve) -> None:
@@ -185,7 +211,7 @@ def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
     missing = ostler("-p", *use(vendor), "-e", "gone.py", "go")
     assert (missing.code, missing.err) == (
         2,
-        f"ostler: there is no extension {ostler.work}/gone.py: say -e with a file or a folder\n",
+        f"ostler: there is no extension {ostler.work}/gone.py: name a file or a folder\n",
     )
     broken = write(ostler.work / "broken.py", "def setup(ostler):\n    raise ValueError('no')\n")
     ran = ostler("-p", *use(vendor), "-e", "broken.py", "go")

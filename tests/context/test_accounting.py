@@ -24,7 +24,7 @@ from ostler.runs.session import open_session
 from ostler.runs.told_steps import told_steps
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import Image, Message, as_content
+from ostler.vocabulary.messages import Image, Message, as_content, user
 from ostler.vocabulary.usage import Usage
 from tests.context.test_keeping import Words, context, count, steps
 from tests.context.test_window import POLICIES, histories
@@ -183,18 +183,20 @@ async def test_the_account_says_what_each_rule_keeps() -> None:
     st.integers(30, 600),
     st.integers(0, 40),
     st.sampled_from(["system", "prompt", "end"]),
+    st.integers(0, 30),
 )
 async def test_whatever_there_is_to_tell_it_fits_or_it_is_said_why_not(
-    history: Any, policy: ContextPolicy, window: int, fenced: int, placement: Any
+    history: Any, policy: ContextPolicy, window: int, fenced: int, placement: Any, added: int
 ) -> None:
     messages, sources, prompts, steers = history
     policy = msgspec.structs.replace(policy, window=Window(reserve=10))
     fence = Fence("notes", lambda request: "note " * fenced, placement, must_keep=fenced % 2 == 0)
     ran = await started([])
-    told = Told("Help me.", Transcript(messages), sources, prompts, (), ran.model, steers)
+    said = (user("hook " * added),) if added else ()
+    told = Told("Help me.", Transcript(messages), sources, prompts, (), ran.model, steers, said)
 
     async def built() -> Built:
-        kept = SessionContext(policy, Words(), lambda model: ModelRoom(window), [fence])
+        kept = SessionContext(policy, Words(), lambda model: ModelRoom(window), (fence,))
         return await kept.build(ran.session.journal, told)
 
     one, other = await built(), await built()

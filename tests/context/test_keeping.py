@@ -103,6 +103,14 @@ async def test_before_it_would_overflow_the_context_is_compacted_and_the_run_goe
     assert purposes.count("compaction") == len(compactions)
 
 
+async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -> None:
+    fence = Fence("notes", lambda request: "note " * 150, "end", share=1.0, must_keep=True)
+    ran = await run(compacting(steps(12, "done")), tools=[count], context=context(fences=(fence,)))
+    assert ran.status == "completed" and ran.all(events.Compacted)
+    traces = [called.trace for called in ran.all(events.ModelCalled) if called.purpose == "step"]
+    assert not [trace for trace in traces if "decisions" in trace], "what was told is not cut before"
+
+
 async def test_a_summary_builds_on_the_one_before() -> None:
     ran = await run(compacting(steps(30, "done")), tools=[count], context=context())
     asked = [one.transcript[0].text for one in ran.model.requests if "You write the summary" in one.system]

@@ -294,7 +294,7 @@ def test_a_prompt_is_expanded(typed: str | list[str], text: str) -> None:
 def test_a_name_may_be_meant_for_a_skill_that_begins_with_it() -> None:
     for typed in ("/rel", "/release", "/relase now"):
         with pytest.raises(UsageError, match="perhaps you mean /skill:release"):
-            expand_prompt(typed, KINDS, ["release", "deploy"])
+            expand_prompt(typed, KINDS, ["/skill:release", "/skill:deploy"])
 
 
 def test_an_unknown_command_is_told_the_nearest() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ostler import Agent, tool
+from ostler import Agent, Supervisor, tool
+from ostler.extensions import extend_harness
+from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Refuse
+from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.vocabulary.errors import ConfigurationError, UsageError
 
@@ -65,3 +69,53 @@ async def test_an_extension_that_cannot_be_loaded_is_an_error_for_a_program(tmp_
         Agent(ScriptedModel(["done"]), extensions=[3])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match="must take one argument"):
         await Agent(ScriptedModel(["done"]), extensions=[lambda: None]).run("go")  # type: ignore[list-item,misc]
+
+
+async def test_two_functions_of_one_name_are_two_extensions() -> None:
+    seen: list[str] = []
+    model = ScriptedModel(["done"])
+    made = [
+        lambda ostler, name=name: ostler.input(lambda draft: seen.append(name)) for name in ("one", "two")
+    ]
+    async with Agent(model, tools=[], extensions=made) as agent:
+        await agent.run("go")
+    assert seen == ["one", "two"]
+
+
+async def test_a_tool_whose_name_is_taken_is_an_error_for_a_program() -> None:
+    def bring(ostler: Any) -> None:
+        ostler.tool(own)
+
+    agent = Agent(ScriptedModel(["done"]), tools=[own], extensions=[bring, guard])
+    for _ in range(2):
+        with pytest.raises(
+            ConfigurationError, match="the extension bring brings a tool 'own', but that name"
+        ):
+            await agent.run("go")
+        assert [one.spec.name for one in agent.tools] == ["own"]
+    await agent.close()
+
+
+async def test_supervised_runs_have_extensions_and_leave_no_thread_behind(tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text("WHERE = 'from a file'")
+    file = tmp_path / "bringer.py"
+    file.write_text(f"from words import WHERE\n{BRINGS}".replace('"from a file"', "WHERE"))
+    before = {*threading.enumerate()}
+
+    async def equip(cwd: Path) -> Harness:
+        harness = Harness(ScriptedModel([[Call("own"), Call("brought")], "done"]), cwd=cwd)
+        harness.use([own])
+        await extend_harness(harness, [file, guard])
+        return harness
+
+    supervisor = Supervisor(MemoryStore(), equip)
+    handles = [await supervisor.start("go", cwd=tmp_path) for _ in range(3)]
+    for handle in handles:
+        assert getattr(await handle.result(), "status", "") == "completed"
+        facts = await supervisor.store.read(handle.session)
+        told = [str(fact.event) for fact in facts if fact.type == "tool_result"]
+        assert "not that one" in told[0] and "from a file" in told[1]
+    await supervisor.close()
+    for thread in {*threading.enumerate()} - before:
+        thread.join(20)
+        assert not thread.is_alive()

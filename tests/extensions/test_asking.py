@@ -25,10 +25,12 @@ from ostler.extensions.showing.ui_data import (
 )
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import PlannedCall, Refuse
+from ostler.kernel.journal import World
 from ostler.log.sqlite import SqliteStore
 from ostler.log.sqlite_check import check
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.runs.asking import ask
+from ostler.runs.run_tree import open_questions
 from ostler.runs.session import Session, open_session
 from ostler.testkit.face import CANCEL, TestFace
 from ostler.vocabulary import events
@@ -406,6 +408,53 @@ async def test_a_dialog_of_a_process_that_died_is_withdrawn_when_the_next_run_be
     asking.cancel()
     await asyncio.wait({asking})
     await store.close()
+
+
+async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdrawn(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.db")
+    session, _, context = await opened(store=store, waits_for_answers=True)
+    asking = asyncio.ensure_future(context.ui.confirm("Sure?"))
+    (asked,) = await asked_in(session)
+    await session.journal.commit()
+    await store.release(session.journal.lease)  # as if it had never been
+    state = await _state_elsewhere(session)
+    assert await open_questions(store, state) == []
+    answer = Answer(id="req_late", question=asked.id, answer="yes")
+    with pytest.raises(UsageError, match="nobody waits for the answer any more"):
+        await ask(store, session.id, answer, World())
+    assert await outcomes(session) == [("withdrawn", None)]
+    asking.cancel()
+    await asyncio.wait({asking})
+    await store.close()
+
+
+async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.01)
+    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.05)
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(events.RunEnded)
+        def end(ended: events.RunEnded, context: ExtensionContext) -> None:
+            context.state["kept"] = context.wait(context.ui.confirm("Keep it?")).value
+
+    script = ScriptedModel(["one", "two"])
+    session, _, _ = await opened(None, setup, model=script, waits_for_answers=True)
+    await session.prompt(as_content("go"))
+    (asked,) = await asked_in(session)
+    resting = asyncio.ensure_future(session.rest())
+    assert not (await asyncio.wait({resting}, timeout=0.2))[0]
+    await answer_from_elsewhere(session, asked.id, "yes")
+    await resting
+    assert session.state.extension_state == {"demo": {"kept": True}}
+    await session.prompt(as_content("go"))
+    await asked_in(session)
+    resting = asyncio.ensure_future(session.rest())
+    assert not (await asyncio.wait({resting}, timeout=0.2))[0]
+    session.cancel()
+    await asyncio.wait_for(resting, 5)
+    await session.close()
 
 
 async def test_what_cannot_be_stored_is_not_asked() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ostler.extensions.host import CommandFailed
 from ostler.kernel.hooks import InputDraft, PlannedCall, PlannedCompaction
 from ostler.kernel.tool import tool
 from ostler.models.scripted import Call, Turn
+from ostler.runs.delegate import DelegateTool
 from ostler.testkit.extensions import ExtensionTest
 from ostler.testkit.face import TestFace
 from ostler.tools.builtin import builtin_tools
@@ -36,6 +39,12 @@ def repository(tmp_path: Path) -> Path:
     git(tmp_path, "add", "--all")
     git(tmp_path, "commit", "--quiet", "--message", "begin")
     return tmp_path
+
+
+def test_the_readme_names_every_example() -> None:
+    named = set(re.findall(r"\]\(([\w/-]+(?:\.py)?)\)", (EXAMPLES / "README.md").read_text()))
+    languages = {f"any-language/{path.name}" for path in (EXAMPLES / "any-language").iterdir()}
+    assert named == {path.name for path in FILES} | languages
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -100,6 +109,32 @@ async def test_the_usage_budget_counts_every_call_and_ends_the_run() -> None:
         assert more.own.model_calls == 2
 
 
+async def test_the_usage_budget_counts_what_a_child_cost_and_says_when_a_price_is_not_known() -> None:
+    spends = Usage(input_tokens=10, output_tokens=5, cost=0.30)
+    hands_on = Turn(calls=(Call("delegate", {"task": "count"}),), usage=spends)
+    script = [hands_on, Turn(text="three", usage=spends), Turn(text="no", usage=spends)]
+    options = {"budget": "0.50"}
+    tools = [DelegateTool({})]
+    async with ExtensionTest(EXAMPLES / "usage_budget.py", script, tools=tools, options=options) as test:
+        ended = await test.prompt("go")
+        assert isinstance(ended, RunEnded)
+        assert (ended.status, test.state["spent"]) == ("refused", 0.6)
+    async with ExtensionTest(
+        EXAMPLES / "usage_budget.py", [Turn(text="hi", usage=Usage(input_tokens=10))]
+    ) as test:
+        await test.prompt("go")
+        test.assert_printed_contains("no known price")
+
+
+async def test_auto_commit_commits_what_a_child_changed_with_the_run(repository: Path) -> None:
+    tools = [*builtin_tools(["write"]), DelegateTool({})]
+    work = [Call("write", {"path": "c.txt", "content": "new\n"}), "written"]
+    script = [Call("delegate", {"task": "the part of a child"}), *work, "all done"]
+    async with ExtensionTest(EXAMPLES / "auto_commit.py", script, tools=tools, cwd=repository) as test:
+        await test.prompt("have c written")
+    assert git(repository, "log", "--format=%s") == "have c written\nbegin"
+
+
 async def test_auto_commit_commits_what_a_run_changed(repository: Path) -> None:
     tools = builtin_tools(["write"])
     script = [Call("write", {"path": "b.txt", "content": "new\n"}), "done", "nothing to do"]
@@ -117,12 +152,21 @@ async def test_a_checkpoint_brings_the_files_back(repository: Path) -> None:
     script = [Call("read", {"path": "a.txt"}), Call("write", {"path": "a.txt", "content": "two\n"}), "done"]
     (repository / "a.txt").write_text("not committed\n")
     async with ExtensionTest(EXAMPLES / "git_checkpoint.py", script, tools=tools, cwd=repository) as test:
-        assert await test.command("undo") == "there is no checkpoint yet"
+        assert await test.command("undo") == "there is no checkpoint"
         await test.prompt("change it")
         assert (repository / "a.txt").read_text() == "two\n"
         assert "the files are as they were" in await test.command("undo")
         assert (repository / "a.txt").read_text() == "not committed\n"
         assert git(repository, "rev-list", "--count", "HEAD") == "1"
+
+
+async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: Path) -> None:
+    async with ExtensionTest(EXAMPLES / "git_checkpoint.py", ["done"], cwd=repository) as test:
+        await test.prompt("go")
+        (repository / ".git" / "index.lock").touch()
+        with pytest.raises(CommandFailed, match=r"index\.lock"):
+            await test.command("undo")
+        assert len(test.state["checkpoints"]) == 1
 
 
 async def test_the_notifier_tells_of_questions_and_of_runs_that_failed(tmp_path: Path) -> None:

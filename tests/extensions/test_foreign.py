@@ -101,6 +101,26 @@ async def test_an_extension_is_told_where_it_is_and_who_asks(tmp_path: Path, hom
     await session.close()
 
 
+async def test_the_answer_to_hello_is_the_first_that_an_extension_reads(tmp_path: Path) -> None:
+    script = """
+        sys.stdout.write('{"type": "hello", "capabilities": ["ready"]}\\nnonsense\\n{"type": "ready"}\\n')
+        sys.stdout.flush()
+        tell(types=[read()["type"], read()["type"]])
+        read("x")
+    """
+    found = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel([]), found)
+    await Watch(session).until_told(types=["hello_ack", "problem"])
+    await session.close()
+
+
+async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    found = await load_foreign(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
+    problem = f"its folder {tmp_path}/home/extension-data/script cannot be made: Not a directory"
+    assert (found.standing, found.problem) == ("failed", problem)
+
+
 async def test_an_extension_that_never_says_ready_counts_as_ready_when_it_is_silent(tmp_path: Path) -> None:
     script = (
         "send('hello', name='script')\nsend('register_command', name='/hi', description='Greets')\nread('x')"

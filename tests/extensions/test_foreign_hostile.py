@@ -82,6 +82,32 @@ async def test_extensions_are_started_side_by_side(tmp_path: Path) -> None:
     await asyncio.gather(*(one.close() for one in both))
 
 
+async def test_extensions_are_ended_side_by_side(tmp_path: Path) -> None:
+    script = """
+        hello()
+        send("ready")
+        read("shutdown")
+        open("../" + OWN, "w").close()
+        while not os.path.exists("../" + OTHER):
+            time.sleep(0.001)
+        send("notify", message="both")
+    """
+    both = [
+        await loaded(
+            tmp_path,
+            script,
+            name=one,
+            values={"OWN": f"{one}-ends", "OTHER": f"{other}-ends"},
+            limits=Limits(shutdown=WAIT),
+        )
+        for one, other in ("ab", "ba")
+    ]
+    session, _ = await session_with(ScriptedModel([]), *both)
+    watch = Watch(session)
+    await session.close()
+    assert watch.printed == ["both", "both"]
+
+
 # --- lines ------------------------------------------------------------------------------------------
 
 
@@ -235,7 +261,8 @@ async def test_guards_refuse_while_their_process_is_down(tmp_path: Path) -> None
         assert isinstance(ended, events.RunEnded)
         assert ended.status == "refused"
         assert "it exited with status 2" in ended.reason
-        await watch.until_warned("it is started again in 30 s")
+        assert str(found.client.log.path) not in ended.reason
+        await watch.until_warned(f"it is started again in 30 s; see {found.client.log.path}")
     await session.close()
 
 

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from ostler.extensions.host import ExtensionHost
 from ostler.extensions.moments import TerminalResized
+from ostler.kernel.harness import Harness
+from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
+from ostler.runs.session import create_session
 from ostler.vocabulary import events
 from ostler.vocabulary.messages import as_content
 from tests.extensions.at_work import extension, facts_of, session_with
@@ -227,14 +231,20 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
         send("register_command", name="hi")
         send("ready")
         tell(problem=read("problem")["message"])
+        send("register_command", name="later")
         tell(problem=read("problem")["message"])
         read("x")
     """
     found = await loaded(tmp_path, script)
     first = extension("first", lambda ostler: ostler.command("hi")(lambda arguments: "mine"))
-    session, host = await session_with(ScriptedModel([]), first, found, **with_tool())
+    heard: list[str] = []
+    host = ExtensionHost([first, found], say=heard.append)
+    harness = Harness(model=ScriptedModel([]), **with_tool())
+    host.equip(harness)
+    session = await create_session(MemoryStore(), harness)
     watch = Watch(session)
     await watch.until(lambda: len(watch.told) == 2)
+    assert heard == ["the extension script brings a tool 'shell', but that name is taken"]
     said = [one["problem"] for one in watch.told]
     assert said == [
         "its tool shell is not used: that name is taken",
@@ -347,6 +357,24 @@ async def test_what_an_extension_notifies_is_printed_in_its_name(tmp_path: Path)
     ]
     assert "[debug] to the log" in found.client.log.path.read_text()
     await session.close()
+
+
+async def test_what_an_extension_says_and_keeps_of_the_end_is_not_lost(tmp_path: Path) -> None:
+    script = """
+        hello()
+        send("subscribe", events=["run_ended"])
+        send("ready")
+        read("shutdown")
+        send("notify", message="it was a good run")
+        send("state_set", key="runs", value=1)
+    """
+    found = await loaded(tmp_path, script)
+    session, _ = await session_with(ScriptedModel(["Done."]), found)
+    watch = Watch(session)
+    await session.prompt(as_content("go"))
+    await session.close()
+    assert watch.printed == ["it was a good run"]
+    assert session.state.extension_state == {"script": {"runs": 1}}
 
 
 async def test_state_is_kept_in_the_session(tmp_path: Path) -> None:

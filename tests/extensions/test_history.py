@@ -16,7 +16,7 @@ from ostler.log.sqlite import SqliteStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.session import Session, open_session
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, Overloaded, RateLimited, UsageError
+from ostler.vocabulary.errors import NotFound, Overloaded, RateLimited, SessionBusy, UsageError
 from ostler.vocabulary.messages import as_content
 from tests.extensions.at_work import extension, facts_of, session_with
 
@@ -201,7 +201,7 @@ async def test_navigating_is_refused_while_a_run_is_open() -> None:
         async def back(call: Any, context: ExtensionContext) -> None:
             try:
                 await context.history.navigate(0)
-            except UsageError as error:
+            except SessionBusy as error:
                 problems.append(error.message)
 
     session, context = await at_work(

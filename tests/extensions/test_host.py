@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
 from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
 from ostler.kernel.hooks import Handled, PlannedCall, Refuse, RunPlan
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.vocabulary import events
 from ostler.vocabulary.messages import as_content
-from tests.extensions.at_work import extension, session_with
+from ostler.vocabulary.requests import RunCommand
+from tests.extensions.at_work import extension, facts_of, session_with
 
 
 async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
@@ -121,4 +126,56 @@ async def test_a_handler_may_emit_what_it_handles_itself() -> None:
     session, host = await session_with(ScriptedModel([]), extension("echo", setup))
     assert await host.run_command(session, "/start", "now") == "started now"
     assert seen == ["begin 1", "begin 2", "begin 3", "end 3", "end 2", "end 1"]
+    await session.close()
+
+
+async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ostler.log.leasing.RENEW_SECONDS", 0.002)
+
+    async def work_long(context: ExtensionContext) -> None:
+        first = context.journal.lease.expires_ms
+        async with asyncio.timeout(5):
+            while context.journal.lease.expires_ms == first:
+                await context.journal.store.last_seq(context.session_id)
+                await asyncio.sleep(0)
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.command("long")
+        async def command(arguments: str, context: ExtensionContext) -> str:
+            await work_long(context)
+            return "done"
+
+        @ostler.shortcut("f5")
+        async def shortcut(context: ExtensionContext) -> None:
+            await work_long(context)
+            context.state["done"] = True
+
+    session, host = await session_with(ScriptedModel([]), extension("slow", setup))
+    await session.journal.store.submit(session.id, RunCommand(id="req", name="long"))
+    await session.advance()
+    (ran,) = await facts_of(session, "command_ran")
+    assert (ran.text, ran.failed) == ("done", False)
+    assert await host.shortcut(session.id, "f5")
+    assert session.state.extension_state == {"slow": {"done": True}}
+    await session.close()
+
+
+async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_returns() -> None:
+    committed: list[int] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on("tick")
+        def tick(n: int, context: ExtensionContext) -> None:
+            context.state["n"] = n
+
+        @ostler.on(events.RunStarted)
+        async def begin(started: events.RunStarted, context: ExtensionContext) -> None:
+            for n in range(3):
+                await context.emit("tick", n)
+                facts = await context.journal.store.read(context.session_id)
+                committed.append(sum(fact.type == "extension_state" for fact in facts))
+
+    session, _ = await session_with(ScriptedModel(["done"]), extension("ticking", setup))
+    await session.prompt(as_content("go"))
+    assert committed == [1, 2, 3]
     await session.close()

@@ -35,7 +35,7 @@ from ostler.runs.session import create_session
 from ostler.testkit.face import TestFace
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import ConnectionFailed, StoreError, UsageError
+from ostler.vocabulary.errors import ConnectionFailed, SessionBusy, StoreError, UsageError
 from ostler.vocabulary.messages import File, Text, as_content, user
 from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with
 
@@ -432,7 +432,7 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
         async def leave(plan: Any, context: ExtensionContext) -> None:
             try:
                 await context.new_session()
-            except UsageError as busy:
+            except SessionBusy as busy:
                 problems.append(busy.message)
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", hurries))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import sys
 import textwrap
@@ -11,11 +13,13 @@ from typing import Any
 import pytest
 
 from ostler.extensions.calling import call_within
+from ostler.extensions.foreign.foreign_extension import ForeignExtension
 from ostler.extensions.loader import loading
-from ostler.extensions.loader.assembling import Assembly, running
+from ostler.extensions.loader.assembling import Assembly
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.finding import Search, find_extensions
 from ostler.extensions.loader.loading import Version
+from tests.extensions.foreign_process import WAIT, written
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +207,7 @@ async def test_those_that_fail_do_not_keep_others_from_loading(tmp_path: Path) -
     told: list[str] = []
     assembly = Assembly(Search(tmp_path, named=(tmp_path / "many",), automatic=False), told.append)
     versions = await assembly.renew({})
-    assert [one.found.name for one in running(versions)] == ["b"]
+    assert [name for name, one in versions.items() if one.extension.standing == "loaded"] == ["b"]
     assert told == [f"the extension a ({tmp_path}/many/a.py) is not loaded: ValueError: no (a.py:1)"]
 
 
@@ -229,3 +233,63 @@ async def test_an_installed_package_is_loaded_by_its_entry_point(
     assert not told
     assert (versions["gate"].extension.origin, versions["gate"].extension.version) == ("package", "1.2")
     assert await said(versions["gate"]) == "installed"
+
+
+async def test_programs_start_side_by_side_and_keep_their_order(tmp_path: Path) -> None:
+    """Each says hello only when the other one runs."""
+    for name, other in (("a", "b"), ("c", "a"), ("b", "c")):
+        written(
+            tmp_path,
+            """
+            open(f"../{OWN}.runs", "w").close()
+            while not os.path.exists(f"../{OTHER}.runs"):
+                time.sleep(0.005)
+            hello()
+            send("ready")
+            read("nothing")
+            """,
+            name=name,
+            values={"OWN": name, "OTHER": other},
+        )
+    write(tmp_path / "bb.py", "def setup(ostler): ...")
+    told: list[str] = []
+    versions = await Assembly(Search(tmp_path, named=(tmp_path,), automatic=False), told.append).renew({})
+    assert told == []
+    assert list(versions) == ["a", "b", "bb", "c"]
+    for one in versions.values():
+        await one.forget()
+
+
+async def test_a_look_that_is_given_up_leaves_no_program_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "hello()\nsend('ready')\nread('nothing')", name="quick")
+    written(tmp_path, "time.sleep(60)", name="slow")
+    load, is_loaded, begun = Version.load, asyncio.Event(), []
+
+    async def noted(version: Version) -> None:
+        begun.append(version)
+        await load(version)
+        is_loaded.set()
+
+    monkeypatch.setattr(Version, "load", noted)
+    search = Search(tmp_path, named=(tmp_path,), automatic=False)
+    looking = asyncio.ensure_future(Assembly(search, print).renew({}))
+    await asyncio.wait_for(is_loaded.wait(), WAIT)
+    looking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await looking
+    assert [one.found.name for one in begun] == ["quick", "slow"]
+    quick = begun[0].extension
+    assert isinstance(quick, ForeignExtension) and not quick.client.is_up
+
+
+async def test_modules_go_with_the_last_who_knows_the_version(tmp_path: Path) -> None:
+    write(tmp_path / "words.py", "WHAT = 'here'")
+    file = write(tmp_path / "fleeting.py", "import words\n\ndef setup(ostler): ...")
+    (version,) = await loaded(file)
+    kept = [name for name in sys.modules if name.startswith("ostler_extension_fleeting")]
+    assert len(kept) == 3
+    del version
+    gc.collect()
+    assert not [name for name in kept if name in sys.modules]

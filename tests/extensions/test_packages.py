@@ -284,6 +284,13 @@ def test_a_path_is_copied_or_used_in_place(
     assert (names(scope), leftovers(scope), folder.joinpath("gate.py").exists()) == ([], [], True)
 
 
+def test_a_folder_whose_name_is_none_for_a_package_can_be_given_one(tmp_path: Path, put: Install) -> None:
+    folder = write(tmp_path / "my gates", {"gate.py": tool("gate")})
+    with pytest.raises(UsageError, match="'my gates' is no name of a package: choose one"):
+        put(folder)
+    assert put(folder, name="gates").package.name == "gates"
+
+
 def test_a_folder_is_not_copied_into_itself(tmp_path: Path, put: Install) -> None:
     write(tmp_path, {"gate.py": tool("gate")})
     with pytest.raises(UsageError, match="holds the folder that it would be copied to"):

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from ostler.extensions import lookout
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader import watching
+from ostler.extensions.loader.assembling import Assembly
 from ostler.extensions.loader.finding import Search
-from ostler.extensions.loader.hosting import extend
+from ostler.extensions.loader.hosting import extend, host_of
 from ostler.extensions.loader.trusting import extensions_to_trust
 from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
@@ -90,7 +92,7 @@ async def until(condition: Callable[[], Any]) -> Any:
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(watching, "DELAY", 0.0)
+    monkeypatch.setattr(lookout, "DELAY", 0.0)
     return Room(tmp_path)
 
 
@@ -322,7 +324,7 @@ async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) ->
 
 
 async def test_a_run_that_ends_soon_is_not_watched(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "DELAY", 3600.0)
+    monkeypatch.setattr(lookout, "DELAY", 3600.0)
     before = set(threading.enumerate())
     session = await room.open("done")
     await session.prompt(as_content("go"))
@@ -383,6 +385,56 @@ async def test_an_extension_in_another_language_is_started_anew(room: Room) -> N
     main = folder / "main.py"
     main.write_text(main.read_text().replace("'old'", "'new'"))
     await room.comes_to_say(session, "new")
+    await session.close()
+
+
+async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Room) -> None:
+    script = """
+        sys.path.insert(0, "")
+        from words import WHAT
+        hello()
+        send("register_command", name="say", description="")
+        send("ready")
+        while True:
+            frame = read("command_invoked")
+            send("command_response", id=frame["id"], action="display", display=WHAT)
+    """
+    room.own.mkdir(parents=True)
+    folder = written(room.own, script)
+    (folder / "words.py").write_text("WHAT = 'old'")
+    session = await room.open("done")
+    await session.prompt(as_content("go"))
+    assert await room.says(session) == "old"
+    (folder / "words.py").write_text("WHAT = 'newer'")
+    await room.comes_to_say(session, "newer")
+    await session.close()
+
+
+async def test_what_changed_while_it_was_loaded_is_noticed(room: Room) -> None:
+    room.write("gate.py", SAYS, what="old")
+    room.harness.model = ScriptedModel(["done"])
+    assembly = Assembly(Search(room.project), room.said.append)
+    versions = await assembly.renew({})
+    room.write("gate.py", SAYS, what="new")
+    host_of(assembly, versions, room.said.append).equip(room.harness)
+    session = await create_session(MemoryStore(), room.harness)
+    await session.prompt(as_content("go"))
+    await room.comes_to_say(session, "new")
+    await session.close()
+
+
+async def test_a_look_without_a_change_replaces_nothing(room: Room) -> None:
+    room.write("gate.py", SAYS, what="old")
+    session = await room.open("done")
+    assert room.host is not None and room.host.reloading is not None
+    await room.host.reloading._load()
+    assert room.host.reloading._next is None
+    second = room.write("second.py", SAYS.replace('"say"', '"more"'), what="another")
+    await room.host.reloading._load()
+    assert list(room.host.reloading._next or ()) == ["gate", "second"]
+    second.unlink()
+    await room.host.reloading._load()
+    assert room.host.reloading._next is None
     await session.close()
 
 

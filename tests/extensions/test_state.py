@@ -14,6 +14,7 @@ from ostler.extensions.extension import Extension
 from ostler.extensions.moments import SessionOpened
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
+from ostler.kernel.state import fold
 from ostler.log.fork import fork
 from ostler.log.memory import MemoryStore
 from ostler.log.sqlite import SqliteStore
@@ -95,6 +96,25 @@ async def test_state_is_there_again_when_the_session_is_opened_again(tmp_path: P
     assert dict(kept[session.id].state) == {"n": 1}
     await again.close()
     await store.close()
+
+
+async def test_a_value_is_what_the_next_process_will_read() -> None:
+    kept: dict[str, ExtensionContext] = {}
+    session, _ = await session_with(ScriptedModel([]), keeper(kept))
+    await settled(session)
+    state = kept[session.id].state
+    state["keys"] = {1: 2}
+    state["odd"] = [float("nan"), {"one"}, b"bytes", 2**70]
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (float("nan"), "\ud800", endless):
+        with pytest.raises(UsageError):
+            state["keys"] = value
+    await session.journal.commit()
+    facts = await session.journal.store.read(session.id)
+    assert dict(state) == fold(facts).extension_state["keeper"]
+    assert state["keys"] == {"1": 2}
+    await session.close()
 
 
 async def test_a_fork_has_a_copy_and_moving_in_the_tree_changes_nothing() -> None:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ostler.extensions.calling import CodeFailed
+from ostler.extensions.foreign.foreign_extension import ForeignExtension
 from ostler.extensions.loader import code_files
 from ostler.extensions.loader.assembling import Assembly, Versions
 from ostler.extensions.loader.finding import Search
 from ostler.extensions.loader.trusting import ToTrust, extensions_to_trust
 from ostler.runs.trust import distrust, trust_edits
+from tests.extensions.foreign_process import written
 
 MARKS = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 
@@ -166,3 +169,37 @@ async def test_ones_own_extensions_need_no_trust(project: Project, tmp_path: Pat
     own.mkdir(parents=True)
     (own / "mine.py").write_text("def setup(ostler): ...\n")
     assert await project.standings() == {"mine": "loaded"}
+
+
+async def test_a_program_whose_files_were_changed_is_not_started_again(project: Project) -> None:
+    folder = project.folder / ".ostler" / "extensions"
+    folder.mkdir(parents=True)
+    program = written(folder, "open('../starts', 'a').write('x')\nhello()\nsend('ready')\nread('x')")
+    project.trust()
+    versions = await project.load()
+    extension = versions["script"].extension
+    assert isinstance(extension, ForeignExtension)
+    await extension.client.stop()
+    await extension.client.start()
+    await extension.client.stop()
+    (program / "more.py").write_text("")
+    with pytest.raises(CodeFailed, match="not those that were trusted any more"):
+        await extension.client.start()
+    assert (folder / "starts").read_text() == "xx"
+    await extension.close()
+
+
+async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> None:
+    folder = project.folder / ".ostler" / "extensions"
+    folder.mkdir(parents=True)
+    program = written(folder, "hello()\nsend('ready')\nread('x')")
+    (program / "words.txt").write_text("old")
+    project.trust()
+    assembly = Assembly(Search(project.folder), project.told.append)
+    versions = await assembly.renew({})
+    (program / "words.txt").write_text("new")
+    again = await assembly.renew(versions)
+    assert again["script"] is versions["script"]
+    assert again["script"].extension.standing == "changed"
+    assert "the extension script was changed: its old version runs on" in project.told[0]
+    await again["script"].forget()

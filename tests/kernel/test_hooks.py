@@ -117,6 +117,36 @@ async def test_a_handler_that_raises_is_reported_and_skipped_but_a_guard_fails_c
     assert ran.all(events.ToolResultFact)[0].failed == "call_refused"
 
 
+def broken(subject: Any) -> Any:
+    raise RuntimeError("a bug")
+
+
+async def test_a_result_that_a_guard_could_not_judge_is_not_told() -> None:
+    guard = Hook("after_tool", broken, guard=True, name="redactor")
+    ran = await run([Call("say", {"word": "s3cret"}), "ok"], tools=[say], hooks=[guard])
+    (result,) = ran.all(events.ToolResultFact)
+    assert result.failed == "call_refused"
+    assert "s3cret" not in ran.results()[0] and "redactor" in ran.results()[0]
+    ran = await run(
+        [Call("say", {"word": "hi"}), "ok"], tools=[say], hooks=[Hook("after_tool", broken, name="redactor")]
+    )
+    assert ran.results() == ["said hi"]
+
+
+async def test_a_context_that_a_guard_could_not_judge_is_not_sent() -> None:
+    ran = await run(["ok"], hooks=[Hook("context", broken, guard=True, name="filter")])
+    assert (ran.all(events.RunEnded)[0].status, ran.model.requests) == ("refused", [])
+    assert "filter" in ran.all(events.RunEnded)[0].reason
+    ran = await run(["ok"], hooks=[Hook("context", broken, name="filter")])
+    assert ran.all(events.RunEnded)[0].status == "completed"
+
+
+async def test_a_failure_that_a_guard_could_not_judge_is_not_tried_again() -> None:
+    script = [ServerFailed("busy"), "ok"]
+    ran = await run(script, hooks=[Hook("after_failure", broken, guard=True)])
+    assert (ran.all(events.RunEnded)[0].status, len(ran.model.requests)) == ("failed", 1)
+
+
 async def test_a_handler_that_hangs_is_skipped_after_its_time() -> None:
     async def hang(planned: PlannedCall) -> None:
         await asyncio.Event().wait()

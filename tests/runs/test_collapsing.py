@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.state import fold
 from ostler.log.invariants import violations
 from ostler.log.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.runs.asking import ask
+from ostler.runs.asking import MakeHarness, ask
 from ostler.runs.session import Session, open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Overloaded, UsageError
@@ -121,13 +122,20 @@ async def test_a_model_that_is_overloaded_is_asked_again(store: SqliteStore) -> 
     await store.close()
 
 
+def made(harness: Harness) -> MakeHarness:
+    async def make() -> Harness:
+        return harness
+
+    return make
+
+
 async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> None:
     asked = asyncio.Event()
     session, end = await left_a_branch(store, hanging(asked))
     await session.advance()
     await session.close()
     request = CollapseBranch(id="req_1", leaf=end)
-    asking = asyncio.ensure_future(ask(store, session.id, request, World(), session.harness))
+    asking = asyncio.ensure_future(ask(store, session.id, request, World(), made(session.harness)))
     await asyncio.wait_for(asked.wait(), 10)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -145,6 +153,6 @@ async def test_an_empty_summary_is_refused(store: SqliteStore, answer: str) -> N
     await session.advance()
     await session.close()
     with pytest.raises(UsageError, match="the model's answer is empty"):
-        await ask(store, session.id, CollapseBranch(id="req_1", leaf=end), World(), session.harness)
+        await ask(store, session.id, CollapseBranch(id="req_1", leaf=end), World(), made(session.harness))
     assert violations(await store.read(session.id)) == []
     await store.close()

@@ -65,3 +65,46 @@ def test_a_slow_reader_gets_whole_lines_of_a_run_whose_disk_filled_up(
         out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err.count(b"\n")) == (1, 1)
         assert json.loads(out.splitlines()[-1])["type"] == "store_failed"
+
+
+KEEPER = """
+import json
+from ostler.vocabulary.events import ToolCalled
+
+
+def setup(ostler):
+    @ostler.on(ToolCalled)
+    async def keep(called, context):
+        for n in range(400):
+            await context.emit("keep", n)
+
+    @ostler.on("keep")
+    def keep_one(n, context):
+        context.state["text"] = str(n) * 20_000
+        context.state["n"] = n
+
+    @ostler.command("kept")
+    def kept(arguments, context):
+        return json.dumps(dict(context.state))
+"""
+
+
+def test_state_that_a_full_disk_could_not_take_is_not_there_and_the_last_that_it_took_is(
+    tiny_disk: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "keeper.py"
+    file.write_text(KEEPER)
+    with FakeVendor(lambda request: turn(call("bash", {"command": "sleep 600"}))) as vendor:
+        home = Home(tmp_path, vendor)
+        process = home.start("-e", str(file), "go")
+        out, err = process.communicate(timeout=PATIENCE)
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert (process.returncode, lines[-1]["type"]) == (1, "store_failed")
+        assert "Traceback" not in err.decode()
+        told = [line["value"] for line in lines if line["type"] == "extension_state" and line["key"] == "n"]
+
+        subprocess.run(["mount", "-o", "remount,size=64m", str(tiny_disk)], check=True)
+        (ran,) = home.run("-e", str(file), "--continue", "/kept")[-1:]
+        kept = json.loads(ran["text"])
+        assert kept == {"n": told[-1], "text": str(told[-1]) * 20_000}, "what was told of, and nothing else"
+        assert violations(home.facts()) == []

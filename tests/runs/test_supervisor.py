@@ -14,7 +14,7 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import create_session, open_session
+from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.supervisor import Supervisor
 from ostler.vocabulary.errors import NotFound, UsageError
 from ostler.vocabulary.events import RunEnded, RunWaiting
@@ -149,6 +149,24 @@ async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() ->
     desk.go_on.set()
     assert await desk.supervisor.drain(10)
     assert [ended(await handle.result()) for handle in handles] == ["completed"] * 5
+
+
+async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(lambda: ["hello"])
+    close, begun, given_back = Session.close, asyncio.Event(), []
+
+    async def slowly(session: Session) -> None:
+        begun.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await close(session)
+        given_back.append(session.id)
+
+    monkeypatch.setattr(Session, "close", slowly)
+    handle = await desk.supervisor.start("hi")
+    await asyncio.wait_for(begun.wait(), 10)
+    await desk.supervisor.close()
+    assert given_back == [handle.session]
 
 
 async def test_closing_ends_every_run() -> None:

@@ -70,6 +70,7 @@ def test_exit_codes_and_statuses_are_those_that_scripts_rely_on() -> None:
         "UsageError": 2,
         "ConfigurationError": 2,
         "NotFound": 2,
+        "SessionBusy": 2,
         "NoModel": 3,
         "CallRefused": 4,
         "NotTrusted": 4,
@@ -91,3 +92,12 @@ def test_any_error_as_data_keeps_its_kind_and_message() -> None:
 
 def test_the_text_of_an_error_is_its_message() -> None:
     assert str(OstlerError("what to do")) == "what to do"
+
+
+def test_an_exception_that_cannot_say_what_it_is_has_at_least_a_name() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    said = [errors.in_words(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
+    assert said == ["ValueError: no", "KeyboardInterrupt", "Mute"]

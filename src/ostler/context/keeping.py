@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,7 +53,7 @@ class SessionContext:
         policy: ContextPolicy,
         tokenizer: Tokenizer,
         room_of: RoomOf,
-        fences: Iterable[Fence] = (),
+        fences: tuple[Fence, ...] = (),
         reminders: dict[str, Rule] | None = None,
         origins: Mapping[str, str] | None = None,
     ) -> None:
@@ -62,7 +62,8 @@ class SessionContext:
         """Which layer has set each rule: for the trace."""
         self._tokenizer = tokenizer
         self._room_of = room_of
-        self._fences = in_order(fences)
+        self._fences: tuple[Fence, ...] = ()
+        self.bring(fences)
         self._reminders = reminders or {}
         self._model = ""
         self._window = Window(policy, self._count)
@@ -70,6 +71,8 @@ class SessionContext:
         self._sizes: dict[Any, Count] = {}
         self._certainty = NO_TOKENS
         """Of the least certain message."""
+        self._beside = 0
+        """What fences and reminders took in the step before."""
         self._most = 0
         """Less than was sent, once its vendor has said that this was too much."""
         self._run = ""
@@ -77,7 +80,8 @@ class SessionContext:
         self._left_out: list[Fenced] = []
         """Fences for which there was no room."""
         self._echoed = ""
-        self._told_system: str | None = None
+        self._in_system: list[str] | None = None
+        """What fences have told behind the system prompt."""
         self._calibration = Calibration()
         self._heard: Journal | None = None
         self._stop_hearing: Callable[[], None] = lambda: None
@@ -88,6 +92,10 @@ class SessionContext:
         return SessionContext(
             self.policy, self._tokenizer, self._room_of, self._fences, self._reminders, self._origins
         )
+
+    def bring(self, fences: tuple[Fence, ...]) -> None:
+        """These fences from now on; those before the prompt, from the next run on."""
+        self._fences = in_order(fences)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -107,6 +115,7 @@ class SessionContext:
         fences = sum(map(self._count, (*inserts, *at_end)))
         fences += sum(one.tokens for one in injected if one.fence.placement == "system")
         reminding = sum(map(self._count, said))
+        self._beside = fences + reminding
         room = space - fixed.tokens - fences - reminding
         present = self._conversation(told)
         shown = self._window.show(present, told.transcript, max(0, room), inserts)
@@ -114,16 +123,16 @@ class SessionContext:
         trace = self._trace(account, fixed, shown, injected)
         trace["messages"] = [len(shown.transcript), len(told.transcript)]
         self._echo(journal, trace, reminders)
-        system = self._system(told.system, injected)
-        if changed := shown.changed or self._changed_system(system):
+        in_system = [one.text for one in injected if one.fence.placement == "system"]
+        if changed := shown.changed or self._changed_system(in_system):
             trace["changed"] = changed
-        self._told_system = system
+        system = "\n\n".join([told.system, *in_system]) if in_system else told.system
         problem = ""
         if shown.tokens > room:
             kept = self._kept(present, fixed)
             trace["kept"] = msgspec.to_builtins(kept)
             problem = too_much(self._model, trace["tokens"], kept)
-        return Built(system, shown.transcript, (*at_end, *said), trace, problem)
+        return Built(system, shown.transcript, (*at_end, *told.said, *said), trace, problem)
 
     def _kept(self, present: Conversation, fixed: Count) -> list[Kept]:
         """What stays although it does not fit."""
@@ -131,15 +140,17 @@ class SessionContext:
         sizes = corrected([one.tokens for one in kept], self._coefficient(fixed))
         return [msgspec.structs.replace(one, tokens=size) for one, size in zip(kept, sizes, strict=True)]
 
-    def _changed_system(self, system: str) -> str:
-        is_same = self._told_system is None or system == self._told_system
-        return "" if is_same else "by what the fences say"
+    def _changed_system(self, now: list[str]) -> str:
+        before, self._in_system = self._in_system, now
+        return "" if before is None or before == now else "by what the fences say"
 
     def _reported(self, journal: Journal, told: Told) -> Count | None:
         """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
         state = journal.state
         if not state.context_tokens or state.context_messages > len(told.transcript):
             return None
+        if told.said or (journal.begun and journal.begun.system != told.system):
+            return None  # it was counted with others
         new = told.transcript.messages[state.context_messages :]
         counts = total(self._tokenizer.message(message, self._model) for message in new)
         return since_reported(state.context_tokens, counts)
@@ -205,9 +216,10 @@ class SessionContext:
         if self._heard is journal:
             return
         self.leave()
-        self._heard, self._calibration = journal, Calibration()
         first = max(0, journal.state.last_seq - LOOKED_BACK)
-        self._take_note(await journal.store.read(journal.session, first))
+        reports = await journal.store.read(journal.session, first)
+        self._heard, self._calibration = journal, Calibration()
+        self._take_note(reports)
         self._stop_hearing = journal.observe(self._take_note)
 
     def leave(self) -> None:
@@ -222,8 +234,11 @@ class SessionContext:
                 self._calibration.apply(event)
 
     def _fixed(self, told: Told) -> Count:
-        """The system prompt and the tools, each counted once."""
-        return self._sized(told.system) + self._sized_tools(told.tools)
+        """The system prompt and the tools, each counted once, and what a hook adds to the whole run."""
+        fixed = self._sized(told.system) + self._sized_tools(told.tools)
+        if not told.said:
+            return fixed
+        return fixed + total(self._tokenizer.message(message, self._model) for message in told.said)
 
     def _sized(self, text: str) -> Count:
         if text not in self._sizes:
@@ -240,14 +255,14 @@ class SessionContext:
 
     async def _injected(self, journal: Journal, room: int) -> list[Fenced]:
         """What the fences bring: those before the prompt once in a run, so that the prefix stays."""
-        if not self._fences:
+        if not self._fences and not self._in_prompt:
             return []
         run = journal.state.run.id if journal.state.run else ""
         is_new_run, self._run = run != self._run, run
         found: list[Fenced] = []
         for fence in self._fences:
             if fence.placement == "prompt" and not is_new_run:
-                found += [one for one in self._in_prompt if one.fence is fence]
+                found += [one for one in self._in_prompt if one.fence.kind == fence.kind]
                 continue
             request = FenceRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
             try:
@@ -264,10 +279,6 @@ class SessionContext:
         self._left_out = [one for one in found if one not in told]
         self._in_prompt = tuple(one for one in told if one.fence.placement == "prompt")
         return told
-
-    def _system(self, system: str, injected: list[Fenced]) -> str:
-        own = [one.text for one in injected if one.fence.placement == "system"]
-        return "\n\n".join([system, *own]) if own else system
 
     def _at_end(self, injected: list[Fenced]) -> tuple[Message, ...]:
         return as_message(one for one in injected if one.fence.placement == "end")
@@ -336,7 +347,7 @@ class SessionContext:
 
     def _room(self, told: Told) -> int:
         fixed = self._fixed(told)
-        return self._space(fixed) - fixed.tokens
+        return self._space(fixed) - fixed.tokens - self._beside
 
     def _place(self, told: Told, occasion: Occasion) -> int | None:
         """Before it, messages can be summarised; None if there are too few."""

@@ -34,14 +34,14 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 def expand_prompt(
-    typed: str | Sequence[str], kinds: Mapping[str, Kind], skills: Collection[str] = ()
+    typed: str | Sequence[str], kinds: Mapping[str, Kind], others: Collection[str] = ()
 ) -> Expanded:
     """What was typed, or what its slash command stands for.
 
     `typed` is a text, or the words that a shell made of it: those keep their blanks. `kinds` has the
     prefix of each kind: with `skill` there is `/skill:NAME`, and the one with no prefix has `/NAME`.
-    A path that exists and `//name` are no commands. Raises `UsageError` for a name that nothing has; it
-    may be meant for one of the `skills`.
+    A path that exists and `//name` are no commands. Raises `UsageError` for a name that nothing has; one
+    of the `others`, which are none of ours, may be meant.
     """
     parts = (typed,) if isinstance(typed, str) else tuple(typed)
     text = " ".join(parts).strip()
@@ -56,7 +56,7 @@ def expand_prompt(
         return kind.expand(name, _words_behind(command[0], parts))
     if Path(command[0]).exists():  # `/tmp` and the like
         return Expanded(text)
-    raise UsageError(_unknown(command[0], kinds, skills))
+    raise UsageError(_unknown(command[0], kinds, others))
 
 
 def is_command(word: str) -> bool:
@@ -69,7 +69,7 @@ def _words_behind(command: str, parts: Sequence[str]) -> list[Word]:
     return [*split_words(first.lstrip()[len(command) :]), *map(Word, others)]
 
 
-def _unknown(command: str, kinds: Mapping[str, Kind], skills: Collection[str]) -> str:
+def _unknown(command: str, kinds: Mapping[str, Kind], others: Collection[str]) -> str:
     """The nearest: what begins with it, of any kind, then what is spelled like it."""
     from difflib import get_close_matches
 
@@ -79,7 +79,7 @@ def _unknown(command: str, kinds: Mapping[str, Kind], skills: Collection[str]) -
         for prefix, kind in kinds.items()
         for name in kind.names
     }
-    called |= {f"/skill:{name}": name for name in skills}
+    called |= {one: one.removeprefix("/").rpartition(":")[2] for one in others}
     names = sorted(called)
     begins = [one for one in names if called[one].startswith(begun)]
     near = list(dict.fromkeys([*begins, *get_close_matches(command, names, 3)]))[:3]

@@ -8,6 +8,7 @@ import msgspec
 
 from ostler.context.planning import Conversation, Decision, Kept, joined, kept, plan
 from ostler.context.policy import ContextPolicy
+from ostler.kernel.beginnings import FIRST
 from ostler.kernel.model import Transcript
 from ostler.vocabulary.messages import Message, Text
 
@@ -87,7 +88,7 @@ class Window:
             was_told = self._taken > 0
             self._begin(source, room)
             why = "the conversation is another one" if is_another else "there is less room"
-            self._changed = why if was_told else "it is the first"
+            self._changed = why if was_told else FIRST
         self._room = room
         for place in range(self._taken + 1, len(source)):
             if source[place].role == "assistant":

@@ -11,8 +11,11 @@ TYPE_CHECKING = False  # not from typing: that import alone would cost more than
 if TYPE_CHECKING:
     from typing import Any
 
+    from ostler.context.fences import Fence as Fence
+    from ostler.context.fences import FenceRequest as FenceRequest
     from ostler.extensions.api import Ostler as Ostler
     from ostler.extensions.context import ExtensionContext as ExtensionContext
+    from ostler.extensions.given import extend_harness as extend_harness
     from ostler.extensions.moments import ModelChanged as ModelChanged
     from ostler.extensions.moments import ReasoningChanged as ReasoningChanged
     from ostler.extensions.moments import ReasoningStarted as ReasoningStarted
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "api": ("Ostler",),
     "context": ("ExtensionContext",),
+    "given": ("extend_harness",),
     "moments": (
         "ModelChanged",
         "ReasoningChanged",
@@ -147,6 +151,7 @@ _OF_HOOKS = (
 )
 _PLACES = {name: f"ostler.extensions.{module}" for module, names in _NAMES.items() for name in names}
 _PLACES |= dict.fromkeys(_OF_HOOKS, "ostler.kernel.hooks")
+_PLACES |= dict.fromkeys(("Fence", "FenceRequest"), "ostler.context.fences")
 
 __all__ = sorted(_PLACES)  # the names are above
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
+from ostler.context.fences import Fence
 from ostler.extensions.calling import is_async
 from ostler.extensions.registrations import (
+    BroughtFence,
     Command,
     Function,
     HookHandler,
@@ -182,6 +184,27 @@ class Ostler:
             return made
 
         return register if function is None else register(function)
+
+    @overload
+    def fence(self, fence: Fence, /, *, time_limit: float = TIME_LIMIT) -> Fence: ...
+    @overload
+    def fence(
+        self, kind: str, /, *, time_limit: float = TIME_LIMIT, **how: Any
+    ) -> Callable[[Decorated], Decorated]: ...
+    def fence(self, fence: Fence | str, /, *, time_limit: float = TIME_LIMIT, **how: Any) -> Any:
+        """Context that it brings along, see `Fence`; or its kind, for the function that says the content:
+        `@ostler.fence("memory", placement="system")`. That gets a `FenceRequest`."""
+
+        def register(one: Fence) -> Fence:
+            self.registered.fences[one.kind] = BroughtFence(one, time_limit)
+            return one
+
+        def decorate(function: Decorated) -> Decorated:
+            assert isinstance(fence, str)
+            register(Fence(fence, function, **how))
+            return function
+
+        return register(fence) if isinstance(fence, Fence) else decorate
 
     def command(
         self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None

@@ -94,7 +94,7 @@ class Attending:
             if ui is not None:
                 await ui.withdraw()  # a handler that waits for people would keep the others from going
             self._tell(channel, SessionLeft(self.session.id, reason))
-            await channel.catch_up()
+            await (channel.rest() if reason == "close" else channel.catch_up())
             if (ui := vars(channel.context).get("ui")) is not None:
                 await ui.forget()
 
@@ -112,8 +112,7 @@ class Attending:
 
     async def leave(self) -> None:
         self.hand_on()
-        for name in tuple(self.channels):
-            await self.dismiss(name)
+        await asyncio.gather(*map(self.dismiss, tuple(self.channels)))  # none waits for another to end
         if "board" in vars(self):
             self.board.stop()
         await self.commit()
@@ -175,11 +174,11 @@ class Attending:
                 return [StateChanged("idle", "working")]
         return []
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, *, patient: bool = False) -> None:
         """All extensions have seen what has happened so far, and what they show was told."""
         self.hand_on()
         for channel in tuple(self.channels.values()):
-            await channel.catch_up()
+            await (channel.rest() if patient else channel.catch_up())
         if "board" in vars(self):
             self.board.tell()
 
@@ -197,6 +196,7 @@ class Attending:
                         await call_within(TIME_LIMIT, extension.worker, function, *arguments)
                     except CodeFailed as failure:
                         self.report(extension, name, str(failure))
+                    await self.commit()
         finally:
             self._depth -= 1
 
@@ -223,7 +223,7 @@ class Attending:
         text = f"the extension {extension.name} failed in {what}: {problem}"
         journal = self.session.journal
         if journal.failed:
-            self.host.say(text)
+            self.host.say_once([text])
             return
         journal.record(
             events.Warned(text, about="extension", details={"extension": extension.name, "in": what})

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
+from ostler.vocabulary.errors import in_words
 
 Returned = TypeVar("Returned")
 _Jobs = queue.SimpleQueue[Callable[[], None]]
@@ -103,7 +104,7 @@ class Worker:
         return await done
 
     def give_up(self) -> None:
-        """The thread hangs: it is left alone, and ends when it can."""
+        """The thread hangs, or has nothing more to do: it is left alone, and ends when it can."""
         if self._jobs is not None:
             self._jobs.put(_leave)
             self._jobs = None
@@ -156,7 +157,7 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
         raise CodeFailed("it cancelled itself") from None
     except CodeFailed:
         raise
-    except (Exception, SystemExit, GeneratorExit) as error:
+    except BaseException as error:  # an exit or an interrupt would leave its task and end the event loop
         raise CodeFailed(described(error, function)) from error
 
 
@@ -179,7 +180,7 @@ def described(error: BaseException, function: Callable[..., Any] | None = None) 
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
     else:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = in_words(error)
     own = _file_of(function) if function else ""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if frame.filename == own] or [
@@ -205,7 +206,10 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 @lru_cache(4096)
 def takes(function: Callable[..., Any]) -> int:
-    """How many arguments it wants by position, at most two: the subject, or the subject and the context."""
+    """How many arguments it wants by position, at most two: the subject, or the subject and the context.
+
+    What has a default of its own is not for us, unless it is named so.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -213,7 +217,8 @@ def takes(function: Callable[..., Any]) -> int:
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         return 2
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return min(2, sum(one.kind in places for one in parameters))
+    wanted = [one for one in parameters if one.default is one.empty or one.name == "context"]
+    return min(2, sum(one.kind in places for one in wanted))
 
 
 class LoopCalls:

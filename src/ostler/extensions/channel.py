@@ -40,6 +40,7 @@ class Channel:
         self._handled = 0
         self._news: asyncio.Event = asyncio.Event()
         self._is_busy = False
+        self._is_let_go = False
         self._work: asyncio.Task[None] | None = None
 
     def put(self, happened: Batch) -> None:
@@ -52,16 +53,33 @@ class Channel:
 
     async def catch_up(self) -> None:
         """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
+        await self._catch_up_with(self._put, CATCH_UP_SECONDS)
+
+    async def rest(self) -> None:
+        """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
         target = self._put
+        while True:
+            was_asking = self.context.is_asking
+            if await self._catch_up_with(target, TIME_LIMIT) or not (was_asking or self.context.is_asking):
+                return
+
+    def let_go(self) -> None:
+        """A handler is about to leave the session: nobody must wait for it here."""
+        self._is_let_go = True
+        self._news.set()
+
+    async def _catch_up_with(self, target: int, seconds: float) -> bool:
+        """False when it takes longer."""
         if self._handled >= target:
-            return
+            return True
         try:
-            async with asyncio.timeout(CATCH_UP_SECONDS):
-                while self._handled < target:
+            async with asyncio.timeout(seconds):
+                while self._handled < target and not self._is_let_go:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
     def _hand_on(self) -> None:
         """Each handler sees each event once; what they recorded is committed before the next ones."""

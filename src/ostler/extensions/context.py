@@ -88,6 +88,11 @@ class ExtensionContext:
     def is_idle(self) -> bool:
         return not self.session.is_running
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of this extension is open here."""
+        return "ui" in vars(self) and self.ui.is_asking
+
     def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """What a coroutine returns, for plain functions."""
         return self.calls.wait(work)
@@ -270,7 +275,8 @@ class ExtensionContext:
     async def new_session(self, prompt: str = "") -> str:
         """Lets the face leave for a new session, once the run has ended. Returns its id.
 
-        Raises `UsageError` when an extension does not want it, or no face here can.
+        Raises `SessionBusy` when that takes too long, and `UsageError` when an extension does not want it or
+        no face here can.
         """
         return await self.host.switch(self, PlannedSwitch(self.session_id, "new", prompt))
 

@@ -38,6 +38,11 @@ class Extension:
         self.version = version
         self.worker = Worker(name)
 
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The names of those that it sees."""
+        return (*(one.__name__ for one in self.registered.observers), *self.registered.custom)
+
     def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
         """A key that was typed while people look at a panel of its own; only some extensions have any."""
         return False

@@ -11,6 +11,7 @@ from ostler.extensions.calling import CodeFailed, call_within, takes
 from ostler.extensions.moments import TerminalResized
 from ostler.extensions.registrations import Shortcut, ToolRenderer
 from ostler.extensions.showing.shortcuts import is_of_faces, normalised_key
+from ostler.runs.lease import hold, kept_lease
 
 if TYPE_CHECKING:
     from ostler.extensions.attending import Attending
@@ -187,8 +188,12 @@ class FaceSide:
             return False
         extension, shortcut = found
         arguments = (attending.channels[extension.name].context,)[: takes(shortcut.function)]
+        journal = attending.session.journal
+        if not attending.session.is_running:
+            await hold(journal)
         try:
-            await call_within(COMMAND_SECONDS, extension.worker, shortcut.function, *arguments)
+            async with kept_lease(journal):
+                await call_within(COMMAND_SECONDS, extension.worker, shortcut.function, *arguments)
         except CodeFailed as failure:
             attending.report(extension, f"the shortcut {shortcut.key}", str(failure))
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ostler.extensions.attending import Attending
-from ostler.extensions.calling import CodeFailed, call, call_within, place_of, takes
+from ostler.extensions.calling import CodeFailed, call, call_within, described, place_of, takes
 from ostler.extensions.channel import own_copy
 from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
@@ -20,7 +20,7 @@ from ostler.kernel.harness import Attended, Harness
 from ostler.kernel.hooks import Hook, HookFailed, PlannedSwitch, asked_in
 from ostler.kernel.journal import Journal, oversight
 from ostler.kernel.tool import Tool
-from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
+from ostler.vocabulary.errors import NotFound, OstlerError, SessionBusy, UsageError, in_words
 
 if TYPE_CHECKING:  # for those that come from files
     from ostler.extensions.loader.reloading import Reloading
@@ -62,6 +62,7 @@ class ExtensionHost(FaceSide):
         """The hook, behind all others, that leaves out tools which extensions have switched off."""
         self._tools: dict[str, Tool] = {}
         """What the extensions bring, as far as it is used."""
+        self._has_fences = False
         self._replaced = asyncio.Event()
         self._replaced.set()
         self.reloading: Reloading | None = None
@@ -86,10 +87,11 @@ class ExtensionHost(FaceSide):
         root.hooks.change([*self._hooks, *self._tool_limits], [*hooks, *self._tool_limits])
         self._hooks = hooks
         if self.face.interactive:
-            self._say_once(self.shortcut_notices())
+            self.say_once(self.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
         for attending in self.sessions.values():
             attending.observe(self.is_observing)
+        self._bring_fences(root)
         old, offered = self._tools, set(root.tools)
         self._tools = self._brought(root)
         for harness in (root, *self._children_of(root)):
@@ -103,7 +105,15 @@ class ExtensionHost(FaceSide):
             ]
             harness.use([*own.values(), *new])
 
-    def _say_once(self, notices: list[str]) -> None:
+    def _bring_fences(self, root: Harness) -> None:
+        if not self._has_fences and not any(one.registered.fences for one in self.loaded):
+            return
+        from ostler.extensions.fencing import bring_fences
+
+        self._has_fences = True
+        self.say_once(bring_fences(self, root.context))
+
+    def say_once(self, notices: list[str]) -> None:
         for notice in notices:
             if notice not in self._said:
                 self._said.add(notice)
@@ -132,7 +142,9 @@ class ExtensionHost(FaceSide):
             for name, tool in extension.registered.tools.items():
                 is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
                 if is_own or name in taken:
-                    self.say(f"the extension {extension.name} brings a tool {name!r}, but that name is taken")
+                    self.say_once(
+                        [f"the extension {extension.name} brings a tool {name!r}, but that name is taken"]
+                    )
                 else:
                     taken[name] = tool
         return taken
@@ -211,11 +223,26 @@ class ExtensionHost(FaceSide):
         if self.reloading is not None:
             await self.reloading.come_to_rest(session)
 
+    async def rest(self, session: Attended) -> None:
+        if attending := self.sessions.get(session.id):
+            await attending.catch_up(patient=True)
+
     async def leave(self, session: Attended) -> None:
         if attending := self.sessions.pop(session.id, None):
             await attending.leave()
-        if self.reloading is not None and not self.sessions:
+        if self.sessions:
+            return
+        if self.reloading is not None:
             await self.reloading.stop()
+        for extension in self.extensions.values():
+            extension.worker.give_up()
+
+    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+        attending = self.sessions.get(session)
+        for extension in self.loaded:
+            if attending and extension.registered.tools.get(tool.spec.name) is tool:
+                problem = described(error, getattr(tool, "function", tool.run))
+                attending.report(extension, f"the tool {tool.spec.name}", problem)
 
     # --- commands and options -------------------------------------------------------------------------
 
@@ -242,11 +269,12 @@ class ExtensionHost(FaceSide):
                 command.function,
                 *(arguments, context)[: takes(command.function)],
             )
-        except CodeFailed as failure:
-            raise CommandFailed(f"the command /{command.name} failed: {failure}") from None
+            return "" if said is None else str(said)
+        except Exception as failure:
+            problem = str(failure) if isinstance(failure, CodeFailed) else in_words(failure)
+            raise CommandFailed(f"the command /{command.name} failed: {problem}") from None
         finally:
             await attending.commit()
-        return "" if said is None else str(said)
 
     def option(self, name: str) -> str:
         if name in self.set_options:
@@ -267,11 +295,12 @@ class ExtensionHost(FaceSide):
         over = oversight(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, over):
             raise UsageError(refusal.reason or "an extension does not want to leave the session")
+        context.attending.channels[context.extension.name].let_go()
         return await face.switch("", planned.prompt)
 
 
 async def _no_run_is_open(journal: Journal) -> None:
-    """Raises `UsageError` when that takes too long."""
+    """Raises `SessionBusy` when that takes too long."""
     ended = asyncio.Event()
 
     def look(batch: object) -> None:
@@ -283,7 +312,7 @@ async def _no_run_is_open(journal: Journal) -> None:
     try:
         await asyncio.wait_for(ended.wait(), SWITCH_SECONDS)
     except TimeoutError:
-        raise UsageError("the session is busy: it can be left when its run has ended") from None
+        raise SessionBusy("the session is busy: it can be left when its run has ended") from None
     finally:
         stop()
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
+from ostler.context.fences import Fence
 from ostler.kernel.hooks import TIME_LIMIT, Point
 from ostler.kernel.tool import Tool
 
@@ -28,6 +29,11 @@ class Observer(msgspec.Struct, frozen=True):
     function: Function
     batch: bool = False
     is_async: bool = False
+
+
+class BroughtFence(msgspec.Struct, frozen=True):
+    fence: Fence
+    time_limit: float = TIME_LIMIT
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -85,6 +91,7 @@ class Registrations(msgspec.Struct):
     observers: dict[type, list[Observer]] = field(default_factory=dict)
     custom: dict[str, list[Function]] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
+    fences: dict[str, BroughtFence] = field(default_factory=dict)
     commands: dict[str, Command] = field(default_factory=dict)
     shortcuts: dict[str, Shortcut] = field(default_factory=dict)
     options: dict[str, Option] = field(default_factory=dict)

@@ -35,9 +35,9 @@ class State(MutableMapping[str, Any]):
         return copy.deepcopy(self._kept()[key])
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if value is None:
+        plain = _as_read_back(key, value)
+        if plain is None:
             raise UsageError(f"None cannot be kept under {key!r}: delete the key instead")
-        plain = msgspec.to_builtins(value)
         fact = ExtensionState(self._extension, key, plain)
         if problem := storing_problem(fact):
             raise UsageError(f"the value of {key!r} cannot be kept: {problem}")
@@ -65,3 +65,11 @@ class State(MutableMapping[str, Any]):
 
     def _kept(self) -> dict[str, Any]:
         return self._journal.state.extension_state.get(self._extension, {})
+
+
+def _as_read_back(key: str, value: Any) -> Any:
+    """As it will be in the next process: a number that is a key becomes a text, one that is none nothing."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the value of {key!r} cannot be kept: {error}") from None

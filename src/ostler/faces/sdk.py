@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from ostler.context.instructions import system_prompt
-from ostler.faces.agent_extensions import AgentExtensions, GivenExtension
+from ostler.extensions.given import GivenExtension, GivenExtensions
 from ostler.faces.open_things import OpenThings
 from ostler.kernel.harness import Asker, Harness, Span, Tag
 from ostler.kernel.hooks import Hook, Hooks
@@ -189,7 +189,7 @@ class Agent:
             tokenizer=tokenizer,
         )
         self._use_context(self._context)
-        self._extensions = AgentExtensions(extensions)
+        self._extensions = GivenExtensions(extensions)
         self._store = store
         self._session_id = session
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ostler.kernel import beginnings
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Built
 from ostler.kernel.draft import Draft
@@ -19,6 +20,7 @@ from ostler.kernel.hooks import (
     FailedCall,
     GiveUp,
     Oversight,
+    Refuse,
     Replace,
     Retry,
     Suppress,
@@ -62,12 +64,15 @@ class Answering:
 
     async def answer(
         self, step: StepState, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
-    ) -> Model:
+    ) -> Model | Refuse:
         """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
 
-        Returns the model to use next: a hook may have chosen another one after a failure.
+        Returns the model to use next: a hook may have chosen another one after a failure. Nothing was asked
+        when a guard of what the model is told refuses.
         """
         request = await self._request(built, model, tools, tool_choice)
+        if isinstance(request, Refuse):
+            return request
         self._journal.record(
             events.ModelCalled(
                 id=request.id,
@@ -75,7 +80,7 @@ class Answering:
                 digest=request.digest(),
                 attempt=step.attempts + 1,
                 messages=len(request.transcript) + len(request.tail),
-                trace=built.trace,
+                trace=beginnings.traced(self._journal, built, request),
             )
         )
         await self._journal.commit()
@@ -95,12 +100,14 @@ class Answering:
 
     async def _request(
         self, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
-    ) -> ModelRequest:
+    ) -> ModelRequest | Refuse:
         harness = self._harness
         transcript, system = built.transcript, built.system
         if "context" in harness.hooks:
             draft = ContextDraft(system, tuple(transcript))
             changed = await harness.hooks.context(draft, self._over)
+            if isinstance(changed, Refuse):
+                return changed
             system = changed.system
             if changed is not draft and changed.messages != draft.messages:
                 transcript = Transcript(changed.messages)

@@ -21,7 +21,7 @@ from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.stopping import run_bounded
 from ostler.kernel.tool import Tool, as_outcome, default_summary
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError
+from ostler.vocabulary.errors import CallRefused, InvalidArguments, StoreError, ToolError, in_words
 from ostler.vocabulary.facts import storing_problem
 from ostler.vocabulary.messages import BlobRef, Text
 from ostler.vocabulary.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
@@ -425,12 +425,19 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return failed(error.message, kind="invalid_arguments")
     except ToolError as error:
         return failed(error.message)
-    except SystemExit as error:
-        return failed(f"the tool crashed: it tried to exit the process ({error.code})")
-    except GeneratorExit:
-        return failed("the tool crashed: it raised GeneratorExit")
-    except Exception as error:
-        return failed(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    except (Exception, SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+        if (attendant := context.harness.attendant) is not None:
+            attendant.tool_raised(context.session, tool, error)
+        return failed(_crash(error))
+
+
+def _crash(error: BaseException) -> str:
+    """What the model is told. Some of them would have ended the event loop."""
+    if isinstance(error, SystemExit):
+        return f"the tool crashed: it tried to exit the process ({error.code})"
+    if isinstance(error, GeneratorExit | KeyboardInterrupt):
+        return f"the tool crashed: it raised {type(error).__name__}"
+    return in_words(error)
 
 
 def _storable(outcome: Settled) -> Settled:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from ostler.kernel.hooks import RunPlan
 from ostler.kernel.model import Model, ToolOffer, Transcript
-from ostler.vocabulary.messages import Message
+from ostler.vocabulary.messages import Message, as_content
 
 if TYPE_CHECKING:  # which hold a context themselves
     from ostler.kernel.harness import Harness
@@ -39,6 +40,8 @@ class Told(msgspec.Struct, frozen=True):
     model: Model
     steers: Set[int] = frozenset()
     """Those of them that people said while a run was under way."""
+    said: tuple[Message, ...] = ()
+    """What a hook adds behind the messages, in each request of a run."""
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -75,8 +78,17 @@ class Context(Protocol):
         ...
 
 
-def all_told(journal: Journal, harness: Harness, model: Model, tools: tuple[ToolOffer, ...]) -> Told:
-    """Everything on the session's path."""
-    state = journal.state
-    told = (harness.system, state.transcript, state.sources, state.prompts)
-    return Told(*told, tools, model, state.steers)
+def all_told(
+    journal: Journal,
+    harness: Harness,
+    model: Model,
+    tools: tuple[ToolOffer, ...],
+    plan: RunPlan | None = None,
+) -> Told:
+    """Everything on the session's path, and what a hook has planned to tell besides."""
+    state, system = journal.state, harness.system
+    said: tuple[Message, ...] = ()
+    if plan is not None:
+        system = "\n\n".join(part for part in (system, plan.system) if part)
+        said = tuple(Message("user", as_content(text)) for text in plan.told)
+    return Told(system, state.transcript, state.sources, state.prompts, tools, model, state.steers, said)

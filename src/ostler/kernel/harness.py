@@ -133,8 +133,14 @@ class Attendant(Protocol):
     async def come_to_rest(self, session: Attended) -> None:
         """The run has ended or waits, and its facts are committed: what follows from them is done here."""
 
+    async def rest(self, session: Attended) -> None:
+        """There is nothing more to do: those who go along may finish what they do, and ask people."""
+
     async def leave(self, session: Attended) -> None:
         """The session is given back."""
+
+    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+        """The code of a tool failed: whoever brought it is told where."""
 
     async def run_command(self, session: Attended, name: str, arguments: str) -> str:
         """What an extension's command says. Raises `NotFound`, or whatever went wrong."""

@@ -19,7 +19,7 @@ from ostler.kernel.cancel import CancelToken
 from ostler.kernel.model import Model
 from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
 from ostler.kernel.tool import ToolKind
-from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError
+from ostler.vocabulary.errors import Failure, ToolCancelled, UsageError, in_words
 from ostler.vocabulary.messages import Block, Message, PlainBlock, StopReason, Text, as_content, text_of
 from ostler.vocabulary.outcomes import FailureKind, Question
 
@@ -308,9 +308,11 @@ class Hooks:
                 plan = decision
         return plan
 
-    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft:
+    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft | Refuse:
         for hook in self._of("context"):
             decision = await _ask_handler(hook, draft, over)
+            if isinstance(decision, Refuse):  # a guard that failed
+                return decision
             if isinstance(decision, ContextDraft):
                 draft = decision
         return draft
@@ -344,6 +346,9 @@ class Hooks:
     async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
         for hook in self._of("after_tool"):
             decision = await _ask_handler(hook, finished, over)
+            if isinstance(decision, Refuse):  # a guard that failed: what it should have judged is not told
+                content = as_content(decision.reason)
+                return msgspec.structs.replace(finished, content=content, failed="call_refused", details=None)
             if isinstance(decision, FinishedCall):
                 finished = decision
         return finished
@@ -362,6 +367,8 @@ class Hooks:
     async def after_failure(self, failed: FailedCall, over: Oversight) -> Retry | GiveUp | None:
         for hook in self._of("after_failure"):
             decision = await _ask_handler(hook, failed, over)
+            if isinstance(decision, Refuse):  # a guard that failed
+                return GiveUp()
             if isinstance(decision, Retry | GiveUp):
                 return decision
         return None
@@ -397,7 +404,7 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
             raise
         problem = "it cancelled itself"
     except (Exception, SystemExit, GeneratorExit) as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = in_words(error)
     over.report(hook, problem)
     if hook.guard:
         return Refuse(f"refused because the guard {hook.name or hook.point!r} failed ({problem})")

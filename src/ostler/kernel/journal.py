@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,9 @@ from ostler.vocabulary.errors import StoreError, failure_of
 from ostler.vocabulary.events import Entry, Event, LeafMoved, StoreFailed, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import NewId, new_id
+
+if TYPE_CHECKING:
+    from ostler.kernel.beginnings import Beginning
 
 
 class World(msgspec.Struct, frozen=True):
@@ -57,6 +61,8 @@ class Journal:
         """The leaf was moved, and the state is still the one before."""
         self.asides: set[str] = set()
         """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
+        self.begun: Beginning | None = None
+        """What the last request for a step began with."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []

@@ -15,7 +15,7 @@ from ostler.kernel.questions import NOBODY_TO_ASK, grants
 from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.tool import Tool
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import InvalidArguments
+from ostler.vocabulary.errors import InvalidArguments, in_words
 from ostler.vocabulary.outcomes import Failed, Settled, failed, ok
 
 REFUSED = "The call was refused."
@@ -155,7 +155,7 @@ def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
     except InvalidArguments as error:
         return None, error.message
     except Exception as error:
-        return None, f"{tool.spec.name} could not read its arguments: {type(error).__name__}: {error}"
+        return None, f"{tool.spec.name} could not read its arguments: {in_words(error)}"
 
 
 def _as_text(answer: Any) -> str:

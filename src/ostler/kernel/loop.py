@@ -40,7 +40,7 @@ from ostler.kernel.time_limit import time_limit
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.events import RunEnded, RunStatus, RunWaiting
-from ostler.vocabulary.messages import File, Image, Message, Text, as_content, text_of
+from ostler.vocabulary.messages import File, Image, Text, text_of
 from ostler.vocabulary.requests import Steer
 from ostler.vocabulary.usage import UNKNOWN_USAGE
 
@@ -304,12 +304,13 @@ class Loop:
             self._journal.record(events.StepEnded(step.number, trace=built.trace))
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
-        if self._run_plan is not None:
-            built = _with_plan(built, self._run_plan)
         chosen = await self._answering.answer(step, built, plan.model, offers, plan.tool_choice)
         if self.budget.is_limited:
             self.budget.settle()
             await self.budget.warn()
+        if isinstance(chosen, Refuse):
+            self._end_refused(step.number, chosen)
+            return
         if chosen is not plan.model:
             self._rescuers.pop(chosen.name, None)
             if chosen.name != plan.model.name:  # a hook may bring one of the same name, for this step
@@ -322,9 +323,9 @@ class Loop:
         None when the run is cancelled meanwhile.
         """
         journal, harness, context = self._journal, self._harness, self._harness.context
+        told = all_told(journal, harness, model, tools, self._run_plan)
         if context is None:
-            return Built(harness.system, journal.state.transcript)
-        told = all_told(journal, harness, model, tools)
+            return Built(told.system, told.transcript, told.said)
         if order := await self._compaction_due(step, context, told):
             self.compaction = None
             problem = "the run was cancelled"
@@ -337,8 +338,12 @@ class Loop:
                 journal.record(refused or events.Warned(reason), settles=order.request)
             if self._cancel.cancelled:
                 return None
-            told = all_told(journal, harness, model, tools)
-        return await context.build(journal, told)
+            told = all_told(journal, harness, model, tools, self._run_plan)
+        with suppress(Stopped):  # what is told may come from other people's code, which may wait
+            async with stops_with(self._cancel):
+                built = await context.build(journal, told)
+                return _with_plan(built, self._run_plan) if self._run_plan is not None else built
+        return None
 
     async def _compaction_due(self, step: StepState, context: Context, told: Told) -> Order | None:
         if step.failure is not None and step.failure.failure.kind == "context_overflow":
@@ -452,13 +457,8 @@ class Loop:
 
 
 def _with_plan(built: Built, plan: RunPlan) -> Built:
-    """What is told, with what a hook adds to all of a run."""
-    if not plan.system and not plan.told:
+    """Its trace says how many characters of it a hook has added to all of a run."""
+    if built.trace is None or not (plan.system or plan.told):
         return built
     added = {"system": len(plan.system), "told": sum(map(len, plan.told))}
-    return msgspec.structs.replace(
-        built,
-        system="\n\n".join(part for part in (built.system, plan.system) if part),
-        tail=(*built.tail, *(Message("user", as_content(text)) for text in plan.told)),
-        trace={**(built.trace or {}), "before_run": added},
-    )
+    return msgspec.structs.replace(built, trace={**built.trace, "before_run": added})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from ostler.kernel.harness import Harness
@@ -15,6 +15,8 @@ from ostler.vocabulary.errors import SessionHeld, UsageError
 from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import AnyRequest, Cancel
 
+MakeHarness = Callable[[], Awaitable[Harness]]
+
 PATIENCE = 2.0
 """Seconds that the holder of a session has to take a request up while we wait."""
 
@@ -24,15 +26,17 @@ async def ask(
     session: str,
     request: AnyRequest,
     world: World,
-    harness: Harness | None = None,
+    make_harness: MakeHarness | None = None,
     attend: Callable[[Journal], None] | None = None,
 ) -> bool:
     """Puts a request into the inbox and, when nobody holds the session, takes it up at once.
 
-    It drives nothing, so a model is only needed to write a summary: the harness brings it. Without one,
-    `attend` may observe what is written here.
+    It drives nothing, so a model is only needed to write a summary: a harness brings it, made when the
+    session is nobody's. Without one, `attend` may observe what is written here.
     False when the holder has not got to it yet: it will. Raises `UsageError` when it was refused.
     """
+    is_free = await store.holder(session) is None
+    harness = await make_harness() if make_harness and is_free else None  # a request that fails is not made
     last = await store.last_seq(session)
     await store.submit(session, request)
     while True:
@@ -48,6 +52,8 @@ async def ask(
         journal = await open_journal(store, lease, world)
         await end_orphans(journal)
         if await store.settled(session, request.id) is None:  # a holder that has just left was not faster
+            if make_harness and harness is None:
+                harness = await make_harness()
             await _take_up(journal, request, harness, attend)
     finally:
         await store.release(lease)
@@ -68,10 +74,14 @@ async def _take_up(
         harness = harness_without_model(journal.state.cwd)
         harness.attend = attend
     session = Session(journal, harness)
-    if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
-        await session.end_run(request)
-    else:
-        await InboxReader(journal, harness, session=session).take_up(request)
+    try:
+        if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
+            await session.end_run(request)
+        else:
+            await InboxReader(journal, harness, session=session).take_up(request)
+    finally:
+        if harness.attendant is not None:
+            await harness.attendant.leave(session)
 
 
 async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,12 @@ NO_RULES: Rules = {}
 ANOTHER_POLICY = "by another policy"
 
 
+class Brought:
+    """What extensions bring along: the same for a session, its runs and its children."""
+
+    fences: tuple[Fence, ...] = ()
+
+
 class KeptContext:
     """Tells everything while that is easy, and leaves the rest to `SessionContext`.
 
@@ -54,6 +60,7 @@ class KeptContext:
         fences: tuple[Fence, ...] = (),
         reminders: Mapping[str, Rule] = NO_REMINDERS,
         tokenizer: Tokenizer | None = None,
+        brought: Brought | None = None,
     ) -> None:
         self._settings = settings
         self._layers = {"settings": settings.context, "agent": agent, "run": run}
@@ -63,6 +70,8 @@ class KeptContext:
         self._fences = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
+        self._brought = brought or Brought()
+        self._used: tuple[Fence, ...] = ()
         self._whole: SessionContext | None = None
         self._room_of = cache(self._find_room)
         self._limits_of = cache(self._find_limits)
@@ -101,7 +110,16 @@ class KeptContext:
             fences=self._fences,
             reminders=self._reminders,
             tokenizer=self._tokenizer,
+            brought=self._brought,
         )
+
+    def bring(self, fences: Iterable[Fence]) -> list[str]:
+        """The fences of extensions, from the next step on, in place of those before; here, and in every
+        context that was made of this one. Returns the kinds that the host has itself: its own are told."""
+        brought = tuple(fences)
+        own = {fence.kind for fence in self._fences}
+        self._brought.fences = tuple(fence for fence in brought if fence.kind not in own)
+        return [fence.kind for fence in brought if fence.kind in own]
 
     def policy(self) -> ContextPolicy:
         """All of the rules. Raises for those that are wrong."""
@@ -116,7 +134,7 @@ class KeptContext:
 
     async def build(self, journal: Journal, told: Told) -> Built:
         if tokens := self._easily(journal, told):
-            built = Built(told.system, told.transcript, trace=self._trace(journal, told, tokens))
+            built = Built(told.system, told.transcript, told.said, self._trace(journal, told, tokens))
         else:
             built = await self.whole().build(journal, told)
         if self._changed and built.trace is not None:
@@ -130,6 +148,7 @@ class KeptContext:
         return await self.whole().compact(journal, harness, told, order)
 
     def whole(self) -> SessionContext:
+        fences = (*self._fences, *self._brought.fences)
         if self._whole is None:
             from ostler.context.keeping import SessionContext
             from ostler.context.policy import origins_of
@@ -139,10 +158,13 @@ class KeptContext:
                 self.policy(),
                 self._tokenizer or RoutedTokenizer(),
                 self._room_of,
-                self._fences,
+                fences,
                 self._reminders,
                 origins_of(tuple(self._layers), tuple(self._layers.values())),
             )
+        elif fences != self._used:
+            self._whole.bring(fences)
+        self._used = fences
         return self._whole
 
     def _find_room(self, model: str) -> ModelRoom:
@@ -166,6 +188,8 @@ class KeptContext:
         state, run = journal.state, journal.state.run
         if self._has_rules or self._fences or self._reminders or self._whole is not None:
             return 0
+        if self._brought.fences:
+            return 0
         if run and (
             REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
         ):
@@ -173,9 +197,11 @@ class KeptContext:
         counted = state.context_messages if state.context_tokens else 0
         if counted > len(told.transcript):
             counted = 0
-        characters = sum(map(_characters, told.transcript.messages[counted:]))
+        characters = sum(map(_characters, (*told.transcript.messages[counted:], *told.said)))
         if not counted:
             characters += len(told.system) + self._size_of_tools(told)
+        elif journal.begun and journal.begun.system != told.system:
+            characters += len(told.system)  # what was counted had another one
         tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
         return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0
 

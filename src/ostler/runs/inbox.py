@@ -43,6 +43,8 @@ SECRET_NEEDS_ITS_CALL = (
     "a secret is not put into the inbox, which is a file: it must be answered where the run is driven"
 )
 
+NOBODY_WAITS = "whoever asked that has ended: nobody waits for the answer any more"
+
 
 class InboxReader:
     """Reads one session's inbox for its lease holder. It is also where the loop finds its steering.
@@ -120,6 +122,14 @@ class InboxReader:
                     return  # recorded by the call that asked
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
+            case Answer(question=question) if (
+                question in journal.state.questions and not journal.state.questions[question].durable
+            ):
+                # We hold the session, and nobody here has asked it: whoever waited for the answer is gone.
+                asked = journal.state.questions[question]
+                journal.record(events.QuestionAnswered(question, "withdrawn"), run=run_of(asked))
+                refused = events.RequestRefused(request.id, NOBODY_WAITS)
+                journal.record(refused, settles=request.id)
             case Answer(question=question) if question in journal.state.questions:
                 if journal.state.questions[question].question.secret and not request.declined:
                     refused = events.RequestRefused(request.id, SECRET_NEEDS_ITS_CALL)
@@ -129,8 +139,7 @@ class InboxReader:
                 asked = journal.state.questions[question]
                 answered = as_stored(asked, _answered(request))
                 journal.record(answered, run=run_of(asked), settles=request.id)
-                if asked.asked_by != "extension":
-                    self._resume(run, request)
+                self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
                 await self._loop.calls.finish(run.step.calls[request.call], request.outcome, request.id)
@@ -153,7 +162,8 @@ class InboxReader:
             case RunCommand() if self._session and (attendant := self._harness.attendant):
                 running = asyncio.ensure_future(self._run_command(attendant, request))
                 if self._loop is None:
-                    await running
+                    async with kept_lease(journal):
+                        await running
                     return
                 self._commands.add(running)  # a command may ask people, and their answers are read here
                 running.add_done_callback(self._commands.discard)

@@ -108,7 +108,7 @@ class ReplayHooks(Hooks):
             return verdict
         return msgspec.structs.replace(verdict, model=self._model)
 
-    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft:
+    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft | Refuse:
         return await self._own.context(draft, over)
 
     async def before_tool(

@@ -29,8 +29,14 @@ async def state_of(store: Store, session: str) -> SessionState:
 
 
 async def open_questions(store: Store, state: SessionState, agent: str = "") -> list[OpenQuestion]:
-    """Those of the session's run, and of the children that it works with."""
-    questions = [OpenQuestion(state.id, asked, agent) for asked in state.questions.values()]
+    """Those of the session's run, and of the children that it works with.
+
+    What code asked that has ended with its process can no longer be answered.
+    """
+    asked_here = list(state.questions.values())
+    if not all(asked.durable for asked in asked_here) and await store.holder(state.id) is None:
+        asked_here = [asked for asked in asked_here if asked.durable]
+    questions = [OpenQuestion(state.id, asked, agent) for asked in asked_here]
     for child in await children_of(store, state):
         name = child.run.started.agent if child.run else ""
         questions += await open_questions(store, child, name or "subagent")

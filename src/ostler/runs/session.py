@@ -19,6 +19,7 @@ from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions, as_stored
 from ostler.kernel.spawned import Spawned
 from ostler.kernel.state import SessionState, fold
+from ostler.kernel.stopping import is_being_cancelled
 from ostler.kernel.store import Store
 from ostler.runs.inbox import InboxReader
 from ostler.runs.lease import hold, kept_lease, new_owner
@@ -47,6 +48,7 @@ class Session:
         self._cancel: CancelToken | None = None
         self._loop: Loop | None = None
         self._cancelled_before_start = ""
+        self._resting: asyncio.Future[None] | None = None
         self._spawned: Spawned | None = None
         """The children that extensions have between two runs."""
         if harness.attend is not None:
@@ -174,13 +176,31 @@ class Session:
         if (attendant := self.harness.attendant) is not None:
             await attendant.come_to_rest(self)
 
+    async def rest(self) -> None:
+        """Between runs, for whoever would leave otherwise: lets those who go along finish what they do, and
+        what they ask people. `cancel` ends it."""
+        if (attendant := self.harness.attendant) is None or self.journal.failed:
+            return
+        self._resting = asyncio.ensure_future(attendant.rest(self))
+        try:
+            async with kept_lease(self.journal):
+                await self._resting
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+        finally:
+            self._resting = None
+
     @property
     def is_running(self) -> bool:
         return self._cancel is not None
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Ends the open run: its stream and its tools stop, and everything gets its outcome."""
-        if self._cancel is not None:
+        """Ends the open run: its stream and its tools stop, and everything gets its outcome. Or it ends
+        `rest`."""
+        if self._resting is not None:
+            self._resting.cancel()
+        elif self._cancel is not None:
             self._cancel.cancel(reason)
         else:
             self._cancelled_before_start = reason

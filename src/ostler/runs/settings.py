@@ -97,6 +97,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Files and folders of extensions, beside those that are found; those of all files count together."""
     options: dict[str, str | int | float | bool] = {}
     """Settings of extensions, by the names that they have given them."""
+    theme: str = ""
+    """The colours of the terminal: one of the built-in themes, or a file of your own."""
+    appearance: Literal["auto", "light", "dark"] = "auto"
+    """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
     audit: str = ""
     """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
 

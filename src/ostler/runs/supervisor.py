@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import PlainBlock, as_content
 from ostler.vocabulary.requests import AnyRequest
 
-Equip = Callable[[Path], Harness]
+Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Makes what an agent works with in that directory. Each session gets one of its own."""
 
 Prompt = str | Iterable[str | PlainBlock]
@@ -89,6 +89,8 @@ class Supervisor:
         self._world = world or World()
         self._driven: dict[str, Session] = {}
         self._tasks: dict[str, asyncio.Task[Quiet]] = {}
+        self._unfinished: set[asyncio.Task[Quiet]] = set()
+        """Tasks that are not over: also those whose session is being given back."""
         self._rested: dict[str, asyncio.Future[Quiet]] = {}
         """Done when what was begun has come to rest; a task goes on with what waits its turn."""
         self._observers: list[Callable[[str], Observer]] = []
@@ -139,6 +141,8 @@ class Supervisor:
         self._driven[session.id] = session
         rested = self._rested[session.id] = asyncio.get_running_loop().create_future()
         task = self._tasks[session.id] = asyncio.ensure_future(self._drive(session, first, rested))
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
         try:
             if session.state.run is None:
                 await asyncio.wait({task, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,18 +154,19 @@ class Supervisor:
         return RunHandle(self, session.id, task, rested)
 
     async def _create(self, cwd: Path) -> Session:
-        return await create_session(self.store, self._equipped(cwd), world=self._world)
+        return await create_session(self.store, await self._equipped(cwd), world=self._world)
 
     async def _open(self, session: str) -> Session:
         (first,) = await self.store.read(session, 0, 1)
-        harness = self._equipped(Path(getattr(first.event, "cwd", ".")))
+        harness = await self._equipped(Path(getattr(first.event, "cwd", ".")))
         opened = await open_session(self.store, session, harness, world=self._world)
         if opened.state.settings.model and harness.make_model is not None:
             harness.set_model(opened.state.settings.model)
         return opened
 
-    def _equipped(self, cwd: Path) -> Harness:
-        harness = self._equip(cwd)
+    async def _equipped(self, cwd: Path) -> Harness:
+        made = self._equip(cwd)
+        harness = made if isinstance(made, Harness) else await made
         own = harness.attend
 
         def attend(journal: Journal) -> None:
@@ -306,17 +311,17 @@ class Supervisor:
     async def drain(self, timeout: float | None = None) -> bool:
         """From now on no run starts here; waits for those under way. False when some did not end in time."""
         self._is_closing = True
-        if self._tasks:
-            await asyncio.wait(set(self._tasks.values()), timeout=timeout)
-        return not self._tasks
+        if self._unfinished:
+            await asyncio.wait(set(self._unfinished), timeout=timeout)
+        return not self._unfinished
 
     async def close(self, reason: str = "the process ends") -> None:
         """Ends the runs that are still under way, and gives all sessions back."""
         self._is_closing = True
         for session in self._driven.values():
             session.cancel(reason)
-        if self._tasks:
-            await asyncio.wait(set(self._tasks.values()))
+        if self._unfinished:
+            await asyncio.wait(set(self._unfinished))
 
     def _refuse_when_closing(self) -> None:
         if self._is_closing:

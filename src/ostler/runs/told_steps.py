@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from ostler.context.planning import Decision, Kept
+from ostler.kernel.beginnings import ANOTHER_SYSTEM, FIRST
 from ostler.kernel.state import path_of
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.governance import fate
 from ostler.vocabulary.messages import ToolCall, text_of
 
-FIRST = "it is the first"
 _OTHER_CONVERSATION: dict[str, str] = {
     "compacted": "the context was compacted",
     "compaction_undone": "a compaction was undone",
@@ -66,6 +66,8 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     fences_left_out: tuple[tuple[str, int], ...] = ()
     """For want of room: each kind, and its tokens."""
     reminders: tuple[str, ...] = ()
+    before_run: dict[str, int] = {}
+    """Characters that a hook has added for the whole run: to the system prompt, and behind the messages."""
     changed: str = ""
     policy: dict[str, Any] = {}
     """Where it differs from the default."""
@@ -124,6 +126,7 @@ class _Telling:
         self._origins: dict[str, str] = {}
         self._decisions: tuple[Decision, ...] = ()
         self._moves: list[str] = []
+        self._system = ""
 
     def take(self, fact: Fact) -> None:
         if fact.type in _OTHER_CONVERSATION:
@@ -147,17 +150,32 @@ class _Telling:
             if trace["policy"] != self._policy and self.steps:
                 self._moves.append("the policy is another one")
             self._policy, self._origins = trace["policy"], trace.get("from", {})
+        if (system := trace.get("system", self._system)) != self._system:
+            if self._system and trace.get("changed", FIRST) == FIRST:
+                self._moves.append(ANOTHER_SYSTEM)
+            self._system = system
         self._decisions = _decisions(trace, self._decisions)
         is_again = bool(self.steps) and self.steps[-1].seq > self._began.seq
-        number = self.steps.pop().step if is_again else len(self.steps) + 1
+        again = self.steps.pop() if is_again else None
+        number = len(self.steps) + 1
+        step = _step(number, self._began, fact, model, messages, trace)
+        if number > 1:
+            self._compare(self.steps[-1], step, again)
         changed = ", ".join(dict.fromkeys(self._moves)) or _reason(trace, number, self._decisions)
         self._moves = []
-        step = _step(number, self._began, fact, model, messages, trace)
         self.steps.append(
             msgspec.structs.replace(
                 step, decisions=self._decisions, changed=changed, policy=self._policy, origins=self._origins
             )
         )
+
+    def _compare(self, last: ToldStep, step: ToldStep, again: ToldStep | None) -> None:
+        if again is not None and again.changed:  # in a call before it, which failed
+            self._moves.insert(0, again.changed)
+        if step.tools != last.tools:
+            self._moves.append("other tools were offered")
+        if step.model != last.model:
+            self._moves.append("another model was asked")
 
 
 def _decisions(trace: dict[str, Any], known: tuple[Decision, ...]) -> tuple[Decision, ...]:
@@ -185,6 +203,7 @@ def _step(number: int, began: Fact, fact: Fact, model: str, messages: int, trace
         fences=tuple(ToldFence(*fence) for fence in trace.get("fences", ())),
         fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
         reminders=tuple(trace.get("reminders", ())),
+        before_run=trace.get("before_run", {}),
         kept=msgspec.convert(trace.get("kept", ()), tuple[Kept, ...]),
     )
 
@@ -226,7 +245,8 @@ def compactions(facts: Sequence[Fact]) -> Iterator[SeenCompaction]:
 def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> ToldDifference:
     """From the earlier to the later one."""
     then, now = _conversation(before, facts), _conversation(after, facts)
-    changes = tuple(_changes(before, after, facts))
+    steps = told_steps(facts)[before.step : after.step]
+    changes = tuple(Change(step.step, step.changed) for step in steps if step.changed)
     return ToldDifference(
         before=with_compactions(before, facts),
         after=with_compactions(after, facts),
@@ -270,18 +290,6 @@ def _was_made(one: Decision, decisions: Iterable[Decision]) -> bool:
 def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:
     """It holds, or something more does."""
     return any(other.first <= one.first and one.last <= other.last for other in decisions)
-
-
-def _changes(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Iterator[Change]:
-    last = before
-    for step in told_steps(facts)[before.step : after.step]:
-        if step.changed:
-            yield Change(step.step, step.changed)
-        if step.tools != last.tools:
-            yield Change(step.step, "other tools were offered")
-        if step.model != last.model:
-            yield Change(step.step, "another model was asked")
-        last = step
 
 
 def _described(entries: Iterable[Fact]) -> Iterator[ToldEntry]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ostler.kernel.answering import Answering
+from ostler.kernel import beginnings
+from ostler.kernel.context import Built
 from ostler.kernel.journal import Journal
 from ostler.kernel.model import ModelRequest, ToolOffer, Transcript
 from ostler.vocabulary.events import ModelCalled
@@ -26,6 +27,8 @@ class _Told(msgspec.Struct, frozen=True):
     tools: tuple[ToolOffer, ...]
     transcript: Transcript
     length: int
+    is_traced: bool
+    is_hooked: bool
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -43,12 +46,19 @@ class Prefixes:
         self._last: dict[Any, _Told] = {}
         self._changes: dict[Any, list[_Change]] = {}
 
-    def take(self, session: Any, journal: Journal, request: ModelRequest, is_explained: bool) -> None:
-        transcript = request.transcript
-        told = _Told(request.id, journal, request.system, request.tools, transcript, len(transcript))
+    def take(
+        self, session: Any, journal: Journal, request: ModelRequest, trace: Any, is_hooked: bool
+    ) -> None:
+        transcript, is_traced = request.transcript, trace is not None
+        shown = (request.id, journal, request.system, request.tools, transcript, len(transcript))
+        told = _Told(*shown, is_traced, is_hooked)
         before = self._last.get(session)
         self._last[session] = told
-        if before is not None and not is_explained and (what := _changed(before, told)):
+        if before is None or (is_traced and trace.get("changed")):
+            return
+        if not is_traced and (is_hooked or before.is_hooked):
+            return  # there is no trace that could say it
+        if what := _changed(before, told):
             self._changes.setdefault(session, []).append(_Change(before.call, told.call, what))
 
     def problems(self, session: Any, facts: Sequence[Fact]) -> list[str]:
@@ -73,7 +83,7 @@ def _changed(before: _Told, now: _Told) -> str:
         if list(old) != list(new):
             return "other messages"
     if before.journal is not now.journal:
-        return ""  # whoever opens a session brings a prompt and tools along
+        return ""  # whoever opens a session brings a prompt and tools along; the trace names the prompt
     if before.system != now.system:
         return "another system prompt"
     if before.tools is now.tools or before.tools == now.tools:
@@ -93,18 +103,16 @@ def _explains(between: Iterable[Fact], what: str) -> bool:
 def watched_prefixes(place_of: Callable[[Journal], Any]) -> Iterator[Prefixes]:
     """Looks at every request for a step that is made inside the block."""
     prefixes = Prefixes()
-    original = Answering._request
+    original = beginnings.traced
 
-    async def request(self: Answering, built: Any, *arguments: Any) -> ModelRequest:
-        made = await original(self, built, *arguments)
-        hooks, journal = self._harness.hooks, self._journal
-        is_decided = "context" in hooks or "before_step" in hooks  # by somebody who may tell what he wants
-        is_explained = is_decided or bool(built.trace and built.trace.get("changed"))
-        prefixes.take((place_of(journal), journal.session), journal, made, is_explained)
-        return made
+    def traced(journal: Journal, built: Built, request: ModelRequest) -> Any:
+        trace = original(journal, built, request)
+        is_hooked = request.transcript is not built.transcript or request.system != built.system
+        prefixes.take((place_of(journal), journal.session), journal, request, trace, is_hooked)
+        return trace
 
-    Answering._request = request  # type: ignore[method-assign, assignment]
+    beginnings.traced = traced
     try:
         yield prefixes
     finally:
-        Answering._request = original  # type: ignore[method-assign]
+        beginnings.traced = original

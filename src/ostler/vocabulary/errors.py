@@ -3,7 +3,8 @@
 OstlerError
 ├── UsageError                  the person asked for something that cannot be
 │   ├── ConfigurationError      a configuration file or variable is wrong
-│   └── NotFound                no such session, entry, tool, blob
+│   ├── NotFound                no such session, entry, tool, blob
+│   └── SessionBusy             a run is open: it can be done when that has ended
 ├── NoModel                     nothing is configured that could answer
 ├── ModelError                  a model call failed
 │   ├── ConnectionFailed        no connection: refused, name unknown, TLS, proxy
@@ -65,6 +66,10 @@ class ConfigurationError(UsageError):
 
 class NotFound(UsageError):
     http_status = 404
+
+
+class SessionBusy(UsageError):
+    http_status = 409
 
 
 class NoModel(OstlerError):
@@ -226,6 +231,15 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str = ""
     retry_after: float | None = None
     stream_opened: bool = False
+
+
+def in_words(error: BaseException) -> str:
+    """What was raised, as `ValueError: no`. Other people's exceptions may raise when they are asked."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}" if str(error) else name
+    except BaseException:
+        return name
 
 
 def kind_of(error: type[OstlerError]) -> str:

@@ -36,6 +36,7 @@ class _Waiting(msgspec.Struct, eq=False):
 class Client:
     """One extension's process, started again when it ends by itself.
 
+    - `check` raises `CodeFailed` when it must not be started.
     - `on_frame` gets what it sends of its own accord; whatever it raises of ours is told to the extension.
     - `on_down` hears in one line that the process ended and what comes next, `on_up` that it is back.
     """
@@ -46,6 +47,7 @@ class Client:
         folder: Path,
         limits: Limits,
         *,
+        check: Callable[[], None],
         on_frame: Callable[[frames.AnyReceived], None],
         on_down: Callable[[str], None],
         on_up: Callable[[], None],
@@ -53,6 +55,7 @@ class Client:
         self._manifest = manifest
         self._folder = folder
         self.limits = limits
+        self._check = check
         self._on_frame = on_frame
         self._on_down = on_down
         self._on_up = on_up
@@ -108,6 +111,7 @@ class Client:
             self.log.close()
 
     async def _launch(self) -> None:
+        self._check()
         loop = asyncio.get_running_loop()
         self._hello, self._ready = loop.create_future(), loop.create_future()
         command = command_of(self._manifest, self._folder)
@@ -120,9 +124,7 @@ class Client:
                 raise CodeFailed(f"{process.ended.result()} before it said hello{self._see_log}")
             if not self._hello.done():
                 raise CodeFailed(f"it did not say hello within {self.limits.hello:g} s{self._see_log}")
-            hello = self._hello.result()
-            self._welcome(hello)
-            await self._until_ready(process, hello)
+            await self._until_ready(process, self._hello.result())
             if process.ended.done():
                 raise CodeFailed(f"{process.ended.result()} before it was ready{self._see_log}")
         except BaseException:
@@ -132,13 +134,20 @@ class Client:
         self.problem = ""
 
     def _welcome(self, hello: frames.Hello) -> None:
-        assert self._process is not None
-        if hello.name != self._manifest.name:
+        """At once: the answer to its first line is the first that it reads."""
+        assert self._process is not None and self._hello is not None
+        if hello.name not in ("", self._manifest.name):
             self.log.note(f"it calls itself {hello.name!r}; its manifest says {self._manifest.name!r}")
         self.version = self._manifest.version or hello.version
-        self.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            problem = f"its folder {self.data_folder} cannot be made: {error.strerror}"
+            self._hello.set_exception(CodeFailed(problem))
+            return
         acknowledged = frames.HelloAck(__version__, str(Path.cwd()), str(self._folder), str(self.data_folder))
         self._process.send(line_of(acknowledged))
+        self._hello.set_result(hello)
 
     async def _until_ready(self, process: ForeignProcess, hello: frames.Hello) -> None:
         """Until it says so, or for those that never do: until it has been silent for a moment."""
@@ -174,10 +183,10 @@ class Client:
             while True:
                 failures += 1
                 if failures > self.limits.restarts:
-                    self._tell_down(f"{problem}; it is not started again until it is reloaded{self._see_log}")
+                    self._tell_down(f"{problem}; it is not started again until it is reloaded")
                     return
                 pause = min(self.limits.backoff * 2 ** (failures - 1), self.limits.backoff_at_most)
-                self._tell_down(f"{problem}; it is started again in {pause:g} s{self._see_log}")
+                self._tell_down(f"{problem}; it is started again in {pause:g} s")
                 await asyncio.sleep(pause)
                 try:
                     await self._launch()
@@ -192,7 +201,7 @@ class Client:
     def _tell_down(self, problem: str) -> None:
         self._is_down(problem)
         self.log.note(problem)
-        self._on_down(problem)
+        self._on_down(f"{problem}{self._see_log}")
 
     def _is_down(self, problem: str) -> None:
         self.problem = problem
@@ -262,7 +271,7 @@ class Client:
             return
         if self._hello is not None and not self._hello.done():
             if isinstance(frame, frames.Hello):
-                self._hello.set_result(frame)
+                self._welcome(frame)
             else:
                 self._refuse(MalformedFrame("it is another frame"))
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,16 @@ class ForeignExtension(Extension):
     until the extension is loaded anew, so its guards refuse while the process is down.
     """
 
-    def __init__(self, manifest: Manifest, folder: Path, origin: Origin, limits: Limits) -> None:
+    def __init__(
+        self, manifest: Manifest, folder: Path, origin: Origin, limits: Limits, check: Callable[[], None]
+    ) -> None:
         folder = folder.absolute()
         super().__init__(manifest.name, origin, folder, version=manifest.version)
         self.client = Client(
             manifest,
             folder,
             limits,
+            check=check,
             on_frame=self._take,
             on_down=self._is_down,
             on_up=self._is_up,
@@ -55,6 +58,10 @@ class ForeignExtension(Extension):
         self._observer = Observer(self._observe, batch=True, is_async=True)
         for kind in (SessionOpened, SessionLeft, TerminalResized):
             self._see(kind)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        return tuple(sorted(self._telling.subscribed))
 
     async def start(self) -> None:
         """Raises `CodeFailed` or `ConfigurationError` with why it does not run."""
@@ -105,10 +112,11 @@ class ForeignExtension(Extension):
     async def _leave(self, context: ExtensionContext) -> None:
         self.panels.close_all(context.session_id)
         self._telling.forget(context.session_id)
-        if self._sessions.get(context.session_id) is context:
-            del self._sessions[context.session_id]
-        if not self._sessions:
-            await self.client.stop()
+        if self._sessions.get(context.session_id) is not context:
+            return
+        if len(self._sessions) == 1:
+            await self.client.stop()  # what it says of the end is still about this session
+        del self._sessions[context.session_id]
 
     def _is_down(self, problem: str) -> None:
         self.panels.close_all()

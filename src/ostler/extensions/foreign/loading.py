@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ostler.extensions.calling import CodeFailed
@@ -12,9 +13,12 @@ from ostler.extensions.foreign.manifest import read_manifest
 from ostler.vocabulary.errors import ConfigurationError
 
 
-async def load_foreign(folder: Path, origin: Origin, *, limits: Limits | None = None) -> Extension:
+async def load_foreign(
+    folder: Path, origin: Origin, *, limits: Limits | None = None, check: Callable[[], None] = lambda: None
+) -> Extension:
     """The extension in a folder with an `extension.json`: ready, disabled, or failed with its problem.
 
+    Each time before its process is started, `check` may raise `CodeFailed` with why that must not be.
     Its process ends when it leaves the last session that it was in. Whoever loads one and opens no session
     with it ends it with `ForeignExtension.close`.
     """
@@ -24,7 +28,7 @@ async def load_foreign(folder: Path, origin: Origin, *, limits: Limits | None = 
         return Extension(folder.name, origin, folder, standing="failed", problem=error.message)
     if not manifest.enabled:
         return Extension(manifest.name, origin, folder, standing="disabled", version=manifest.version)
-    extension = ForeignExtension(manifest, folder, origin, limits or Limits())
+    extension = ForeignExtension(manifest, folder, origin, limits or Limits(), check)
     try:
         await extension.start()
     except (CodeFailed, ConfigurationError) as error:

@@ -57,9 +57,7 @@ def parse_source(text: str, cwd: Path) -> Source:
 def package_name(text: str) -> str:
     """The name if it can be that of a folder, and of an extension."""
     if not _NAME.fullmatch(text):
-        raise UsageError(
-            f"{text!r} is no name of a package: letters, digits, '.', '-' and '_'; say --name NAME"
-        )
+        raise UsageError(f"{text!r} is no name of a package: choose one of letters, digits, '.', '-' and '_'")
     return text
 
 
@@ -79,7 +77,7 @@ def _git(text: str, cwd: Path) -> Source:
     if (host and not _HOST.fullmatch(host.partition(":")[0])) or not path or ".." in path.split("/"):
         raise UsageError(f"that is no address of a git repository: say {EXAMPLES}")
     identity = f"{host.lower()}/{path}"
-    return Source("git", url, identity, package_name(path.rpartition("/")[2]), ref)
+    return Source("git", url, identity, path.rpartition("/")[2], ref)
 
 
 def _split_ref(text: str) -> tuple[str, str]:
@@ -120,7 +118,7 @@ def _path(text: str, cwd: Path) -> Source:
         before, at, ref = text.rpartition("@")
         hint = f"; to clone it at {ref}, say git:{before}@{ref}" if at and Path(cwd, before).is_dir() else ""
         raise UsageError(f"there is no {path}{hint}")
-    return Source("path", str(path), str(path), package_name(path.stem if path.is_file() else path.name))
+    return Source("path", str(path), str(path), path.stem if path.is_file() else path.name)
 
 
 def _absolute(text: str, cwd: Path) -> str:

@@ -54,6 +54,7 @@ class Tried(msgspec.Struct, frozen=True):
     version: str = ""
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    fences: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
 

@@ -53,8 +53,9 @@ async def _tried(subject: Subject) -> Tried:
         extension.version,
         tools=tuple(registered.tools),
         commands=tuple(registered.commands),
+        fences=tuple(registered.fences),
         hooks=tuple(dict.fromkeys(one.point for one in registered.hooks)),
-        events=tuple(dict.fromkeys([one.__name__ for one in registered.observers] + [*registered.custom])),
+        events=extension.events,
     )
 
 

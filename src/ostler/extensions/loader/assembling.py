@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ostler.context.text_files import Unusable, printable_path
 from ostler.extensions.loader.code_files import CodeFiles
@@ -42,6 +45,7 @@ class Assembly:
         A version that runs is kept when the new one is not trusted, or cannot be loaded.
         """
         new: Versions = {one.found.name: one for one in self._own}
+        fresh: Versions = {}
         found = find_extensions(self.search)
         trusted = self._look_at([one for one in found if one.project and not one.problem])
         for one in found:
@@ -56,7 +60,10 @@ class Assembly:
             elif one.project and not one.problem and one not in trusted:
                 new[one.name] = self._held_back(one, before)
             else:
-                new[one.name] = await self._loaded(one, before, trusted.get(one))
+                new[one.name] = fresh[one.name] = _version(one, trusted.get(one))
+        await _load(fresh.values())
+        for name, version in fresh.items():
+            new[name] = await self._put_to_use(version, old.get(name))
         self._tell_untrusted(new)
         self._consent = None  # a person is asked once, at the beginning
         return new
@@ -111,15 +118,9 @@ class Assembly:
 
     # --- loading --------------------------------------------------------------------------------------
 
-    async def _loaded(
-        self, found: Found, before: Version | None, files: CodeFiles | Unusable | None
-    ) -> Version:
-        if isinstance(files, Unusable):
-            version = Version(found, CodeFiles(found, {}))
-            version.fail(str(files))
-        else:
-            version = Version(found, files or CodeFiles(found))
-            await version.load()
+    async def _put_to_use(self, version: Version, before: Version | None) -> Version:
+        """What was loaded, or the version before it if that cannot be."""
+        found = version.found
         if version.extension.standing != "failed":
             self._told.pop(found.name, None)
             return version
@@ -139,8 +140,27 @@ class Assembly:
             self.tell(text)
 
 
-def running(versions: Mapping[str, Version]) -> list[Version]:
-    return [one for one in versions.values() if _runs(one)]
+def _version(found: Found, files: CodeFiles | Unusable | None) -> Version:
+    if isinstance(files, Unusable):
+        return Version(replace(found, problem=str(files)), CodeFiles(found, {}))
+    return Version(found, files or CodeFiles(found))
+
+
+async def _load(versions: Collection[Version]) -> None:
+    """Programs start side by side. Python's modules meet in this process: they are run in order."""
+
+    async def in_order() -> None:
+        for one in versions:
+            if one.found.kind != "foreign":
+                await one.load()
+
+    programs = (one.load() for one in versions if one.found.kind == "foreign")
+    try:
+        await asyncio.gather(in_order(), *programs)
+    except asyncio.CancelledError:
+        for one in versions:
+            await one.forget()
+        raise
 
 
 def _runs(version: Version) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ostler.context.text_files import Unusable
 from ostler.extensions.loader.finding import MANIFEST, Found, foreign_fields, is_code, kind_in_folder
+from ostler.extensions.loader.watching import signature
 
 MOST_FILES = 2_000
 MOST_BYTES = 32 * 1024 * 1024
@@ -51,9 +52,22 @@ class CodeFiles:
         """Those that were read."""
         return list(self._read)
 
+    def read_program(self) -> None:
+        """Reads what a program is made of, which nobody imports: all that was looked at, or what is known."""
+        for path in self._known if self._is_complete else _program_files(self.folder):
+            self.read(path)
+
     def has_changed(self) -> bool:
         """Whether a file that was read says something else now."""
         return any(_content(path) != content for path, content in self._read.items())
+
+    @property
+    def is_as_looked_at(self) -> bool:
+        """Whether all files of a project's extension are still those that were looked at."""
+        try:
+            return not self._is_complete or all_files(self._found) == self._known
+        except Unusable:
+            return False
 
 
 def _is_beside(path: Path, folder: Path) -> bool:
@@ -119,8 +133,11 @@ def _walk(folder: Path, inside: Path) -> Iterator[Path]:
                 yield path
 
 
-def named_files(folder: Path) -> list[Path]:
-    """The files of an extension in another language that its manifest names, and the manifest."""
+def _program_files(folder: Path) -> Iterator[Path]:
+    """The manifest, the files that it names, and those of the same language."""
     fields = foreign_fields(folder)
-    paths = (folder / one for one in (fields.exec, *fields.args) if one)
-    return [folder / MANIFEST, *(path for path in paths if path.is_file())]
+    named = [path for one in (fields.exec, *fields.args) if one and (path := folder / one).is_file()]
+    yield folder / MANIFEST
+    yield from named
+    endings = {path.suffix for path in named} - {""}
+    yield from (path for path in map(Path, signature([folder])) if path.suffix in endings)

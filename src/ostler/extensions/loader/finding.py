@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ostler.context.text_files import Unusable, entries_in, folders_up_to
-from ostler.runs.home import configuration_file, state_folder
+from ostler.context.text_files import Unusable, entries_in
+from ostler.extensions.lookout import INSTALLED, own_extensions, places, project_extensions
+from ostler.runs.home import state_folder
 from ostler.runs.permission_memory import project_folder
 from ostler.vocabulary.errors import UsageError
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:  # most have nothing to be loaded
     from ostler.extensions.extension import Origin
     from ostler.extensions.installing.manifest import Scope
 
-FOLDER = "extensions"
-PROJECT_FOLDER = Path(".ostler") / FOLDER
-INSTALLED = "extensions.json"
-"""What `ostler ext install` has brought, for the user or into a project."""
 MANIFEST = "extension.json"
 """Its folder is an extension in some other language."""
 
@@ -46,10 +43,7 @@ class Search(msgspec.Struct, frozen=True):
     @property
     def places(self) -> tuple[Path, ...]:
         """Where extensions appear and disappear."""
-        if not self.automatic:
-            return ()
-        project = project_folder(self.cwd) / ".ostler" / INSTALLED
-        return own_extensions(), *project_extensions(self.cwd), state_folder() / INSTALLED, project
+        return places(self.cwd) if self.automatic else ()
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,16 +60,6 @@ class Found(msgspec.Struct, frozen=True):
     """The folder to be trusted before it may run; None for what is the user's own."""
     problem: str = ""
     """Why it cannot be loaded, if that is plain already."""
-
-
-def own_extensions() -> Path:
-    return configuration_file().parent / FOLDER
-
-
-def project_extensions(cwd: Path) -> list[Path]:
-    """The folders of a project, the outermost first."""
-    cwd = cwd.resolve()
-    return [folder / PROJECT_FOLDER for folder in reversed(folders_up_to(project_folder(cwd), cwd))]
 
 
 def find_extensions(search: Search) -> list[Found]:
@@ -96,7 +80,7 @@ def check_named(search: Search) -> None:
     """Raises for something that was named and is not there."""
     for path in search.named:
         if not path.exists():
-            raise UsageError(f"there is no extension {path}: say -e with a file or a folder")
+            raise UsageError(f"there is no extension {path}: name a file or a folder")
 
 
 def _everywhere(search: Search) -> Iterator[Found]:

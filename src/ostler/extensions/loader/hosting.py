@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ostler.extensions.loader.finding import Search, check_named, find_extensions
+from ostler.extensions.lookout import Lookout
 from ostler.kernel.harness import Harness
 
 if TYPE_CHECKING:  # where there are no extensions, nothing of this is loaded
@@ -30,9 +31,7 @@ async def extend(
     check_named(search)
     if not find_extensions(search):
         if search.automatic:
-            from ostler.extensions.loader.lookout import Lookout
-
-            harness.attendant = Lookout(harness, search, lambda: _nothing_yet(search, say, options, face))
+            harness.attendant = Lookout(harness, lambda: without_any(search, say, options, face))
         return None
     from ostler.extensions.loader.assembling import Assembly
 
@@ -60,9 +59,13 @@ def host_of(
     return host
 
 
-def _nothing_yet(
-    search: Search, say: Callable[[str], None], options: Mapping[str, str] | None, face: Face | None
+def without_any(
+    search: Search,
+    say: Callable[[str], None],
+    options: Mapping[str, str] | None = None,
+    face: Face | None = None,
 ) -> ExtensionHost:
+    """A host that has yet to look for its extensions."""
     from ostler.extensions.loader.assembling import Assembly
 
     return host_of(Assembly(search, say), {}, say, options, face)

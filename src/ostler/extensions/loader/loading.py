@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 from ostler.extensions.api import Ostler
 from ostler.extensions.calling import CodeFailed, call_within
 from ostler.extensions.extension import Extension
-from ostler.extensions.loader.code_files import CodeFiles, named_files
+from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.finding import Found
 from ostler.extensions.loader.private_imports import PrivatePackage
-from ostler.vocabulary.errors import OstlerError
+from ostler.vocabulary.errors import OstlerError, in_words
 
 LOADING_SECONDS = 10.0
 """For its modules, and again for its `setup`."""
@@ -62,9 +63,14 @@ class Version:
     async def _start(self) -> None:
         from ostler.extensions.foreign.loading import load_foreign
 
-        for path in named_files(self.found.path):
-            self.code.read(path)
-        self.extension = await load_foreign(self.found.path.resolve(), self.found.origin)
+        self.code.read_program()
+        folder, origin = self.found.path.resolve(), self.found.origin
+        self.extension = await load_foreign(folder, origin, check=self._check)
+
+    def _check(self) -> None:
+        """Before each start of its process: that runs what lies there now."""
+        if not self.code.is_as_looked_at:
+            raise CodeFailed("its files are not those that were trusted any more")
 
     async def forget(self) -> None:
         """Nobody will call its code any more."""
@@ -78,6 +84,7 @@ class Version:
             if self.found.function:
                 return checked(_installed_function(self.found))
             self._modules = PrivatePackage(self.found.name, self._entry(), self.code)
+            weakref.finalize(self, self._modules.forget).atexit = False
             module = self._modules.load()
             if not hasattr(module, SETUP):
                 raise CodeFailed(f"it has no `def setup(ostler)` ({Path(str(module.__file__)).name})")
@@ -137,7 +144,7 @@ def _described(error: BaseException, folder: Path) -> str:
     if isinstance(error, SyntaxError):
         where = f" ({Path(error.filename).name}:{error.lineno})" if error.filename else ""
         return f"{type(error).__name__}: {error.msg}{where}"
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = in_words(error)
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
     frames = [

@@ -48,8 +48,9 @@ class PrivatePackage:
     def forget(self) -> None:
         """Lets the modules go. What still runs has what it has imported."""
         _finder.packages.pop(self._root, None)
-        for name in [one for one in sys.modules if one.partition(".")[0] == self._root]:
-            del sys.modules[name]
+        for name in list(sys.modules):
+            if name.partition(".")[0] == self._root:
+                sys.modules.pop(name, None)
 
     def _import(
         self,

@@ -49,11 +49,9 @@ class Reloading:
         """No session is open any more. What was not put to use is looked at again when there is one."""
         self._watch.stop()
         if self._look is not None:
-            self._watch.look_again()
             self._look.cancel()
             await asyncio.wait({self._look})
         if self._next is not None:
-            self._watch.look_again()
             unused, self._next = self._next, None
             for one in unused.values():
                 if one not in self._running.values():
@@ -97,7 +95,10 @@ class Reloading:
             for one in before.values():
                 if one not in kept:  # replaced before it ever ran
                     await one.forget()
-            self._next = versions
+            if list(versions.values()) != list(self._running.values()):
+                self._next = versions
+            elif self._next is not None:
+                self._next = None  # what was changed is as it was
 
     # --- swapping -------------------------------------------------------------------------------------
 

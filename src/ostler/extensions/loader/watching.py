@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ostler.extensions import lookout
+
 SECONDS = 1.0
 """Between two looks, where nothing tells us of a change."""
-DELAY = 0.5
-"""A run that ends sooner is not watched: its process would pay for what it never uses."""
 SETTLES = 0.03
 """A file that is being written is waited for."""
 MOST_ENTRIES = 5_000
@@ -26,20 +26,20 @@ Signature = dict[str, tuple[int, int, int]]
 class Watch:
     """Calls `changed` on the event loop when something below `places()` is new, changed or gone.
 
-    A place may be a file or a folder, and need not be there. The thread never keeps the process alive.
+    A place may be a file or a folder, and need not be there. What is there when it begins counts as new: it
+    may have changed since it was read. The thread never keeps the process alive.
     """
 
     def __init__(self, places: Callable[[], Sequence[Path]], changed: Callable[[], None]) -> None:
         self._places = places
         self._changed = changed
-        self._seen = signature(places())
         self._timer: asyncio.TimerHandle | None = None
         self._stop: threading.Event | None = None
 
     def soon(self) -> None:
         """Begins in a moment, unless it has."""
         if self._timer is None and self._stop is None:
-            self._timer = asyncio.get_running_loop().call_later(DELAY, self._start)
+            self._timer = asyncio.get_running_loop().call_later(lookout.DELAY, self.start)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -48,11 +48,7 @@ class Watch:
             self._stop.set()
         self._timer = self._stop = None
 
-    def look_again(self) -> None:
-        """Whatever was noticed counts as new when it begins again."""
-        self._seen = {}
-
-    def _start(self) -> None:
+    def start(self) -> None:
         self._timer = None
         self._stop = threading.Event()
         work = (asyncio.get_running_loop(), self._stop)
@@ -60,15 +56,16 @@ class Watch:
 
     def _run(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         with suppress(RuntimeError):  # the event loop was closed: nobody wants to know
+            seen: Signature = {}
             notifier = None
             while not stop.is_set():
                 now = signature(self._places())
-                if now == self._seen:
+                if now == seen:
                     notifier = notifier or _notifier(self._places())
                     if _wait(notifier, stop):
                         notifier = None  # what it watched may have been replaced
                 elif not stop.wait(SETTLES) and now == signature(self._places()):
-                    self._seen = now
+                    seen, notifier = now, None
                     loop.call_soon_threadsafe(self._changed)
 
 

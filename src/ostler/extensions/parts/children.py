@@ -14,7 +14,7 @@ from ostler.kernel.hooks import TIME_LIMIT
 from ostler.kernel.spawned import Watch
 from ostler.kernel.stopping import running_stopwatch
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, OstlerError
+from ostler.vocabulary.errors import NotFound, OstlerError, in_words
 from ostler.vocabulary.events import Event, RunStatus
 from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event
 from ostler.vocabulary.messages import text_of
@@ -178,7 +178,7 @@ class Subagent:
         if isinstance(error, OstlerError):
             return SubagentResult(self.id, "failed", error=error.message)
         if error is not None:
-            return SubagentResult(self.id, "failed", error=f"{type(error).__name__}: {error}")
+            return SubagentResult(self.id, "failed", error=in_words(error))
         return _as_result(driving.result(), "")
 
     async def _result_so_far(self) -> SubagentResult:

@@ -14,7 +14,7 @@ from ostler.kernel.state import path_of
 from ostler.runs.collapsing import SYSTEM, record_of
 from ostler.runs.tree_requests import is_entry, take_up
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, UsageError
+from ostler.vocabulary.errors import NotFound, SessionBusy, UsageError
 from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import PlainBlock, as_content
 from ostler.vocabulary.requests import Navigate
@@ -94,7 +94,7 @@ class History:
     async def navigate(self, entry: int) -> Moved:
         """Goes back, or over to another branch: what comes next follows that entry. 0 is the beginning.
 
-        Raises `UsageError` while a run is open, and `NotFound` where there is no such entry.
+        Raises `SessionBusy` while a run is open, and `NotFound` where there is no such entry.
         """
         async with lease_held(self._context):
             await self._check_is_at_rest("the session cannot go to another entry")
@@ -151,7 +151,7 @@ class History:
     async def _check_is_at_rest(self, what: str) -> None:
         await self._journal.commit()
         if self._journal.state.run is not None:
-            raise UsageError(f"{what} while a run is open")
+            raise SessionBusy(f"{what} while a run is open")
 
 
 def _between(facts: Sequence[Fact], first: int, last: int) -> list[Fact]:

@@ -111,6 +111,10 @@ class Dialogs:
             return OverlayClosed(cancelled=True)
         return OverlayClosed(answer, dialog.actions.index(answer)) if dialog.actions else OverlayClosed()
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
     async def withdraw(self) -> None:
         """All that are open are cancelled."""
         questions = self._context.session.questions

@@ -102,6 +102,8 @@ class Painter:
             self._hung[key] += isinstance(failure, TookTooLong)
             await self.report(extension, what, str(failure))
             return None
+        finally:
+            await self._attending.commit()
         self._hung.pop(key, None)
         return made
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
 from ostler.vocabulary.errors import UsageError
 
@@ -42,7 +44,12 @@ class ThemeBook:
     """Whoever registered a name last has it, and when he takes it back, the one before him."""
 
     def __init__(self) -> None:
-        self._themes: dict[str, list[tuple[object, Theme]]] = {DEFAULT: [(None, DEFAULT_THEME)]}
+        self._themes: dict[str, list[tuple[object, Theme]]] = {}
+        self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+
+    def bring_along(self, themes: Mapping[str, Theme]) -> None:
+        """The face's own, with a `default` among them. One that is registered goes before them."""
+        self._brought = themes
 
     def register(self, name: str, theme: Theme, owner: object = None) -> None:
         if not name:
@@ -64,13 +71,13 @@ class ThemeBook:
                 del self._themes[name]
 
     def names(self) -> list[str]:
-        return sorted(self._themes)
+        return sorted({*self._themes, *self._brought})
 
     def __contains__(self, name: str) -> bool:
-        return name in self._themes
+        return name in self._themes or name in self._brought
 
     def __getitem__(self, name: str) -> Theme:
-        return self._themes[name][-1][1]
+        return self._themes[name][-1][1] if name in self._themes else self._brought[name]
 
     def resolved(self, name: str, *, dark: bool) -> ThemeColors:
         """The colours as they are seen. A theme that is gone is the default one."""

@@ -238,6 +238,10 @@ class Ui:
 
     # --- when the extension goes ----------------------------------------------------------------------
 
+    @property
+    def is_asking(self) -> bool:
+        return "_dialogs" in self.__dict__ and self._dialogs.is_open
+
     async def withdraw(self) -> None:
         """Cancels what it asks, so that whoever waits for it can go on."""
         if "_dialogs" in self.__dict__:

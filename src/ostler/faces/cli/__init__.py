@@ -11,6 +11,8 @@ from itertools import pairwise
 
 TYPE_CHECKING = False  # not from typing, which takes longer to import than all of this to run
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from ostler.faces.cli.arguments import Parser
 
 COMMANDS = {
@@ -51,8 +53,13 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # not every terminal has every character
     code = run([os.fsencode(argument).decode(errors="replace") for argument in sys.argv[1:]])
-    sys.stderr.flush()
+    _flush(sys.stderr)
     os._exit(code)
+
+
+def _flush(stream: TextIO | None) -> None:
+    if stream is not None and not stream.closed:  # an extension may have done either
+        stream.flush()
 
 
 def _fill_closed_descriptors() -> None:
@@ -73,7 +80,7 @@ def run(arguments: list[str]) -> int:
         try:
             return _run_command(arguments)
         finally:
-            sys.stdout.flush()  # also after `--help`, which ends by an exception
+            _flush(sys.stdout)  # also after `--help`, which ends by an exception
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
     except KeyboardInterrupt:
@@ -98,12 +105,17 @@ def _run_prompt(arguments: list[str]) -> int:
     from ostler.faces.cli.arguments import parse_words, print_parser
 
     parser = print_parser(COMMANDS)
-    if not arguments:
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+    if not arguments and not is_terminal:
         parser.print_help()
         return 2
-    if not arguments[0].startswith("-") and not {"-p", "--print"} & {*arguments}:
+    if len(arguments) == 1 and not arguments[0].startswith("-"):
         _look_for_command(parser, arguments[0])
     options = parse_words(parser, arguments)
+    if not options.print and not options.json and is_terminal:
+        from ostler.faces.tui.entry import run_tui
+
+        return run_tui(options)
     if not options.print:
         parser.error(
             "say what to do: `ostler -p PROMPT…` runs one prompt and prints the answer; "

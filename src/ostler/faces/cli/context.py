@@ -128,6 +128,8 @@ def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
     which = f"all {there}" if is_whole else f"{told} of {there}"
     if "fixed" in tokens:
         yield "system and tools", f"{tokens['fixed']:,}", counted(len(step.tools), "tool"), ""
+    if step.before_run:
+        yield "  by a hook", "", counted(sum(step.before_run.values()), "character"), "before_run"
     if "fences" in tokens:
         yield "fences", f"{tokens['fences']:,}", counted(len(step.fences), "fence"), ""
     for fence in step.fences:

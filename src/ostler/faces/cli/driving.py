@@ -75,8 +75,11 @@ async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
     quiet: Rest | None = None
     async for quiet in work(session):
         output.finish(quiet, session.id, await _questions(session, quiet))
+        await session.rest()
+    await session.rest()
     await _say_held(session)
-    await _leave(session)
+    await session.close()
+    await _tidy(session)
     return _code(quiet, session)
 
 
@@ -95,27 +98,30 @@ async def _drive_to_lines(session: Session, work: Work) -> int:
     session.observe(notices.see)
     _on_signals(end)
     try:
-        quiet = await _last(work(session))
+        quiet = await _last(session, work)
     except Exception:
         await output.finish()  # what happened before is promised to the reader, whole lines of it
         raise
     questions = await _questions(session, quiet)
-    await _leave(session)
+    await session.close()
     code = _code(quiet, session)
     read_to_its_end = await output.finish()
     if quiet is not None:
         notices.say_end(quiet, session.id, questions)
     await _say_held(session)
+    await _tidy(session)
     if read_to_its_end:
         return code
     say("the output was not read to its end, and is not waited for any longer")
     return code or exit_code(RunEnded("cancelled", TERMINATED))
 
 
-async def _last(rests: AsyncIterator[Rest]) -> Rest | None:
+async def _last(session: Session, work: Work) -> Rest | None:
     last = None
-    async for quiet in rests:
+    async for quiet in work(session):
         last = quiet
+        await session.rest()
+    await session.rest()
     return last
 
 
@@ -144,9 +150,8 @@ def _code(quiet: Rest | None, session: Session) -> int:
     return exit_code(quiet)
 
 
-async def _leave(session: Session) -> None:
-    """Gives the session back. The store is not closed: that would cost the next start a file of its own."""
-    await session.close()
+async def _tidy(session: Session) -> None:
+    """Nothing more is read. The store is not closed: that would cost the next start a file of its own."""
     await session.journal.store.tidy()
 
 

@@ -5,7 +5,7 @@ Only words of the command line are expanded. What is piped in is data, and reach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ostler.faces.cli.saying import say
@@ -13,8 +13,11 @@ from ostler.kernel.harness import Harness
 from ostler.vocabulary.messages import PlainBlock, as_content
 
 
-def expanded(words: Sequence[str], prompt: str, harness: Harness) -> tuple[PlainBlock, ...]:
-    """The content of a prompt that begins with what was typed: `words`."""
+def expanded(
+    words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
+) -> tuple[PlainBlock, ...]:
+    """The content of a prompt that begins with what was typed: `words`. It is none of the extensions'
+    commands, but one of them may be meant."""
     typed = " ".join(words).strip()
     text, mentioned_in = typed, typed
     if typed.startswith("/skill:"):
@@ -29,7 +32,9 @@ def expanded(words: Sequence[str], prompt: str, harness: Harness) -> tuple[Plain
         from ostler.runs.guidance import skills_in
 
         templates = prompt_commands(prompts_here(harness.cwd), harness.model.name)
-        command = expand_prompt(words, {"": templates}, skills_in(harness.cwd).found)
+        skills = [f"/skill:{name}" for name in skills_in(harness.cwd).found]
+        others = [*skills, *(f"/{name}" for name in commands)]
+        command = expand_prompt(words, {"": templates}, others)
         text = command.text
         # A project must not attach what its user did not name.
         mentioned_in = command.text if command.is_own else typed

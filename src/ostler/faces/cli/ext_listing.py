@@ -18,8 +18,9 @@ from ostler.extensions.installing.manifest import (
 )
 from ostler.extensions.installing.scanning import extensions_in
 from ostler.extensions.installing.trial import Tried, try_loading
-from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions, own_extensions
+from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions
 from ostler.extensions.loader.trusting import ToTrust
+from ostler.extensions.lookout import own_extensions
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path
 from ostler.faces.cli.saying import counted, print_json, say
@@ -41,6 +42,7 @@ class Row(msgspec.Struct, frozen=True):
     """The name of the package that `ostler ext install` has brought it with."""
     tools: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    fences: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     problem: str = ""
@@ -124,6 +126,7 @@ def _row(found: Found, tried: Tried) -> Row:
         state=tried.standing,
         tools=tried.tools,
         commands=tried.commands,
+        fences=tried.fences,
         hooks=tried.hooks,
         events=tried.events,
         problem=tried.problem,
@@ -148,5 +151,6 @@ def _cells(row: Row, cwd: Path) -> tuple[str, ...]:
 
 
 def _brings(row: Row) -> str:
-    kinds = ((row.tools, "tool"), (row.commands, "command"), (row.hooks, "hook"), (row.events, "event"))
+    brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
+    kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
     return ", ".join(counted(len(some), what) for some, what in kinds if some)

@@ -7,14 +7,13 @@ import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ostler.extensions.loader.finding import Search
-from ostler.extensions.loader.hosting import extend
+from ostler.extensions.lookout import Lookout, is_anything_there
 from ostler.faces.cli.columns import one_line
 from ostler.faces.cli.driving import Rest, drive, run_queue
-from ostler.faces.cli.extension_face import CliFace
 from ostler.faces.cli.own_output import keep_output
 from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.saying import say
@@ -29,26 +28,42 @@ from ostler.vocabulary.requests import RunCommand
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # most have no extensions
     from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader.finding import Search
     from ostler.extensions.loader.trusting import ToTrust
-
-_COMMAND = re.compile(r"/([^\s/]+)(?:\s+(.*))?", re.DOTALL)
 
 
 async def extended(options: argparse.Namespace, settings: Settings, harness: Harness) -> ExtensionHost | None:
     """Loads the extensions that count here, and says what is left out."""
     consent = _ask_about if has_terminal() else None
     keep_output()
-    return await extend(
-        harness,
-        _search(options, settings, harness.cwd),
-        say=say,
-        options={name: _as_text(value) for name, value in settings.options.items()},
-        consent=consent,
-        face=CliFace(harness),
-    )
+    wanted = bool(options.extension or settings.extensions)
+    if wanted or (not options.no_extensions and is_anything_there(harness.cwd)):
+        from ostler.extensions.loader.hosting import extend
+
+        return await extend(
+            harness, _search(options, settings, harness.cwd), consent=consent, **_with(settings, harness)
+        )
+    if not options.no_extensions:
+        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness))
+    return None
+
+
+def _first_host(options: argparse.Namespace, settings: Settings, harness: Harness) -> ExtensionHost:
+    from ostler.extensions.loader.hosting import without_any
+
+    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness))
+
+
+def _with(settings: Settings, harness: Harness) -> dict[str, Any]:
+    from ostler.faces.cli.extension_face import CliFace
+
+    options = {name: _as_text(value) for name, value in settings.options.items()}
+    return {"say": say, "options": options, "face": CliFace(harness)}
 
 
 def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Search:
+    from ostler.extensions.loader.finding import Search
+
     return Search(
         cwd,
         named=tuple(Path(path).expanduser().absolute() for path in options.extension or ()),
@@ -74,8 +89,10 @@ def _ask_about(extensions: Sequence[ToTrust]) -> bool:
 
 def command_in(host: ExtensionHost | None, prompt: str, harness: Harness) -> RunCommand | None:
     """The command that a prompt is, if an extension brings it and no template has its name."""
-    typed = _COMMAND.fullmatch(prompt)
-    if host is None or typed is None or typed[1] not in host.commands():
+    if host is None:
+        return None
+    typed = re.fullmatch(r"/([^\s/]+)(?:\s+(.*))?", prompt, re.DOTALL)
+    if typed is None or typed[1] not in host.commands():
         return None
     from ostler.context.prompt_files import prompt_commands
     from ostler.faces.cli.prompts import prompts_here

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import TextIO
 
 _own: TextIO | None = None
@@ -15,8 +16,9 @@ def keep_output() -> None:
     global _own
     if _own is not None or sys.stdout is not sys.__stdout__:  # or a program that embeds us has taken it
         return
-    theirs: TextIO = sys.stdout  # type: ignore[assignment]  # narrowed by the comparison
+    theirs: TextIOWrapper = sys.stdout  # type: ignore[assignment]  # narrowed by the comparison
     theirs.flush()
+    theirs.reconfigure(line_buffering=True)  # or it would be seen when all is over
     ours = os.dup(theirs.fileno())  # which children do not inherit
     os.dup2(2, theirs.fileno())
     _own = os.fdopen(ours, "w", encoding=theirs.encoding, errors="replace")

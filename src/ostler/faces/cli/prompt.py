@@ -84,7 +84,8 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
     host = await extended(options, settings, harness)
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
-    prompt = as_content(typed) if is_plain else expanded(options.words, typed, harness)
+    others = host.commands() if host else ()
+    prompt = as_content(typed) if is_plain else expanded(options.words, typed, harness, others)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
     collect_garbage_from_here()

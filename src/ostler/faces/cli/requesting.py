@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 
 from ostler.faces.cli.saying import print_json, say
-from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, World
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
-from ostler.runs.asking import ask
+from ostler.runs.asking import MakeHarness, ask
 from ostler.runs.home import store_file
 from ostler.runs.run_list import Holder
 from ostler.runs.run_tree import state_of
@@ -58,10 +57,10 @@ def require_open_run(state: SessionState) -> None:
 
 
 async def ask_session(
-    store: Store, session: str, request: AnyRequest, harness: Harness | None = None
+    store: Store, session: str, request: AnyRequest, make_harness: MakeHarness | None = None
 ) -> bool:
     """`ask`; what is taken up here is audited as the settings of its directory say."""
-    return await ask(store, session, request, World(), harness, _audit)
+    return await ask(store, session, request, World(), make_harness, _audit)
 
 
 def _audit(journal: Journal) -> None:

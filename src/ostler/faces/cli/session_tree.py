@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from functools import partial
+from pathlib import Path
 
 from ostler.faces.cli.columns import cut
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.requesting import ask_session, new_request_id
 from ostler.faces.cli.saying import print_json, say
 from ostler.kernel.harness import Harness
+from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
+from ostler.runs.run_tree import state_of
 from ostler.runs.stores import find_session
 from ostler.runs.tree_requests import TreeRequest
 from ostler.vocabulary.errors import UsageError
@@ -53,13 +57,13 @@ async def collapse(options: argparse.Namespace, store: Store) -> None:
         leaf=options.entry,
         instructions=" ".join(" ".join(options.words).split()),
     )
-    await _ask(options, store, request, _harness(options.model))
+    await _ask(options, store, request, needs_model=True)
 
 
 async def compact(options: argparse.Namespace, store: Store) -> None:
     wish = " ".join(" ".join(options.words).split())
     request = Compact(id=new_request_id(), by="cli", instructions=wish)
-    await _ask(options, store, request, _harness(options.model))
+    await _ask(options, store, request, needs_model=True)
 
 
 async def uncompact(options: argparse.Namespace, store: Store) -> None:
@@ -74,23 +78,36 @@ async def uncompact(options: argparse.Namespace, store: Store) -> None:
     await _ask(options, store, UndoCompaction(id=new_request_id(), by="cli", compaction=number))
 
 
-def _harness(model: str | None) -> Harness:
+async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
+    """What the session's own process would have: its directory, its model, and the extensions there."""
+    from ostler.faces.cli.extending import extended
     from ostler.runs.assembly import make_harness
     from ostler.runs.settings import load_settings
 
-    cwd = working_directory()
-    loaded = load_settings(cwd, {"model": model})
+    cwd = _directory_of(state)
+    loaded = load_settings(cwd, {"model": options.model or state.settings.model or None})
     for notice in loaded.notices:
         say(notice)
-    return make_harness(loaded.settings, cwd)
+    harness = make_harness(loaded.settings, cwd)
+    await extended(_NO_OPTIONS, loaded.settings, harness)
+    return harness
+
+
+def _directory_of(state: SessionState) -> Path:
+    return Path(state.cwd) if Path(state.cwd).is_dir() else working_directory()
+
+
+_NO_OPTIONS = argparse.Namespace(extension=(), no_extensions=False, trust=False)
 
 
 async def _ask(
     options: argparse.Namespace,
     store: Store,
     request: TreeRequest | CollapseBranch | Compact | UndoCompaction,
-    harness: Harness | None = None,
+    *,
+    needs_model: bool = False,
 ) -> None:
     session = await find_session(store, options.id)
-    if not await ask_session(store, session, request, harness):
+    make = partial(_harness, options, await state_of(store, session)) if needs_model else None
+    if not await ask_session(store, session, request, make):
         say(f"session {session} is held by another process, which takes this up when it gets to it")

@@ -1,4 +1,4 @@
-"""The extensions of an agent in a Python program: files and folders, or functions of the program's own."""
+"""The extensions of a Python program: files and folders, or functions of its own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GivenExtension = Path | str | Callable[["Ostler"], Any]
 """A path, or a function as `setup` is."""
 
 
-class AgentExtensions:
-    """Loaded when the agent's session is opened. One that cannot be loaded is an error: a guard that is
-    missing must not go unnoticed."""
+class GivenExtensions:
+    """Loaded when they are needed first. One that cannot be loaded is an error: a guard that is missing must
+    not go unnoticed."""
 
     def __init__(self, given: Iterable[GivenExtension]) -> None:
         given = list(given)
@@ -32,7 +32,7 @@ class AgentExtensions:
                 raise UsageError(f"an extension is a path or a function, not {one!r:.60}")
 
     def apply(self) -> None:
-        """The agent was given other tools: those of the extensions stay."""
+        """The harness was given other tools: those of the extensions stay."""
         if self._host is not None:
             self._host.apply()
 
@@ -47,27 +47,44 @@ class AgentExtensions:
         search = Search(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
         problems: list[str] = []
-        own = [await _set_up(one) for one in self._functions]
-        assembly = Assembly(search, problems.append, own=own)
+        assembly = Assembly(search, problems.append, own=await _set_up(self._functions))
         versions = await assembly.renew({})
+        host = host_of(assembly, versions, problems.append)
+        host.equip(harness)
         if problems:
+            await host.replace(())
+            for one in versions.values():
+                await one.forget()
             raise ConfigurationError("; ".join(problems))
-        self._host = host_of(assembly, versions, lambda text: None)
-        self._host.equip(harness)
+        self._host = host
 
 
-async def _set_up(function: Any) -> Version:
+async def extend_harness(harness: Harness, extensions: Iterable[GivenExtension]) -> None:
+    """From now on these extensions hold in every session of the harness. Raises `ConfigurationError`."""
+    await GivenExtensions(extensions).equip(harness)
+
+
+async def _set_up(functions: Iterable[Any]) -> list[Version]:
     from ostler.extensions.calling import CodeFailed
     from ostler.extensions.loader.code_files import CodeFiles
     from ostler.extensions.loader.finding import Found
     from ostler.extensions.loader.loading import Version, checked, set_up
 
-    module = str(getattr(function, "__module__", "")).rpartition(".")[2]
+    versions: dict[str, Version] = {}
+    for function in functions:
+        name = base = _name(function)
+        while name in versions:
+            name = f"{base}-{len(versions) + 1}"
+        found = Found(name, "host", Path(), "module")
+        versions[name] = Version(found, CodeFiles(found, {}))
+        try:
+            await set_up(versions[name].extension, checked(function))
+        except CodeFailed as failure:
+            raise ConfigurationError(f"the extension {name} is not loaded: {failure}") from None
+    return list(versions.values())
+
+
+def _name(function: Any) -> str:
+    """Its own, or that of its module."""
     named = str(getattr(function, "__name__", ""))
-    found = Found(module if named in ("", "setup") else named, "host", Path(), "module")
-    version = Version(found, CodeFiles(found, {}))
-    try:
-        await set_up(version.extension, checked(function))
-    except CodeFailed as failure:
-        raise ConfigurationError(f"the extension {found.name} is not loaded: {failure}") from None
-    return version
+    return str(getattr(function, "__module__", "")).rpartition(".")[2] if named in ("", "setup") else named

@@ -1,0 +1,1 @@
+"""The terminal face: one session in the terminal's own scrollback, with the open tail below it."""

@@ -1,0 +1,78 @@
+"""What a person sees of a session, piece by piece: closed blocks, which never change, and the open tail."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.faces.tui.drawing.growing_markdown import Part
+from ostler.vocabulary.display import Display
+from ostler.vocabulary.events import Printed
+
+CallStage = Literal["writing", "waiting", "running", "done", "failed", "refused"]
+
+
+class UserBlock(msgspec.Struct, frozen=True):
+    """What a person said."""
+
+    text: str
+    attachments: tuple[str, ...] = ()
+    is_steer: bool = False
+
+
+class TextBlock(msgspec.Struct, frozen=True):
+    """A part of an answer: a paragraph, a list, a piece of code."""
+
+    part: Part
+
+
+class ReasoningBlock(msgspec.Struct, frozen=True):
+    """What the model thought, folded."""
+
+    text: str
+    seconds: float = 0.0
+
+
+class CallBlock(msgspec.Struct, frozen=True):
+    """A call of a tool, from the first letter of its arguments to its result."""
+
+    call: str
+    name: str
+    stage: CallStage
+    arguments: dict[str, Any] = {}
+    kind: str = "other"
+    display: Display | None = None
+    result: str = ""
+    details: dict[str, Any] | None = None
+    summary: str = ""
+    seconds: float = 0.0
+    children: tuple[str, ...] = ()
+    """What its children do, a line each."""
+
+
+class NoticeBlock(msgspec.Struct, frozen=True):
+    """Something a person should know."""
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+class PrintedBlock(msgspec.Struct, frozen=True):
+    """What an extension says."""
+
+    printed: Printed
+
+
+class ReceiptBlock(msgspec.Struct, frozen=True):
+    """The end of a run: how it went, what it took."""
+
+    status: str
+    reason: str = ""
+    tools: int = 0
+    tokens: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+Block = UserBlock | TextBlock | ReasoningBlock | CallBlock | NoticeBlock | PrintedBlock | ReceiptBlock

@@ -1,0 +1,198 @@
+"""Markdown as rows: each part is parsed and drawn once, the open one again for each frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.drawing.code import code_lines
+from ostler.faces.tui.drawing.growing_markdown import Part, parts_of, unindented
+from ostler.faces.tui.drawing.inline_markdown import inline_pieces
+from ostler.faces.tui.drawing.pieces import (
+    BOLD,
+    DIM,
+    UNDERLINE,
+    Piece,
+    Row,
+    after,
+    broken,
+    drawn,
+    harmless,
+    sgr,
+    wrapped,
+)
+from ostler.faces.tui.drawing.tables import Cell, table_rows
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+NARROW = 40
+"""Columns up to which nothing is spent on indenting."""
+
+_TASK = re.compile(r"\[([ xX])\]\s+")
+_DEEPEST = 12
+"""Lists and quotes in each other that are drawn as such."""
+
+
+def markdown_rows(
+    text: str, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False
+) -> list[str]:
+    """The rows of a text that is whole."""
+    return [row for part in parts_of(text) for row in part_rows(part, width, colors, hyperlinks=hyperlinks)]
+
+
+def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False) -> list[str]:
+    """The rows of a part, with a blank one before it where it does not begin the text.
+
+    With `hyperlinks` the terminal is told where a link leads; without, its address stands behind it.
+    """
+    drawing = _Drawing(max(1, width), colors, hyperlinks)
+    if part.fence is not None:
+        code = unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
+        rows = drawing.code(code, part.fence.language, part.fence.state)
+    else:
+        tokens = _parser().parse(part.text)
+        rows = drawing.blocks(tokens, part.number)
+        if not tokens and part.text.strip():
+            # Where addresses are only defined, for links that name them, nothing would be seen.
+            rows = wrapped([Piece(harmless(part.text.strip()), DIM)], width)
+    lines = [drawn(row) for row in rows]
+    return ["", *lines] if lines and not part.begins and not part.continues else lines
+
+
+@lru_cache(1)
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    # Tags are shown as they are: a terminal has no use for them, and hiding what was said would be wrong.
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+class _Drawing(msgspec.Struct, frozen=True):
+    width: int
+    colors: ThemeColors | None
+    hyperlinks: bool
+    depth: int = 0
+
+    def blocks(self, tokens: Sequence[Token], number: int | None = None) -> list[Row]:
+        rows: list[Row] = []
+        at = 0
+        while at < len(tokens):
+            end = _end_of(tokens, at)
+            made = self._block(tokens[at : end + 1], number)
+            if rows and made and not (self.depth and tokens[at].type.endswith("list_open")):
+                rows.append([])
+            rows += made
+            at = end + 1
+        return rows
+
+    def _block(self, tokens: Sequence[Token], number: int | None) -> list[Row]:
+        first = tokens[0]
+        match first.type:
+            case "heading_open":
+                return self._heading(int(first.tag[1:]), tokens[1])
+            case "paragraph_open":
+                return wrapped(self._inline(tokens[1]), self.width)
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(tokens, number)
+            case "blockquote_open":
+                bar = [Piece("▎ ", sgr(self.colors, "muted"))]
+                return after(bar, self._inside(2).blocks(tokens[1:-1]))
+            case "fence" | "code_block":
+                return self.code(first.content, first.info.split(maxsplit=1)[0] if first.info.strip() else "")
+            case "hr":
+                return [[Piece("─" * self.width, sgr(self.colors, "muted_border"))]]
+            case "table_open":
+                return self._table(tokens)
+            case _:
+                return wrapped([Piece(harmless(first.content))], self.width)
+
+    def code(self, code: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
+        indent = 2 if self.width > NARROW else 0
+        lines = code_lines(code, self.colors, language=language, state=state)
+        rows = [row for line in lines for row in broken(line, self.width - indent)]
+        return after([Piece(" " * indent)], rows)
+
+    def _heading(self, level: int, inline: Token) -> list[Row]:
+        attributes = (BOLD, UNDERLINE) if level == 1 else (BOLD,)
+        style = sgr(self.colors, "md_heading", *attributes)
+        return wrapped(
+            inline_pieces(inline, self.colors, hyperlinks=self.hyperlinks, style=style), self.width
+        )
+
+    def _list(self, tokens: Sequence[Token], number: int | None) -> list[Row]:
+        """Blank rows stand only after items of several blocks: the items that follow must not matter."""
+        items = _children(tokens)
+        first = number if number is not None else int(tokens[0].attrs.get("start", 1))
+        is_numbered = tokens[0].type == "ordered_list_open"
+        marks = [f"{first + place}." if is_numbered else "•" for place in range(len(items))]
+        indent = max(map(len, marks), default=0) + 1
+        rows: list[Row] = []
+        is_apart = False
+        for mark, item in zip(marks, items, strict=True):
+            blocks = _children(item)
+            inside = self._inside(indent).blocks(item[1:-1]) or [[]]
+            box = self._check_box(inside[0])
+            lead = Piece(f"{mark:>{indent - 1}} ", sgr(self.colors, "muted"))
+            rows += [[]] if is_apart else []
+            rows += after([box or lead], inside, [Piece(" " * indent)])
+            is_apart = sum(not block[0].type.endswith("list_open") for block in blocks) > 1
+        return rows
+
+    def _check_box(self, row: Row) -> Piece | None:
+        """Taken from the beginning of an item's text, to stand where its mark would."""
+        found = _TASK.match(row[0].text) if row else None
+        if found is None:
+            return None
+        row[0] = row[0]._replace(text=row[0].text[found.end() :])
+        is_done = found[1] != " "
+        return Piece("☑ " if is_done else "☐ ", sgr(self.colors, "success" if is_done else "muted"))
+
+    def _table(self, tokens: Sequence[Token]) -> list[Row]:
+        rows: list[list[Cell]] = []
+        for at, token in enumerate(tokens):
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                is_head = token.type == "th_open"
+                style = sgr(self.colors, "md_heading", BOLD) if is_head else ""
+                align = str(token.attrs.get("style", "")).removeprefix("text-align:")
+                pieces = inline_pieces(tokens[at + 1], self.colors, hyperlinks=self.hyperlinks, style=style)
+                rows[-1].append(Cell(pieces, align))
+        return table_rows(rows, self.width, sgr(self.colors, "muted_border"))
+
+    def _inline(self, token: Token) -> Row:
+        return inline_pieces(token, self.colors, hyperlinks=self.hyperlinks)
+
+    def _inside(self, indent: int) -> _Drawing:
+        if self.depth >= _DEEPEST:
+            return self
+        return msgspec.structs.replace(self, width=max(1, self.width - indent), depth=self.depth + 1)
+
+
+def _end_of(tokens: Sequence[Token], at: int) -> int:
+    """Where the block that begins here ends."""
+    if tokens[at].nesting != 1:
+        return at
+    level = tokens[at].level
+    return next(
+        place
+        for place in range(at + 1, len(tokens))
+        if tokens[place].level == level and tokens[place].nesting == -1
+    )
+
+
+def _children(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """The blocks right inside of one."""
+    found, at = [], 1
+    while at < len(tokens) - 1:
+        end = _end_of(tokens, at)
+        found.append(tokens[at : end + 1])
+        at = end + 1
+    return found

@@ -1,0 +1,235 @@
+"""Styled text: pieces that are wrapped by the cells they take, and drawn as rows of a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from rich.cells import cell_len, split_graphemes
+
+from ostler.extensions.showing.theme_colors import ThemeColors, full_hex
+
+BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
+ELLIPSIS = "…"
+TAB = 4
+
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
+"""What a terminal would obey, what reorders or hides what is read, and what cannot be encoded.
+
+The joiners U+200C and U+200D stay: scripts and emoji need them.
+"""
+
+_CHUNKS = re.compile(
+    "\n|[ \t]+|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
+    "[^ \t\n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
+)
+"""Where a line may be broken: at blanks, and around the characters of scripts that have none."""
+
+
+class Piece(NamedTuple):
+    text: str
+    style: str = ""
+    """Parameters of the escape sequence that sets it; empty for plain text."""
+    link: str = ""
+    """Where the terminal leads who clicks on it."""
+
+
+Row = list[Piece]
+
+
+def sgr(colors: ThemeColors | None, slot: str, *attributes: str) -> str:
+    """A style: the colour of a slot, if there are colours, and attributes."""
+    return styled(getattr(colors, slot) if colors and slot else "", *attributes)
+
+
+@lru_cache(512)
+def styled(color: str, *attributes: str) -> str:
+    """A style of a colour that is no theme's; what is no colour is left out."""
+    return ";".join([*attributes, *([f"38;2;{_channels(color)}"] if full_hex(color) else [])])
+
+
+@lru_cache(64)
+def tint(color: str, over: str, share: float) -> str:
+    """As a background: some of a colour over another; empty if one of them is none."""
+    if not full_hex(color) or not full_hex(over):
+        return ""
+    pairs = zip(_channels(color).split(";"), _channels(over).split(";"), strict=True)
+    return "48;2;" + ";".join(str(round(int(a) * share + int(b) * (1 - share))) for a, b in pairs)
+
+
+def _channels(color: str) -> str:
+    full = full_hex(color)
+    return ";".join(str(int(full[place : place + 2], 16)) for place in (1, 3, 5))
+
+
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey. Newlines and tabs stay."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return _OBEYED.sub("\ufffd", text)
+
+
+def cells(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cells_of(row: Iterable[Piece]) -> int:
+    return sum(cells(piece.text) for piece in row)
+
+
+def drawn(row: Iterable[Piece]) -> str:
+    """As the terminal gets it: every style ends with its piece, and blanks at the end are left out."""
+    pieces = _joined(row)
+    while pieces and not pieces[-1].style:
+        last = pieces.pop()
+        if text := last.text.rstrip(" "):
+            pieces.append(last._replace(text=text))
+            break
+    return "".join(map(_drawn, pieces))
+
+
+def _drawn(piece: Piece) -> str:
+    text = f"\x1b[{piece.style}m{piece.text}\x1b[0m" if piece.style else piece.text
+    return f"\x1b]8;;{piece.link}\x1b\\{text}\x1b]8;;\x1b\\" if piece.link else text
+
+
+def _joined(row: Iterable[Piece]) -> Row:
+    joined: Row = []
+    for piece in row:
+        if not piece.text:
+            continue
+        if joined and joined[-1][1:] == piece[1:]:
+            joined[-1] = piece._replace(text=joined[-1].text + piece.text)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def expanded(pieces: Iterable[Piece]) -> Row:
+    """One line, its tabs as blanks up to the next stop."""
+    row: Row = []
+    column = 0
+    for piece in pieces:
+        text = piece.text
+        while "\t" in text:
+            before, _, after = text.partition("\t")
+            gap = TAB - (column + cells(before)) % TAB
+            text = before + " " * gap + after
+        column += cells(text)
+        row.append(piece._replace(text=text))
+    return row
+
+
+def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
+    """One line as rows that are full: for code, where every blank counts."""
+    width = max(1, width)
+    rows: list[Row] = [[]]
+    room = width
+    for piece in pieces:
+        text = piece.text
+        while text:
+            head, text = split_at(text, room, at_least_one=room == width)
+            if head:
+                rows[-1].append(piece._replace(text=head))
+                room -= cells(head)
+            if text:
+                rows.append([])
+                room = width
+    return rows
+
+
+def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
+    """Rows broken at blanks, and inside of a word only where it is wider than a row."""
+    if cells_of(pieces) <= width and not any("\n" in piece.text for piece in pieces):
+        return [list(pieces)]
+    lines = _Wrapping(max(1, width))
+    for piece in pieces:
+        for chunk in _CHUNKS.findall(piece.text):
+            lines.take(piece._replace(text=chunk))
+    return lines.end()
+
+
+class _Wrapping:
+    """The rows so far, the word that is being put together, and the blanks before it."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: list[Row] = [[]]
+        self._used = 0
+        self._blanks: Row = []
+        self._word: Row = []
+
+    def take(self, piece: Piece) -> None:
+        if piece.text == "\n":
+            self._place()
+            self._new_row()
+        elif piece.text[0] in " \t":
+            self._place()
+            self._blanks.append(piece._replace(text=piece.text.replace("\t", " ")))
+        elif piece.text[0] >= "\u1100" and len(piece.text) == 1 and cells(piece.text) == 2:
+            self._place()
+            self._word.append(piece)
+            self._place()
+        else:
+            self._word.append(piece)
+
+    def end(self) -> list[Row]:
+        self._place()
+        return self._rows
+
+    def _new_row(self) -> None:
+        self._rows.append([])
+        self._used = 0
+        self._blanks = []
+
+    def _place(self) -> None:
+        if not self._word:
+            return
+        word, self._word = self._word, []
+        taken = cells_of(word)
+        if self._used and self._used + cells_of(self._blanks) + taken > self._width:
+            self._new_row()
+        row = [*self._blanks, *word]
+        self._blanks = []
+        if self._used + cells_of(row) <= self._width:
+            self._rows[-1] += row
+            self._used += cells_of(row)
+            return
+        pieces = broken(row, self._width)
+        self._rows[-1:] = pieces
+        self._used = cells_of(pieces[-1])
+
+
+def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, str]:
+    """What fits into so many cells, and the rest. No character is cut in two."""
+    if text.isascii():
+        return text[:room], text[room:]
+    end = 0
+    for start, stop, size in split_graphemes(text)[0]:
+        if size > room and not (at_least_one and start == 0):
+            break
+        room -= size
+        end = stop
+    return text[:end], text[end:]
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
+
+
+def one_line(text: str) -> str:
+    return harmless(" ".join(text.split()))
+
+
+def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Row]:
+    """Rows behind a prefix; those after the first behind another one."""
+    rest = prefix if later is None else later
+    return [[*(rest if number else prefix), *row] for number, row in enumerate(rows)]

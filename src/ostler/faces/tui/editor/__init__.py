@@ -1,0 +1,1 @@
+"""What concerns the line to type in, without a terminal: pure, and tested so."""

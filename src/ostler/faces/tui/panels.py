@@ -1,0 +1,63 @@
+"""Panels: what takes the keys for a while, above the line to type in. Questions and pickers are panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Panel(Protocol):
+    """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`)."""
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether what is typed is for it; else it goes into the line."""
+        ...
+
+    def rows(self, width: int, most: int) -> list[str]:
+        """What it shows; no more rows than that."""
+        ...
+
+    def takes(self, key: str) -> bool:
+        """Whether a key that types nothing is for it."""
+        ...
+
+    def key(self, key: str) -> None:
+        """A key that it takes, or a letter."""
+
+
+class Panels:
+    """Those that are open."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._open: list[Panel] = []
+
+    @property
+    def present(self) -> Panel | None:
+        return self._open[-1] if self._open else None
+
+    def open(self, panel: Panel) -> None:
+        if panel not in self._open:
+            self._open.append(panel)
+        self._changed()
+
+    def close(self, panel: Panel) -> None:
+        if panel in self._open:
+            self._open.remove(panel)
+        self._changed()
+
+    def rows(self, width: int, most: int) -> list[str]:
+        return self.present.rows(width, most) if self.present else []
+
+    def takes(self, key: str) -> bool:
+        return self.present is not None and self.present.takes(key)
+
+    @property
+    def takes_text(self) -> bool:
+        return self.present is not None and self.present.takes_text
+
+    def key(self, key: str) -> None:
+        if self.present is not None:
+            self.present.key(key)
+            self._changed()

@@ -1,0 +1,110 @@
+"""What the session asks of the person here: one question after the other, above the line to type in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ostler.vocabulary.errors import CallRefused
+from ostler.vocabulary.events import QuestionAsked
+
+DECLINED = object()
+
+_ABOUT_PERMISSION = {
+    "yes": "yes, this once",
+    "no": "no",
+    "session": "yes, and the like in this session",
+    "project": "yes, and the like in this project",
+    "user": "yes, and the like everywhere",
+}
+
+
+class OpenQuestions:
+    """Those that nobody has answered yet. The first one is shown; the others wait behind it.
+
+    One that is answered elsewhere goes away here: whoever waits for it in `ask` is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.opened: Callable[[], None] = lambda: None
+        self.closed: Callable[[], None] = lambda: None
+        """Called when there is one, and when there is none any more."""
+        self._open: list[tuple[QuestionAsked, asyncio.Future[Any]]] = []
+        self.marked = 0
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        """The asker of a harness."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        entry = (asked, answer)
+        self._open.append(entry)
+        self.opened()
+        try:
+            given = await answer
+        finally:
+            self._open.remove(entry)
+            self.marked = 0
+            if not self._open:
+                self.closed()
+        if given is DECLINED:
+            raise CallRefused("The person declined.")
+        return given
+
+    @property
+    def present(self) -> QuestionAsked | None:
+        return self._open[0][0] if self._open else None
+
+    @property
+    def behind(self) -> int:
+        """How many wait behind it."""
+        return max(0, len(self._open) - 1)
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """What can be chosen: the answer, and how it is said. Nothing, if the answer is typed."""
+        if (asked := self.present) is None:
+            return []
+        question = asked.question
+        if question.kind == "permission":
+            scopes = [one for one in question.choices if one in ("session", "project", "user")]
+            return [(one, _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
+        return [(one, one) for one in question.choices]
+
+    def move(self, by: int) -> None:
+        if self.options:
+            self.marked = (self.marked + by) % len(self.options)
+
+    def choose(self, place: int | None = None) -> None:
+        """Answers with an option: the marked one, if none is named."""
+        options = self.options
+        chosen = self.marked if place is None else place
+        if chosen < len(options):
+            self._answer(options[chosen][0])
+
+    def type(self, text: str) -> str:
+        """Answers with what was typed; returns what is wrong with it."""
+        asked = self.present
+        if asked is None:
+            return ""
+        if asked.question.kind != "form":
+            self._answer(text)
+            return ""
+        from ostler.kernel.json_schema import mismatch
+
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            return f"the answer is JSON: {error}"
+        problem = mismatch(value, asked.question.form or {})
+        if not problem:
+            self._answer(value)
+        return problem
+
+    def decline(self) -> None:
+        self._answer(DECLINED)
+
+    def _answer(self, answer: Any) -> None:
+        if self._open and not self._open[0][1].done():
+            self._open[0][1].set_result(answer)

@@ -1,0 +1,201 @@
+"""Fences of extensions: context that they bring along, taken away with them, and never a danger to a run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler import Agent
+from ostler.context.fences import Fence, FenceRequest
+from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
+from ostler.extensions.host import ExtensionHost
+from ostler.extensions.installing.trial import try_loading
+from ostler.extensions.loader.finding import Found
+from ostler.kernel.harness import Harness
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import Call, ScriptedModel
+from ostler.runs.contexts import KeptContext
+from ostler.runs.delegate import DelegateTool
+from ostler.runs.session import Session, create_session
+from ostler.runs.settings import Settings
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.messages import as_content
+from tests.extensions.at_work import extension, facts_of, session_with
+from tests.extensions.test_reloading import Room
+
+
+def gardener(ostler: Ostler) -> None:
+    @ostler.tool
+    def dig() -> str:
+        "Digs."
+        return "a hole"
+
+    @ostler.on(events.ToolStarted)
+    def count(started: events.ToolStarted, context: ExtensionContext) -> None:
+        context.state["dug"] = context.state.get("dug", 0) + 1
+
+    @ostler.fence("weather", placement="end")
+    def weather(request: FenceRequest, context: ExtensionContext) -> str:
+        return f"{context.state.get('dug', 0)} holes"
+
+    ostler.fence(Fence("law", lambda request: "Never dig on Sundays.", "system", must_keep=True))
+
+
+def kept() -> KeptContext:
+    return KeptContext(Settings())
+
+
+async def traces(session: Session) -> list[dict[str, Any]]:
+    return [called.trace for called in await facts_of(session, "model_called")]
+
+
+async def test_an_extension_brings_fences_that_are_told_as_those_of_the_host() -> None:
+    model = ScriptedModel([Call("dig"), "done"])
+    session, _ = await session_with(model, extension("gardener", gardener), context=kept())
+    await session.prompt(as_content("go"))
+    assert all(request.system.endswith("<law>\nNever dig on Sundays.\n</law>") for request in model.requests)
+    tails = [request.tail[-1].text for request in model.requests]
+    assert tails == ["<weather>\n0 holes\n</weather>", "<weather>\n1 holes\n</weather>"]
+    told = [[kind for kind, *_ in trace["fences"]] for trace in await traces(session)]
+    assert told == [["law", "weather"]] * 2
+    await session.close()
+
+
+async def test_fences_hold_in_children_and_for_every_run_of_an_agent() -> None:
+    task = Call("delegate", {"task": "dig"})
+    model = ScriptedModel([task, "dug", "done", "again"])
+    async with Agent(model, tools=[DelegateTool({})], extensions=[gardener]) as agent:
+        await agent.run("go")
+        await agent.run("go", context={"window": {"tokens": 60_000}})
+    assert all("<law>" in request.system for request in model.requests)
+    assert len(model.requests) == 4
+
+
+@pytest.mark.parametrize("must_keep", [True, False])
+@pytest.mark.parametrize("how", ["raises", "hangs", "hangs in a thread", "nonsense"])
+async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
+    how: str, must_keep: bool
+) -> None:
+    released = threading.Event()
+
+    def setup(ostler: Ostler) -> None:
+        async def hang(request: FenceRequest) -> str:
+            await asyncio.Event().wait()
+            return "never"
+
+        def fail(request: FenceRequest) -> Any:
+            if how == "nonsense":
+                return 42
+            if how == "hangs in a thread":
+                released.wait(20)
+            raise ValueError("no memory")
+
+        source = hang if how == "hangs" else fail
+        ostler.fence("memory", must_keep=must_keep, time_limit=0.05)(source)
+
+    model = ScriptedModel(["done"])
+    session, _ = await session_with(model, extension("elephant", setup), context=kept())
+    ended = await session.prompt(as_content("go"))
+    released.set()
+    assert isinstance(ended, events.RunEnded) and ended.status == "completed"
+    (warned,) = await facts_of(session, "warned")
+    assert warned.about == "extension" and warned.details["extension"] == "elephant"
+    expected = {"raises": "ValueError: no memory (", "nonsense": "it returned 42, not a text ("}
+    assert warned.text.startswith("the extension elephant failed in the fence memory: ")
+    assert expected.get(how, "took longer than 0.05 s (") in warned.text
+    assert "test_fences.py:" in warned.text
+    assert "memory" not in str(list(model.requests[0].transcript))
+    await session.close()
+
+
+async def test_a_run_is_cancelled_while_a_fence_hangs() -> None:
+    asked = asyncio.Event()
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.fence("memory")
+        async def hang(request: FenceRequest) -> str:
+            asked.set()
+            await asyncio.Event().wait()
+            return "never"
+
+    model = ScriptedModel(["done"])
+    session, _ = await session_with(model, extension("elephant", setup), context=kept())
+    async with asyncio.timeout(10):
+        running = asyncio.ensure_future(session.prompt(as_content("go")))
+        await asked.wait()
+        session.cancel("enough")
+        ended = await running
+    assert isinstance(ended, events.RunEnded) and ended.status == "cancelled"
+    assert not model.requests
+    await session.close()
+
+
+SAYS = """
+    def setup(ostler):
+        @ostler.fence("memory", placement={placement!r})
+        def memory(request):
+            return {what!r}
+"""
+
+
+@pytest.mark.parametrize("placement", ["system", "prompt", "end"])
+async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: str, tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.own = tmp_path / "extensions"
+    room.harness.context = kept()
+    file = room.write("mine.py", SAYS, what="old", placement=placement)
+    session = await room.open("a", "b", "c", "d", named=(file,), automatic=False)
+    assert room.host is not None
+    await session.prompt(as_content("one"))
+    room.write("mine.py", SAYS, what="new", placement=placement)
+    await room.host.reload()
+    await session.prompt(as_content("two"))
+    room.write("mine.py", "def setup(ostler): pass")
+    await room.host.reload()
+    await session.prompt(as_content("three"))
+    await session.prompt(as_content("four"))
+    told = [
+        f"{request.system} {list(request.transcript)} {request.tail}"
+        for request in room.harness.model.requests  # type: ignore[attr-defined]
+    ]
+    assert ["<memory>\\nold" in one.replace("\n", "\\n") for one in told] == [True, False, False, False]
+    assert ["<memory>\\nnew" in one.replace("\n", "\\n") for one in told] == [False, True, False, False]
+    said = [bool(trace.get("changed")) for trace in await traces(session)]
+    assert said == [True, placement != "end", placement != "end", False]
+    await session.close()
+
+
+async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> None:
+    def bringing(what: str) -> Any:
+        return lambda ostler: ostler.fence(Fence("memory", lambda request: what, "system"))
+
+    said: list[str] = []
+    for own, told in (((), "first"), ((Fence("memory", lambda request: "own", "system"),), "own")):
+        model = ScriptedModel(["done"])
+        harness = Harness(model, context=KeptContext(Settings(), fences=own))
+        both = [extension("one", bringing("first")), extension("two", bringing("second"))]
+        ExtensionHost(both, say=said.append).equip(harness)
+        session = await create_session(MemoryStore(), harness)
+        await session.prompt(as_content("go"))
+        assert f"<memory>\n{told}\n</memory>" in model.requests[0].system
+        await session.close()
+    taken = "the extension {} brings a fence 'memory', but that name is taken"
+    assert said == [taken.format("two"), taken.format("two"), taken.format("one")]
+
+
+def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
+    with pytest.raises(UsageError, match="a fence's kind"):
+        extension("bad", lambda ostler: ostler.fence("Bad Kind")(lambda request: ""))
+
+
+def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text('def setup(ostler):\n    ostler.fence("memory")(lambda request: "tea")\n')
+    (tried,) = try_loading([Found("mine", "option", file, "file")], tmp_path)
+    assert (tried.standing, tried.fences) == ("loaded", ("memory",))

@@ -1,0 +1,145 @@
+"""A terminal that a program runs in: a real pseudo-terminal, and an emulator that shows what it drew."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from pyghostty import Terminal as Emulator
+
+KEYS = {
+    "enter": "\r",
+    "esc": "\x1b",
+    "tab": "\t",
+    "backspace": "\x7f",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "alt+enter": "\x1b\r",
+    **{f"ctrl+{letter}": chr(ord(letter) - 96) for letter in "abcdefghijklmnopqrstuvwxyz"},
+}
+PATIENCE = 20.0
+
+
+class Terminal:
+    """Runs a program until the end of the block."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> None:
+        self._emulator = Emulator(columns, rows)
+        self._emulator.on_reply(self._reply)
+        self._ours, theirs = pty.openpty()
+        self._set_size(columns, rows)
+        self.process = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={"TERM": "xterm-256color", **environment},
+            cwd=cwd,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._ours)
+
+    # --- what a person does -------------------------------------------------------------------------
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.type(KEYS.get(key, key))
+
+    def paste(self, text: str) -> None:
+        self.type(f"\x1b[200~{text}\x1b[201~")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._emulator.resize(columns, rows)
+        self._set_size(columns, rows)
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    def _set_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    # --- what is seen -------------------------------------------------------------------------------
+
+    def screen(self) -> str:
+        """What is visible now, without blanks at the end of rows."""
+        self._read(0)
+        return _trimmed(self._emulator.text())
+
+    def everything(self) -> str:
+        """With what has left the screen at the top."""
+        self._read(0)
+        return _trimmed(self._emulator.contents())
+
+    def wait_for(self, text: str, *, gone: bool = False) -> str:
+        """The screen, once it shows this text; or, with `gone`, once it does not any more."""
+        return self._wait(lambda: (text in self.screen()) is not gone, f"{text!r}{' to go' if gone else ''}")
+
+    def wait_for_ever(self, text: str) -> str:
+        """Once it is there, on the screen or above it."""
+        return self._wait(lambda: text in self.everything(), repr(text))
+
+    def wait_for_end(self) -> int:
+        self._wait(lambda: self.process.poll() is not None, "the program to end")
+        return self.process.wait()
+
+    def _wait(self, is_so: object, what: str) -> str:
+        assert callable(is_so)
+        limit = time.monotonic() + PATIENCE
+        while not is_so():
+            left = limit - time.monotonic()
+            if left <= 0 or (self.process.poll() is not None and not self._read(0) and not is_so()):
+                raise AssertionError(f"waited for {what}; the terminal shows:\n{self.everything()}")
+            self._read(min(left, 0.05))
+        return self.screen()
+
+    def _read(self, seconds: float) -> bool:
+        has_read = False
+        while select.select([self._ours], [], [], seconds)[0]:
+            try:
+                data = os.read(self._ours, 65536)
+            except OSError:  # the program has ended
+                return has_read
+            if not data:
+                return has_read
+            self._emulator.feed(data)
+            has_read, seconds = True, 0
+        return has_read
+
+    def _reply(self, data: bytes) -> None:
+        os.write(self._ours, data)
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()

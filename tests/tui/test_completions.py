@@ -1,0 +1,181 @@
+"""What completes where the cursor stands, and what it puts there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.context.mentions import with_mentions
+from ostler.faces.tui.editor.completions import (
+    CommandEntry,
+    Completion,
+    Completions,
+    Wanted,
+    completions_at,
+    wanted_at,
+)
+from ostler.faces.tui.editor.project_files import Found
+
+COMMANDS = (
+    CommandEntry("model", "choose a model", "[name]", ("m",)),
+    CommandEntry("help", "what can be said", aliases=("h", "?")),
+    CommandEntry("compact", "make room", "[what matters]"),
+    CommandEntry("new", "a new session"),
+    CommandEntry("skill:review", "review a change"),
+)
+PATHS = ("src/", "src/app.py", "my notes.md", "my folder/", "my folder/x.txt")
+
+
+async def arguments(command: str, typed: str) -> Sequence[str]:
+    return ["gpt-large", "gpt-small", "claude"] if command == "model" else []
+
+
+async def files(query: str) -> Sequence[Found]:
+    return [Found(path) for path in PATHS if path.startswith(query)]
+
+
+async def completed(marked: str) -> list[str]:
+    """The lines that the offers would make of one whose cursor is `|`; theirs is marked, too."""
+    text, cursor = marked.replace("|", ""), marked.index("|")
+    found = await completions_at(text, cursor, COMMANDS, arguments, files)
+    if found is None:
+        return []
+    begin, end = found.wanted.begin, found.wanted.end
+    lines = []
+    for item in found.items:
+        line = text[:begin] + item.text + text[end:]
+        lines.append(line[: begin + item.cursor] + "|" + line[begin + item.cursor :])
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("marked", "wanted"),
+    [
+        ("/|", Wanted("command", "", 0, 1)),
+        ("/he|", Wanted("command", "he", 0, 3)),
+        ("/h|elp", Wanted("command", "h", 0, 5)),
+        ("  /he|", Wanted("command", "he", 2, 5)),
+        ("/he| rest", Wanted("command", "he", 0, 3)),
+        ("/skill:re|", Wanted("command", "skill:re", 0, 9)),
+        ("/model |", Wanted("argument", "", 7, 7, "model")),
+        ("/model  gpt la|", Wanted("argument", "gpt la", 8, 14, "model")),
+        ("@|", Wanted("path", "", 0, 1)),
+        ("see @src/a|", Wanted("path", "src/a", 4, 10)),
+        ("see @src/a|pp.py now", Wanted("path", "src/a", 4, 15)),
+        ('see @"my n|', Wanted("path", "my n", 4, 10)),
+        ('see @"my n|otes.md" now', Wanted("path", "my n", 4, 18)),
+        ("see @my\\ n|", Wanted("path", "my n", 4, 10)),
+        ("(@sr|c)", Wanted("path", "sr", 1, 5)),
+        ("/model @src|", Wanted("path", "src", 7, 11)),
+        ("a\n@src|\nb", Wanted("path", "src", 2, 6)),
+        ("`x` @src|", Wanted("path", "src", 4, 8)),
+    ],
+)
+def test_what_stands_at_the_cursor_is_known(marked: str, wanted: Wanted) -> None:
+    assert wanted_at(marked.replace("|", ""), marked.index("|")) == wanted
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "|",
+        "|/help",
+        "words|",
+        "say /he|",
+        "/etc/ho|",
+        "/etc|/hosts",
+        "//he|",
+        "/model\ngpt|",
+        "someone@example|",
+        "@src/app.py |",
+        "`@src|`",
+        "```\n@src|",
+        "\\@src|",
+        "!cat @src|",
+        "!!/bin|",
+        '@"closed"|',
+    ],
+)
+def test_elsewhere_nothing_is_completed(marked: str) -> None:
+    assert wanted_at(marked.replace("|", ""), marked.index("|")) is None
+
+
+async def test_a_slash_offers_all_commands_as_they_were_given() -> None:
+    assert await completed("/|") == ["/model |", "/help|", "/compact |", "/new|", "/skill:review|"]
+
+
+async def test_what_begins_with_the_letters_comes_first() -> None:
+    assert (await completed("/m|"))[0] == "/model |"
+    assert (await completed("/mo|")) == ["/model |"]
+    assert (await completed("/revi|")) == ["/skill:review|"]
+    assert (await completed("/cpt|")) == ["/compact |"]
+    assert (await completed("/zzz|")) == []
+    assert (await completed("/c| keep the plan")) == ["/compact |keep the plan"]
+
+
+async def test_a_command_says_what_it_does_and_which_letters_matched() -> None:
+    found = await completions_at("/mod", 4, COMMANDS, arguments, files)
+    assert found is not None
+    assert found.items == (Completion("/model ", "/model [name]", (1, 2, 3), "choose a model", 7),)
+
+
+async def test_an_alias_leads_to_its_command() -> None:
+    found = await completions_at("/?", 2, COMMANDS, arguments, files)
+    assert found is not None
+    (item,) = found.items
+    assert (await completions_at("/m", 2, COMMANDS[:1], arguments, files)) == Completions(
+        Wanted("command", "m", 0, 2), (Completion("/model ", "/model [name]", (1,), "choose a model", 7),)
+    )
+    assert (item.text, item.shown, [item.shown[at] for at in item.positions]) == (
+        "/help",
+        "/help (/?)",
+        ["?"],
+    )
+
+
+async def test_arguments_are_offered_by_who_knows_them() -> None:
+    assert await completed("/model |") == ["/model gpt-large|", "/model gpt-small|", "/model claude|"]
+    assert await completed("/model gps|") == ["/model gpt-small|"]
+    assert await completed("/model claude|") == []
+    assert await completed("/new |") == []
+
+
+async def test_a_file_is_mentioned_and_a_folder_is_gone_into() -> None:
+    assert await completed("see @src|") == ["see @src/|", "see @src/app.py |"]
+    assert await completed("see @src/a|pp now") == ["see @src/app.py |now"]
+    assert await completed("see @my|") == [
+        'see @"my notes.md" |',
+        'see @"my folder/|"',
+        'see @"my folder/x.txt" |',
+    ]
+    assert await completed('see @"my folder/x|"') == ['see @"my folder/x.txt" |']
+    assert await completed("(@src/a|)") == ["(@src/app.py|)"]
+    assert await completed("@src/a|\nnext") == ["@src/app.py |\nnext"]
+    assert await completed("see @zzz|") == []
+
+
+async def test_what_was_completed_is_read_as_a_mention(tmp_path: Path) -> None:
+    (tmp_path / "my folder").mkdir()
+    (tmp_path / "my folder/x.txt").write_text("x")
+    (line,) = await completed('see @"my folder/x|"')
+    assert len(with_mentions(line.replace("|", "now"), tmp_path).blocks) == 1
+
+
+@given(st.text('/@"\\ab .:`!\n', max_size=20), st.data())
+def test_the_range_holds_the_cursor_and_begins_with_its_mark(text: str, data: st.DataObject) -> None:
+    cursor = data.draw(st.integers(0, len(text)))
+    wanted = wanted_at(text, cursor)
+    if wanted is None:
+        return
+    assert 0 <= wanted.begin <= cursor <= wanted.end <= len(text)
+    match wanted.kind:
+        case "command":
+            assert text[wanted.begin] == "/"
+        case "path":
+            assert text[wanted.begin] == "@"
+        case "argument":
+            assert text[wanted.begin : wanted.end] == wanted.query

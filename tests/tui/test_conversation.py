@@ -1,0 +1,111 @@
+"""A conversation in the terminal, as a person has it: keys in, screen out."""
+
+from __future__ import annotations
+
+from ostler.testkit.vendors import call, turn
+from tests.cli.command import Ostler
+from tests.cli.conftest import Serve
+from tests.tui.conftest import Open
+
+
+def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn("# Hello\n\nIt is a **fine** day.\n\n- one\n- two\n"))
+    terminal = open_tui(vendor)
+    terminal.wait_for(">")
+    terminal.type("hello")
+    terminal.press("enter")
+    screen = terminal.wait_for("completed")
+    assert "▌ hello" in screen
+    assert "It is a fine day." in screen
+    assert "• one" in screen or "- one" in screen
+    terminal.press("ctrl+c", "ctrl+c")
+    assert terminal.wait_for_end() == 0
+    assert "It is a fine day." in terminal.everything()
+
+
+def test_a_prompt_on_the_command_line_is_submitted_at_once(open_tui: Open, serve: Serve) -> None:
+    terminal = open_tui(serve(turn("done")), "what", "now?")
+    screen = terminal.wait_for("completed")
+    assert "▌ what now?" in screen
+
+
+def test_a_file_is_seen_while_it_is_written_and_permission_is_asked(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    content = "".join(f"value_{number} = {number}\n" for number in range(8))
+    vendor = serve(turn(call("write", {"path": "values.py", "content": content})), turn("done"))
+    terminal = open_tui(vendor, "--permissions", "ask")
+    terminal.wait_for(">")
+    terminal.type("write it")
+    terminal.press("enter")
+    asked = terminal.wait_for("❯ 1. yes, this once")
+    assert "values.py" in asked
+    terminal.press("y")
+    screen = terminal.wait_for("completed")
+    assert "value_7 = 7" in screen
+    assert (ostler.work / "values.py").read_text() == content
+
+
+def test_a_question_that_is_declined_refuses_the_call(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+    vendor = serve(turn(call("bash", {"command": "touch made"})), turn("as you wish"))
+    terminal = open_tui(vendor, "--permissions", "ask")
+    terminal.wait_for(">")
+    terminal.type("go")
+    terminal.press("enter")
+    terminal.wait_for("touch made")
+    terminal.press("down", "enter")
+    terminal.wait_for("as you wish")
+    assert not (ostler.work / "made").exists()
+
+
+def test_escape_stops_the_run_and_the_next_prompt_goes_on(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("again"))
+    terminal = open_tui(vendor, "--yes")
+    terminal.wait_for(">")
+    terminal.type("wait")
+    terminal.press("enter")
+    terminal.wait_for("running bash")
+    terminal.press("esc")
+    terminal.wait_for("cancelled")
+    terminal.type("and now?")
+    terminal.press("enter")
+    terminal.wait_for("again")
+
+
+def test_what_is_typed_while_it_works_has_its_turn_afterwards(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn(call("bash", {"command": "sleep 1"})), turn("first"), turn("second"))
+    terminal = open_tui(vendor, "--yes")
+    terminal.wait_for(">")
+    terminal.type("one")
+    terminal.press("enter")
+    terminal.wait_for("running bash")
+    terminal.type("two")
+    terminal.press("enter")
+    screen = terminal.wait_for("second")
+    assert screen.index("first") < screen.index("▌ two") < screen.index("second")
+
+
+def test_it_works_in_forty_columns_and_without_colours(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn("A sentence that is longer than the terminal is wide, by far."))
+    terminal = open_tui(vendor, columns=40, NO_COLOR="1")
+    terminal.wait_for(">")
+    terminal.type("go")
+    terminal.press("enter")
+    screen = terminal.wait_for("completed")
+    assert "A sentence that is longer than the" in screen
+    assert all(len(line) <= 40 for line in screen.splitlines())
+
+
+def test_the_screen_is_right_after_it_was_resized(open_tui: Open, serve: Serve) -> None:
+    terminal = open_tui(serve(turn("one"), turn("two")))
+    terminal.wait_for(">")
+    terminal.type("first")
+    terminal.press("enter")
+    terminal.wait_for("one")
+    terminal.resize(50, 16)
+    terminal.type("second")
+    terminal.press("enter")
+    screen = terminal.wait_for("two")
+    assert screen.count("▌ first") <= 1
+    assert screen.count("▌ second") == 1
+    assert terminal.everything().count("▌ first") == 1

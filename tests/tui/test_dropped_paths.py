@@ -1,0 +1,188 @@
+"""Files dropped on the terminal: which pastes are drops, and what they become."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from pathlib import Path
+from shlex import quote
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ostler.context.mentions import with_mentions
+from ostler.context.words import split_words
+from ostler.faces.tui.editor.dropped_paths import dropped_paths, insertion
+from ostler.faces.tui.editor.mention_text import can_be_mentioned, mention_of, name_below
+from ostler.faces.tui.editor.pictures import Picture
+from ostler.vocabulary.messages import Text
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("plain.txt", "my notes.md", "it's.txt", 'say "x".txt', "a(1).txt", "$HOME.txt", "ünï.txt"):
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "pixel.png").write_bytes(PIXEL)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pasted", "names"),
+    [
+        ("{}/plain.txt", ["plain.txt"]),
+        ("  {}/plain.txt \n", ["plain.txt"]),
+        ("{}/my\\ notes.md", ["my notes.md"]),
+        ("{}/my notes.md", ["my notes.md"]),
+        ("'{}/my notes.md'", ["my notes.md"]),
+        ('"{}/my notes.md"', ["my notes.md"]),
+        ("'{}/it'\\''s.txt'", ["it's.txt"]),
+        ("{}/it\\'s.txt", ["it's.txt"]),
+        ('"{}/it\'s.txt"', ["it's.txt"]),
+        ('"{}/say \\"x\\".txt"', ['say "x".txt']),
+        ("{}/a\\(1\\).txt", ["a(1).txt"]),
+        ("{}/a(1).txt", ["a(1).txt"]),
+        ("{}/\\$HOME.txt", ["$HOME.txt"]),
+        ("'{}/$HOME.txt'", ["$HOME.txt"]),
+        ('"{}/\\$HOME.txt"', ["$HOME.txt"]),
+        ("file://{}/my%20notes.md", ["my notes.md"]),
+        ("file://localhost{}/%C3%BCn%C3%AF.txt", ["ünï.txt"]),
+        ("file://{0}/plain.txt\r\nfile://{0}/folder\r\n", ["plain.txt", "folder"]),
+        ("{0}/plain.txt {0}/my\\ notes.md", ["plain.txt", "my notes.md"]),
+        ("'{0}/plain.txt' '{0}/my notes.md' ", ["plain.txt", "my notes.md"]),
+        ("~/plain.txt", ["plain.txt"]),
+        ("{}/folder/", ["folder"]),
+    ],
+)
+def test_a_drop_is_recognised_however_it_is_quoted(place: Path, pasted: str, names: list[str]) -> None:
+    assert dropped_paths(pasted.format(place)) == tuple(place / name for name in names)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "{}/plain.txt; ls",
+        "{}/plain.txt|cat",
+        "{}/plain.txt && ls",
+        "{}/pl*.txt",
+        "{}/$HOME.txt",
+        '"{}/$HOME.txt"',
+        "{}/`ls`",
+        "$(ls) {}/plain.txt",
+        "{}/plain.txt > x",
+        "{}/missing.txt",
+        "{0}/plain.txt {0}/missing.txt",
+        "{}/plain.txt is broken",
+        "look at {}/plain.txt",
+        "{0}/plain.txt\n{0}/folder",
+        "'{}/plain.txt",
+        '"{}/plain.txt',
+        "{}/plain.txt\\",
+        "~/missing.txt",
+        "~nobody-of-this-name/plain.txt",
+        "~",
+        "~/",
+        "/",
+        "plain.txt",
+        "./plain.txt",
+        "file://elsewhere{}/plain.txt",
+        "file://{}/missing.txt",
+        "https://example.com{}/plain.txt",
+        "",
+        "''",
+        "{}/" + "x" * 5000,
+        "{}/\0",
+        "{}/plain.txt" + " " * 40_000 + "x",
+    ],
+)
+def test_anything_else_is_a_paste_like_others(place: Path, pasted: str) -> None:
+    text = pasted.format(place)
+    assert dropped_paths(text) == ()
+    assert insertion(text, "", place) == ()
+
+
+@given(st.text(max_size=40))
+def test_any_paste_can_be_looked_at(pasted: str) -> None:
+    dropped_paths(pasted)
+    dropped_paths(f"/{pasted}")
+
+
+def test_a_file_becomes_a_mention_and_a_folder_one_with_a_slash(place: Path) -> None:
+    pasted = f"{place}/plain.txt '{place}/my notes.md' {place}/folder"
+    assert insertion(pasted, "", place) == ("@plain.txt", " ", '@"my notes.md"', " ", "@folder/", " ")
+    assert insertion(f"{place}/plain.txt", "", place / "folder") == (f"@{place}/plain.txt", " ")
+
+
+@pytest.mark.parametrize(("before", "blank"), [("see", [" "]), ("see ", []), ("see\n", []), ("", [])])
+def test_a_blank_keeps_a_mention_apart_from_what_stands_before_it(
+    place: Path, before: str, blank: list[str]
+) -> None:
+    pieces = insertion(f"{place}/plain.txt", before, place)
+    assert list(pieces) == [*blank, "@plain.txt", " "]
+    assert len(with_mentions(before + "".join(map(str, pieces)), place).blocks) == 1
+
+
+def test_a_picture_becomes_a_picture_whatever_its_name_is(place: Path) -> None:
+    (place / "pixel.png").rename(place / "pixel.dat")
+    (place / "fake.png").write_text("no picture")
+    (place / "huge.png").write_bytes(PIXEL + bytes(5_000_000))
+    picture, _, fake, _, huge, _ = insertion(
+        f"{place}/pixel.dat {place}/fake.png {place}/huge.png", "", place
+    )
+    assert isinstance(picture, Picture)
+    assert (picture.about, b64decode(picture.block.data)) == ("PNG 1x1", PIXEL)
+    assert (fake, huge) == ("@fake.png", "@huge.png")
+
+
+def test_what_is_no_regular_file_is_not_opened(place: Path) -> None:
+    os.mkfifo(place / "pipe.png")
+    assert insertion(f"{place}/pipe.png", "", place) == ("@pipe.png", " ")
+
+
+def test_in_the_line_of_a_shell_it_is_a_path_that_the_shell_reads(place: Path) -> None:
+    for name in ("it's.txt", "pixel.png"):
+        path = str(place / name)
+        assert insertion(quote(path), "!cat ", place) == (quote(path), " ")
+
+
+@pytest.mark.parametrize("name", ["it's.txt", "my notes.md", 'say "x".txt', "pixel.png"])
+def test_behind_a_command_it_is_a_path_that_the_command_reads(place: Path, name: str) -> None:
+    text, _ = insertion(quote(str(place / name)), "/import ", place)
+    assert isinstance(text, str)
+    assert [word.text for word in split_words(text)] == [str(place / name)]
+
+
+def test_a_name_that_no_prompt_can_hold_stays_a_paste(place: Path) -> None:
+    (place / "tick`s`.txt").write_text("x")
+    assert insertion(f"'{place}/tick`s`.txt'", "", place) == ()
+
+
+NAMES = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=["Cs"], max_codepoint=0x2FFF),
+    min_size=1,
+    max_size=12,
+).filter(lambda name: name.strip() and name not in (".", "..") and len(name.encode()) < 200)
+
+
+@given(NAMES)
+@example("~")
+@example("~x")
+def test_whatever_a_file_is_called_its_mention_is_read_as_that_file(
+    tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    if not can_be_mentioned(name):
+        return
+    folder = tmp_path_factory.mktemp("names")
+    (folder / name).write_text("what is in it\n")
+    found = with_mentions(f"Look at {mention_of(name_below(folder, name))} now", folder)
+    assert not found.notices
+    (block,) = found.blocks
+    assert isinstance(block, Text) and block.text.endswith("\n1\twhat is in it")

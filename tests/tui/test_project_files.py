@@ -1,0 +1,276 @@
+"""The files of a project, for choosing one while typing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ostler.faces.tui.editor import project_files
+from ostler.faces.tui.editor.project_files import Found, ProjectFiles
+
+FILES = (
+    "README.md",
+    "Makefile",
+    "src/app.py",
+    "src/deep/er/thing.py",
+    "src/deep/my notes.md",
+    "src/.secret/key.txt",
+    "tests/test_app.py",
+    ".github/workflows/ci.yml",
+    ".gitignore",
+    "build/out.o",
+    "node_modules/left/index.js",
+    "~odd.txt",
+)
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("build/\nnode_modules/\n" if name == ".gitignore" else name)
+
+
+def git(root: Path, *arguments: str) -> None:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, env=environment)
+
+
+@pytest.fixture(params=["git", "walked"])
+def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    put(root, *FILES)
+    if request.param == "git":
+        git(root, "init", "-q")
+        git(root, "add", "README.md", "src", "Makefile")
+    return root
+
+
+Opened = Callable[..., ProjectFiles]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Files that are all found; closed in the end."""
+    all_opened = []
+
+    def open_(root: Path) -> ProjectFiles:
+        files = ProjectFiles(root)
+        all_opened.append(files)
+        return looked(files)
+
+    yield open_
+    for files in all_opened:
+        files.close()
+
+
+def looked(files: ProjectFiles) -> ProjectFiles:
+    files.refresh()
+    assert files._maker is not None
+    files._maker.join(30)
+    assert files.is_complete
+    return files
+
+
+def paths(files: ProjectFiles, query: str, limit: int = 20) -> list[str]:
+    return [found.path for found in files.search(query, limit)]
+
+
+def test_without_letters_the_folder_is_shown_folders_first(root: Path, opened: Opened) -> None:
+    files = opened(root)
+    assert paths(files, "") == ["src/", "tests/", "Makefile", "README.md", f"{root}/~odd.txt"]
+    assert paths(files, "src/") == ["src/deep/", "src/app.py"]
+    assert paths(files, "./src/") == ["src/deep/", "src/app.py"]
+    assert paths(files, "", limit=2) == ["src/", "tests/"]
+
+
+def test_letters_find_files_and_folders_anywhere(root: Path, opened: Opened) -> None:
+    files = opened(root)
+    assert paths(files, "app") == ["src/app.py", "tests/test_app.py"]
+    assert paths(files, "er")[0] == "src/deep/er/"
+    assert paths(files, "sapp")[0] == "src/app.py"
+    assert paths(files, "notes") == ["src/deep/my notes.md"]
+    assert files.search("app")[0] == Found("src/app.py", (4, 5, 6))
+
+
+def test_a_folder_limits_what_is_found_unless_nothing_is_there(root: Path, opened: Opened) -> None:
+    files = opened(root)
+    assert paths(files, "tests/app") == ["tests/test_app.py"]
+    assert files.search("src/thing") == [Found("src/deep/er/thing.py", (12, 13, 14, 15, 16))]
+    assert paths(files, "deep/thing") == ["src/deep/er/thing.py"]
+    assert paths(files, "src/zzz") == []
+
+
+def test_hidden_ones_are_found_by_a_dot(root: Path, opened: Opened) -> None:
+    files = opened(root)
+    assert paths(files, "ci.yml") == []
+    assert paths(files, "key") == []
+    assert set(paths(files, ".")) >= {".github/", ".gitignore", "src/.secret/"}
+    assert paths(files, ".gith")[0] == ".github/"
+    assert paths(files, ".github/") == [".github/workflows/"]
+    assert paths(files, ".github/ci") == [".github/workflows/ci.yml"]
+    assert paths(files, "src/.")[0] == "src/.secret/"
+
+
+def test_ignored_ones_are_not_found_but_can_be_gone_into(root: Path, opened: Opened) -> None:
+    files = opened(root)
+    assert paths(files, "out.o") == []
+    assert paths(files, "index") == []
+    assert paths(files, "build/") == ["build/out.o"]
+    assert paths(files, "node_modules/left/ind") == ["node_modules/left/index.js"]
+
+
+def test_in_a_folder_that_is_ignored_itself_one_sees_what_is_there(root: Path, opened: Opened) -> None:
+    if (root / ".git").exists():
+        assert paths(opened(root / "build"), "") == ["out.o"]
+
+
+def test_one_can_go_outside_of_the_project(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(root.parent))
+    put(root.parent, "beside/notes.txt", ".hidden/x")
+    files = opened(root)
+    assert paths(files, "../") == ["../beside/", "../project/"]
+    assert paths(files, "../bes") == ["../beside/"]
+    assert paths(files, "~/beside/") == ["~/beside/notes.txt"]
+    assert paths(files, f"{root.parent}/beside/n") == [f"{root.parent}/beside/notes.txt"]
+    assert paths(files, "../.h") == ["../.hidden/"]
+    assert paths(files, "~nobody-of-this-name/") == []
+    assert paths(files, "missing/") == []
+    assert paths(files, "\0/") == []
+
+
+def test_names_that_no_prompt_can_hold_are_left_out(root: Path, opened: Opened) -> None:
+    put(root, "tick`s.txt", "two\nlines.txt")
+    Path(os.fsdecode(os.fsencode(root) + b"/\xff.txt")).write_text("x")
+    assert paths(opened(root), "txt") == [f"{root}/~odd.txt"]
+
+
+def test_what_is_new_is_found_when_the_listing_is_old(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = opened(root)
+    put(root, "brand_new.py")
+    (root / "src/app.py").unlink()
+    assert paths(files, "brand") == []
+    assert paths(files, "app.py")[0] == "src/app.py"
+    monkeypatch.setattr(project_files, "FRESH_SECONDS", 0.0)
+    looked(files)
+    assert paths(files, "brand") == ["brand_new.py"]
+    assert "src/app.py" not in paths(files, "app.py")
+
+
+def test_no_more_are_kept_than_a_project_may_have(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not opened(root).is_cut
+    monkeypatch.setattr(project_files, "MOST_FILES", 5)
+    files = opened(root)
+    assert files.is_cut
+    assert len(files._listing.paths) + len(files._listing.hidden) == 5
+
+
+def test_from_a_folder_of_the_project_its_own_files_are_found(root: Path, opened: Opened) -> None:
+    assert paths(opened(root / "src"), "") == ["deep/", "app.py"]
+
+
+def test_a_folder_that_is_gone_has_no_files(tmp_path: Path, opened: Opened) -> None:
+    assert paths(opened(tmp_path / "missing"), "a") == []
+
+
+# --- a git that a test controls --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    def install(code: str) -> Path:
+        program = tmp_path / "bin" / "git"
+        program.parent.mkdir()
+        program.write_text(f"#!{sys.executable}\n{code}")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        return program
+
+    return install
+
+
+SLOW = """
+import os, sys, time
+if "--cached" in sys.argv:
+    open("pid", "w").write(str(os.getpid()))
+    sys.stdout.write("early.py\\0late")
+    sys.stdout.flush()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    sys.stdout.write("r.py\\0")
+"""
+
+
+def test_what_is_found_first_can_be_searched_while_the_rest_is_still_sought(
+    tmp_path: Path, fake_git: Callable[[str], Path]
+) -> None:
+    fake_git(SLOW)
+    more = threading.Event()
+    files = ProjectFiles(tmp_path, more.set)
+    files.refresh()
+    assert more.wait(30)
+    while paths(files, "py") != ["early.py"]:  # the event was set right before it, or right behind
+        assert not files.is_complete
+    (tmp_path / "go").touch()
+    assert files._maker is not None
+    files._maker.join(30)
+    assert paths(files, "py") == ["early.py", "later.py"]
+    files.close()
+
+
+def test_closing_ends_a_git_that_takes_its_time(tmp_path: Path, fake_git: Callable[[str], Path]) -> None:
+    fake_git(SLOW)
+    more = threading.Event()
+    files = ProjectFiles(tmp_path, more.set)
+    files.refresh()
+    assert more.wait(30)
+    files.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    files.refresh()
+    assert files.is_complete
+
+
+def test_a_search_that_comes_while_one_looks_starts_no_second_look(
+    tmp_path: Path, fake_git: Callable[[str], Path]
+) -> None:
+    fake_git(SLOW)
+    files = ProjectFiles(tmp_path)
+    files.refresh()
+    maker = files._maker
+    for _ in range(5):
+        files.search("a")
+    assert files._maker is maker
+    files.close()
+
+
+def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path, opened: Opened) -> None:
+    put(tmp_path, "a.py")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "a.py")
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/caught\n")
+    trap.chmod(0o755)
+    git(tmp_path, "config", "core.fsmonitor", str(trap))
+    (tmp_path / "a.py").write_text("changed")
+    assert "a.py" in paths(opened(tmp_path), "")
+    assert not (tmp_path / "caught").exists()
+
+
+def test_without_git_the_tree_is_walked(
+    root: Path, opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert paths(opened(root), "app") == ["src/app.py", "tests/test_app.py"]

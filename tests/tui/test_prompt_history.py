@@ -1,0 +1,242 @@
+"""The history of prompts: kept across sessions, by several processes at once, and read from its end."""
+
+from __future__ import annotations
+
+import fcntl
+import stat
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.faces.tui.editor import prompt_history
+from ostler.faces.tui.editor.chips import Kept
+from ostler.faces.tui.editor.prompt_history import PromptHistory, history_file
+from ostler.vocabulary.errors import ConfigurationError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "prompts.jsonl"
+
+
+def texts(history: PromptHistory) -> list[str]:
+    found: list[str] = []
+    while kept := history.get(len(found)):
+        found.append(kept.text)
+    return found
+
+
+def added(path: Path, *prompts: str) -> PromptHistory:
+    history = PromptHistory(path)
+    for prompt in prompts:
+        history.add(Kept(prompt))
+    return history
+
+
+def test_it_lies_in_the_state_folder_and_is_nobody_elses_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
+    PromptHistory().add(Kept("mine"))
+    assert history_file() == tmp_path / "home/prompts.jsonl"
+    assert stat.S_IMODE(history_file().stat().st_mode) == 0o600
+    assert stat.S_IMODE(history_file().parent.stat().st_mode) == 0o700
+
+
+def test_the_newest_comes_first_and_a_later_session_finds_it(path: Path) -> None:
+    first = added(path, "one", "two\nlines")
+    assert texts(first) == ["two\nlines", "one"]
+    second = added(path, "three")
+    assert texts(second) == ["three", "two\nlines", "one"]
+    assert texts(first) == ["two\nlines", "one"]
+    assert first.get(2) is None
+
+
+def test_pastes_are_kept_along(path: Path) -> None:
+    kept = Kept("see [pasted text #1 +11 lines]", {"[pasted text #1 +11 lines]": "a\n" * 11})
+    PromptHistory(path).add(kept)
+    assert PromptHistory(path).get(0) == kept
+
+
+def test_the_same_twice_in_a_row_is_kept_once(path: Path) -> None:
+    first = added(path, "one", "one", "two", "one", "one")
+    assert texts(first) == ["one", "two", "one"]
+    assert texts(added(path, "one")) == ["one", "two", "one"]
+    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_what_begins_with_a_blank_or_holds_a_key_is_kept_nowhere(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
+    history = added(path, " my password is x", "\tx", "", "use sk-0123456789abcdef now")
+    history.add(Kept("see [pasted]", {"[pasted]": "KEY=sk-0123456789abcdef"}))
+    assert texts(history) == []
+    assert not path.exists()
+
+
+def test_a_prompt_that_is_too_long_is_known_here_but_not_written(path: Path) -> None:
+    history = added(path, "x" * prompt_history.MOST_OF_A_LINE)
+    assert len(texts(history)) == 1
+    assert not path.exists()
+
+
+def test_damage_costs_only_the_damaged_lines(path: Path) -> None:
+    added(path, "one", "two")
+    with path.open("ab") as file:
+        file.write(b'{"text":"three"}\n\xff\xfe\n[]\n{"text":5}\n\n{"text":"cut of')
+    assert texts(PromptHistory(path)) == ["three", "two", "one"]
+    added(path, "four")
+    assert texts(PromptHistory(path)) == ["four", "three", "two", "one"]
+
+
+def test_what_a_later_version_adds_is_no_damage(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b'{"text":"one","mood":"fine"}\n')
+    assert texts(PromptHistory(path)) == ["one"]
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_prompt_is_known_here(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file, where a folder should be")
+    history = PromptHistory(tmp_path / "state" / "prompts.jsonl")
+    with pytest.raises(ConfigurationError, match=r"prompts\.jsonl cannot be written"):
+        history.add(Kept("one"))
+    assert texts(history) == ["one"]
+
+
+def test_a_lock_that_nobody_gives_back_is_waited_for_only_a_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_history, "_LOCK_SECONDS", 0.02)
+    path.parent.mkdir()
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigurationError, match="another process holds"):
+            added(path, "one")
+    assert texts(added(path, "one")) == ["one"]
+
+
+def test_two_processes_write_whole_lines_and_lose_none(path: Path) -> None:
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from ostler.faces.tui.editor.chips import Kept
+        from ostler.faces.tui.editor.prompt_history import PromptHistory
+        history = PromptHistory(Path(sys.argv[1]))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for number in range(100):
+            history.add(Kept(f"{sys.argv[2]} {number} " + "x" * 3000))
+    """
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for name in ("a", "b")
+    ]
+    try:
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"ready\n"
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write(b"go\n")
+            writer.stdin.flush()
+        for writer in writers:
+            writer.communicate(timeout=60)
+            assert writer.returncode == 0
+    finally:
+        for writer in writers:
+            writer.kill()
+    written = [text.split()[:2] for text in texts(PromptHistory(path))]
+    for name in ("a", "b"):
+        assert [int(number) for one, number in written if one == name] == list(range(99, -1, -1))
+
+
+def test_the_file_is_shortened_to_its_newer_half(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_history, "MOST_BYTES", 2000)
+    before = PromptHistory(path)
+    before.add(Kept("the first"))
+    added(path, *(f"prompt {number}" for number in range(200)))
+    found = texts(PromptHistory(path))
+    assert path.stat().st_size <= 2000
+    assert found == [f"prompt {number}" for number in range(199, 199 - len(found), -1)]
+    assert 30 < len(found) < 100
+    assert texts(before) == ["the first"]
+    assert sorted(one.name for one in path.parent.iterdir()) == ["prompts.jsonl", "prompts.lock"]
+
+
+def test_of_a_huge_file_only_the_end_is_read(path: Path) -> None:
+    path.parent.mkdir()
+    with path.open("wb") as file:
+        file.seek(64 << 30)  # a hole: reading it would take minutes
+        file.write(b'\n{"text":"older"}\n{"text":"newer"}\n')
+    history = PromptHistory(path)
+    assert texts(history) == ["newer", "older"]
+    assert [hit.kept.text for hit in history.search("old")] == ["older"]
+    history.add(Kept("newest"))
+    assert texts(PromptHistory(path)) == ["newest", "newer", "older"]
+    assert path.stat().st_size < 1000
+
+
+def test_the_end_is_read_first_and_the_beginning_only_when_it_is_wanted(path: Path) -> None:
+    added(path, "first", *(f"prompt {number} " + "x" * 500 for number in range(500)))
+    history = PromptHistory(path)
+    assert history.get(0) is not None
+    with path.open("rb+") as file:
+        file.write(b'{"text":"FIRST"')
+    assert texts(history)[-1] == "FIRST"
+
+
+@given(st.lists(st.text(max_size=40), max_size=30), st.integers(1, 50))
+def test_whatever_was_said_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, prompts: list[str], size: int
+) -> None:
+    path = tmp_path_factory.mktemp("history") / "prompts.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompt_history, "_READ_AT_ONCE", size)
+        history = added(path, *prompts)
+        wanted: list[str] = []
+        for prompt in prompts:
+            if prompt and not prompt[0].isspace() and wanted[:1] != [prompt]:
+                wanted.insert(0, prompt)
+        assert texts(history) == wanted
+        assert texts(PromptHistory(path)) == wanted
+
+
+# --- searching -------------------------------------------------------------------------------------------
+
+
+def found(history: PromptHistory, query: str) -> list[str]:
+    return [hit.kept.text for hit in history.search(query)]
+
+
+def test_what_has_the_query_comes_first_newest_first_then_what_has_its_letters(path: Path) -> None:
+    history = added(path, "fix the test", "format it", "Test it", "the estate", "fix the test", "other")
+    assert found(history, "test") == ["fix the test", "Test it", "the estate"]
+    assert found(history, "Test") == ["Test it"]
+    assert found(history, "test fix") == ["fix the test"]
+    assert found(history, "zzz") == []
+    assert found(history, "") == ["other", "fix the test", "the estate", "Test it", "format it"]
+
+
+def test_a_hit_tells_the_letters_it_was_found_by(path: Path) -> None:
+    history = added(path, "the estate", "run TESTS")
+    assert [hit.positions for hit in history.search("test")] == [(4, 5, 6, 7), (0, 4, 5, 6)]
+
+
+def test_searching_reads_no_further_than_it_is_asked_to(path: Path) -> None:
+    line = msgspec.json.encode(Kept("find me " + "x" * 1000)) + b"\n"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(line.replace(b"me", str(number).encode()) for number in range(3000)))
+    history = PromptHistory(path)
+    assert len(list(islice(history.search("find"), 3))) == 3
+    assert len(history._read) < 100

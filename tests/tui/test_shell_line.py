@@ -1,0 +1,38 @@
+"""A line for the shell: what is run, and whether the model is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ostler.faces.tui.editor.shell_line import ShellLine, shell_line, without_escape
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("!ls -l", ShellLine("ls -l", is_told=True)),
+        ("! ls", ShellLine("ls", is_told=True)),
+        ("!!ls", ShellLine("ls", is_told=False)),
+        ("!! make test\n", ShellLine("make test", is_told=False)),
+        (" !export KEY=x", ShellLine("export KEY=x", is_told=True)),
+        ("!for i in 1 2\ndo echo $i\ndone", ShellLine("for i in 1 2\ndo echo $i\ndone", is_told=True)),
+        ("!echo !!", ShellLine("echo !!", is_told=True)),
+        ("!!!true", ShellLine("!true", is_told=False)),
+        ("!", ShellLine("", is_told=True)),
+        ("!!", ShellLine("", is_told=False)),
+    ],
+)
+def test_a_mark_at_the_beginning_makes_a_command(typed: str, line: ShellLine) -> None:
+    assert shell_line(typed) == line
+
+
+@pytest.mark.parametrize("typed", ["", "hello!", "\\!important", "/help", "@a !b"])
+def test_everything_else_is_a_prompt(typed: str) -> None:
+    assert shell_line(typed) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"), [("\\!important", "!important"), ("a \\! b", "a \\! b"), (" \\!\\!", " !\\!")]
+)
+def test_an_escaped_mark_is_only_a_mark(typed: str, said: str) -> None:
+    assert without_escape(typed) == said
