@@ -55,6 +55,10 @@ catalogue: .venv/.core  ## renew what is known of models from its sources; needs
 picture: .venv/.core  ## draw the picture of the demo, docs/pictures/demo.svg
 	$(BIN)/python scripts/picture.py
 
+.PHONY: screens
+screens: .venv/.dev  ## renew the screens of the terminal face on file, and their pictures in docs/images
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 tests/tui/test_screens.py
+
 .PHONY: format
 format: .venv/.dev  ## format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix

@@ -25,6 +25,7 @@ from bench.starting import cold_start, help_text
 from bench.stepping import steps, together
 from bench.streaming import streams
 from bench.supervising import idle, runs, tree
+from bench.terminal import terminal
 from bench.wires import wires
 
 MEASURES: dict[str, Callable[[Room], list[Row]]] = {
@@ -43,6 +44,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "idle": idle,
     "tree": tree,
     "extensions": extensions,
+    "terminal": terminal,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

@@ -6,11 +6,14 @@ A scenario is named by words joined with dashes, so that it fits into a path:
 - `calls-N-TOOL`: N answers that call the tool once, then a text.
 - `together-N-TOOL`: one answer that calls the tool N times, then a text.
 - `argument-N-T`: T answers that call `write` with N characters, in deltas of 16; then a text.
+- `article-N-S`: one answer of Markdown in N deltas, one after the other over S seconds.
+- `paragraphs-N`: one answer of N short paragraphs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -27,6 +30,7 @@ class Answer(NamedTuple):
     """An HTTP response, in the pieces to write. More than one piece is paced like a network."""
 
     pieces: tuple[bytes, ...]
+    pause: float = SECONDS_BETWEEN_WRITES
 
 
 @cache
@@ -36,6 +40,11 @@ def answer(scenario: str, number: int) -> Answer:
     match kind:
         case "text":
             return _paced(_text_deltas(int(count)), "stop")
+        case "article":
+            return _evenly(_article_deltas(int(count)), float(rest[0]))
+        case "paragraphs":
+            words = [f"Paragraph {number} is short.\n\n" for number in range(int(count))]
+            return _paced([{"content": text} for text in words], "stop")
         case "calls" if number < int(count):
             return _at_once(_call_deltas(number, 1, rest[0]), "tool_calls")
         case "together" if number == 0:
@@ -49,6 +58,30 @@ def answer(scenario: str, number: int) -> Answer:
 
 def _text_deltas(count: int) -> list[dict[str, Any]]:
     return [{"content": f" word{number % 10}"} for number in range(count)]
+
+
+_ARTICLE = """## What a harness does
+
+A harness lets a horse pull **without** being hurt: the load lies on its *shoulders*, not on its neck. What is
+tied where depends on the work, and `buckles` are looked at every morning.
+
+- the collar carries the load, and has to fit
+- the traces lead from the collar to the cart
+- the reins go through the rings, to the driver
+
+```python
+def load(horses: int, each: float = 80.0) -> float:
+    # kilograms that so many can pull all day
+    return sum(each for _ in range(horses))
+```
+
+"""
+
+
+def _article_deltas(count: int) -> list[dict[str, Any]]:
+    """A word each, as a model gives them."""
+    words = re.findall(r"\n+|[^\S\n]*\S+", _ARTICLE)
+    return [{"content": words[number % len(words)]} for number in range(count)]
 
 
 def _call_deltas(number: int, calls: int, tool: str) -> list[dict[str, Any]]:
@@ -104,6 +137,11 @@ def _paced(deltas: list[dict[str, Any]], reason: str) -> Answer:
     groups = [frames[at : at + DELTAS_PER_WRITE] for at in range(0, len(frames), DELTAS_PER_WRITE)]
     first, last = HEAD + _chunk([_opening()]), _chunk([_closing(reason)]) + _chunk([])
     return Answer((first, *map(_chunk, groups), last))
+
+
+def _evenly(deltas: list[dict[str, Any]], seconds: float) -> Answer:
+    first, last = HEAD + _chunk([_opening()]), _chunk([_closing("stop")]) + _chunk([])
+    return Answer((first, *(_chunk([_frame(delta)]) for delta in deltas), last), seconds / len(deltas))
 
 
 def _opening() -> bytes:

@@ -115,6 +115,9 @@ class Room:
         finished = measure(command, self._env(home, secure=False), self.work, keep_output=True)
         return float(json.loads(finished.output)["seconds"])
 
+    def env(self, home: str) -> dict[str, str]:
+        return self._env(home, secure=False)
+
     def _env(self, home: str, secure: bool) -> dict[str, str]:
         place = str(self.home(home))
         env = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "HOME": place, "OSTLER_HOME": place}

@@ -16,7 +16,7 @@ from collections import defaultdict
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from bench.answers import SECONDS_BETWEEN_WRITES, answer
+from bench.answers import answer
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         place = len(records)
         records.append(None)
         times = self._accepted, self._first_byte, complete
-        pieces = answer(scenario, place).pieces
+        pieces, pause = answer(scenario, place)
         begin = perf_counter_ns()
         if len(pieces) == 1:
             # Taken before the write: the client may act on the last byte before `write` returns.
@@ -97,9 +97,12 @@ class Connection(asyncio.Protocol):
             return
 
         async def send() -> None:
+            loop = asyncio.get_running_loop()
+            due = loop.time()
             for piece in pieces[:-1]:
                 self._transport.write(piece)
-                await asyncio.sleep(SECONDS_BETWEEN_WRITES)
+                due = max(due + pause, loop.time() - pause)
+                await asyncio.sleep(due - loop.time())
                 await self._may_write.wait()
             records[place] = Record(*times, begin, perf_counter_ns(), size)
             self._transport.write(pieces[-1])

@@ -24,6 +24,7 @@ from docs_invariants import (
 from docs_kit import KIT_SECTIONS
 from docs_policy import policy_table
 from docs_tables import field_docstrings, row, spelled
+from docs_terminal import command_table
 from docs_themes import theme_table
 from ostler.faces import cli
 from ostler.faces.cli.arguments import print_parser
@@ -280,6 +281,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "exit-codes": lambda: "\n".join(exit_code_table()),
     "harmless-commands": harmless_commands,
     "permissions": lambda: "\n".join(permission_table()),
+    "terminal_commands": lambda: "\n".join(command_table()),
     "themes": lambda: "\n".join(theme_table()),
     "tools": lambda: "\n".join(tool_table()),
     "providers": lambda: "\n".join(provider_table()),

@@ -138,8 +138,25 @@ def _spans(line: list[tuple[str, str]]) -> list[Span]:
 def draw(lines: list[list[Span]], title: str) -> str:
     """A window with these lines. Each span has its length, so that any monospaced font fits."""
     columns = max(column + len(text) for line in lines for column, text, _ in line)
+    body = []
+    for number, line in enumerate(lines):
+        for column, text, style in line:
+            weight = ' font-weight="600"' if style == "1" else ""
+            body.append(span(number, column, text, len(text), COLOURS[style], weight))
+    return window(columns, len(lines), title, body)
+
+
+def span(row: int, column: int, text: str, cells: int, colour: str, more: str = "") -> str:
+    """Text in a window, as wide as its cells."""
+    return (
+        f'<text x="{SIDE + column * COLUMN:.1f}" y="{TOP + row * LINE}" textLength="{cells * COLUMN:.1f}"'
+        f' fill="{colour}"{more} xml:space="preserve">{escape(text, quote=False)}</text>'
+    )
+
+
+def window(columns: int, rows: int, title: str, body: list[str]) -> str:
     width = round(columns * COLUMN + 2 * SIDE)
-    height = len(lines) * LINE + TOP + BOTTOM
+    height = rows * LINE + TOP + BOTTOM
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         f' viewBox="0 0 {width} {height}" role="img" font-family="{FONT}" font-size="{SIZE}">',
@@ -150,15 +167,7 @@ def draw(lines: list[list[Span]], title: str) -> str:
     for number, colour in enumerate(("#ff5f57", "#febc2e", "#28c840")):
         out.append(f'<circle cx="{20 + 18 * number}" cy="17" r="5.5" fill="{colour}"/>')
     out.append(f'<text x="{width / 2:g}" y="21" text-anchor="middle" fill="#969cab">{escape(title)}</text>')
-    for number, line in enumerate(lines):
-        y = TOP + number * LINE
-        for column, text, style in line:
-            weight = ' font-weight="600"' if style == "1" else ""
-            out.append(
-                f'<text x="{SIDE + column * COLUMN:.1f}" y="{y}" textLength="{len(text) * COLUMN:.1f}"'
-                f' fill="{COLOURS[style]}"{weight} xml:space="preserve">{escape(text, quote=False)}</text>'
-            )
-    return "\n".join([*out, "</svg>", ""])
+    return "\n".join([*out, *body, "</svg>", ""])
 
 
 if __name__ == "__main__":

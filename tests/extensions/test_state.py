@@ -13,11 +13,13 @@ from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
 from ostler.extensions.moments import SessionOpened
 from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import StepPlan
 from ostler.kernel.journal import World
 from ostler.kernel.state import fold
 from ostler.log.fork import fork
 from ostler.log.memory import MemoryStore
 from ostler.log.sqlite import SqliteStore
+from ostler.log.sqlite_check import check
 from ostler.models.scripted import ScriptedModel
 from ostler.runs.session import Session, open_session
 from ostler.vocabulary.errors import StoreError, UsageError
@@ -151,3 +153,23 @@ async def test_a_value_that_the_log_cannot_take_is_refused_and_the_old_one_stays
     with pytest.raises(StoreError):
         state["n"] = 2
     assert state["n"] == 1
+
+
+async def test_a_counter_does_not_make_it_slow_to_open_a_session(tmp_path: Path) -> None:
+    def setup(ostler: Ostler) -> None:
+        @ostler.before_step
+        def count(plan: StepPlan, context: ExtensionContext) -> None:
+            for _ in range(500):
+                context.state["n"] = context.state.get("n", 0) + 1
+
+    store = SqliteStore(tmp_path / "log.db")
+    session, _ = await session_with(ScriptedModel(["one", "two"]), extension("counter", setup), store=store)
+    await session.prompt(as_content("go"))
+    await session.prompt(as_content("go"))
+    await session.close()
+    opening = await store.read_opening(session.id)
+    assert sum(fact.type == "extension_state" for fact in opening) == 2, "the last of each run"
+    assert fold(opening).extension_state == {"counter": {"n": 1000}}
+    assert sum(fact.type == "extension_state" for fact in await store.read(session.id)) == 1000
+    assert not check(store.path)
+    await store.close()

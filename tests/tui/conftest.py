@@ -24,9 +24,16 @@ def open_tui(ostler: Ostler) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def start(
-            vendor: FakeVendor, *arguments: str, columns: int = 80, rows: int = 24, **more: str
+            vendor: FakeVendor,
+            *arguments: str,
+            columns: int = 80,
+            rows: int = 24,
+            before: str = "",
+            **more: str,
         ) -> Terminal:
             command = [Path(sys.executable).parent / "ostler", *use(vendor), *arguments]
+            if before:
+                command = ["sh", "-c", f'{before}; exec "$@"', "sh", *command]
             environment = ostler.environment({"LANG": "C.UTF-8", "COLORTERM": "truecolor", **more})
             terminal = Terminal(command, environment=environment, cwd=ostler.work, columns=columns, rows=rows)
             return stack.enter_context(terminal)

@@ -14,8 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any, NamedTuple
 
 from pyghostty import Terminal as Emulator
+from rich.cells import split_graphemes
+
+
+class Cell(NamedTuple):
+    """A character, with its width and its style."""
+
+    text: str
+    width: int
+    style: dict[str, Any]
+
 
 KEYS = {
     "enter": "\r",
@@ -44,6 +55,7 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
     ) -> None:
+        self.columns = columns
         self._emulator = Emulator(columns, rows)
         self._emulator.on_reply(self._reply)
         self._ours, theirs = pty.openpty()
@@ -83,6 +95,7 @@ class Terminal:
         self.type(f"\x1b[200~{text}\x1b[201~")
 
     def resize(self, columns: int, rows: int) -> None:
+        self.columns = columns
         self._emulator.resize(columns, rows)
         self._set_size(columns, rows)
         os.killpg(self.process.pid, signal.SIGWINCH)
@@ -93,8 +106,11 @@ class Terminal:
     # --- what is seen -------------------------------------------------------------------------------
 
     def screen(self) -> str:
-        """What is visible now, without blanks at the end of rows."""
+        """What is visible now, without blanks at the end of rows; not in the middle of a frame."""
         self._read(0)
+        limit = time.monotonic() + 1
+        while self._emulator.mode(2026) and time.monotonic() < limit:
+            self._read(0.02)
         return _trimmed(self._emulator.text())
 
     def everything(self) -> str:
@@ -102,9 +118,28 @@ class Terminal:
         self._read(0)
         return _trimmed(self._emulator.contents())
 
+    def cells(self) -> list[list[Cell]]:
+        """What is visible now, row by row; not in the middle of a frame."""
+        self._wait(lambda: not self._read(0) and not self._emulator.mode(2026), "the end of a frame")
+        rows = []
+        for number, line in enumerate(self._emulator.text().splitlines()):
+            row, column = [], 0
+            for start, end, width in split_graphemes(line)[0]:
+                row.append(Cell(line[start:end], width, self._emulator.style(column, number)))
+                column += width
+            rows.append(row)
+        return rows
+
     def wait_for(self, text: str, *, gone: bool = False) -> str:
         """The screen, once it shows this text; or, with `gone`, once it does not any more."""
-        return self._wait(lambda: (text in self.screen()) is not gone, f"{text!r}{' to go' if gone else ''}")
+        shown = [""]
+
+        def is_so() -> bool:
+            shown[0] = self.screen()
+            return (text in shown[0]) is not gone
+
+        self._wait(is_so, f"{text!r}{' to go' if gone else ''}")
+        return shown[0]
 
     def wait_for_ever(self, text: str) -> str:
         """Once it is there, on the screen or above it."""

@@ -52,7 +52,7 @@ def test_a_question_that_is_declined_refuses_the_call(open_tui: Open, serve: Ser
     terminal.wait_for(">")
     terminal.type("go")
     terminal.press("enter")
-    terminal.wait_for("touch made")
+    assert "touch made" in terminal.wait_for("❯ 1.")
     terminal.press("down", "enter")
     terminal.wait_for("as you wish")
     assert not (ostler.work / "made").exists()

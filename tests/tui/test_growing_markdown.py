@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
+from types import FrameType
+from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ostler.faces.tui.drawing.growing_markdown import PORTION, GrowingMarkdown, Part, parts_of
+from ostler.faces.tui.drawing import growing_markdown
+from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown, Part, parts_of
+from ostler.faces.tui.drawing.markdown_lines import PORTION
 
 USUAL = ["", "", "text", "more *text*", "# Heading", "***", "- item", "* item", "  - nested", "  inside"]
 USUAL += ["1. one", "2. two", "> quote", "> - item", "a | b", "|---|---|", "| 1 | 2 |", "```", "```py", "~~~"]
@@ -45,7 +51,7 @@ def shapes(parser: MarkdownIt, text: str) -> Iterator[tuple[str, str, str]]:
         yield token.type, token.info, token.content
 
 
-@settings(max_examples=20000)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(USUAL), max_size=14).map("\n".join))
 @example("> quote\n2. two")
 @example("- item\n\n one")
@@ -54,3 +60,92 @@ def test_parts_read_one_by_one_say_what_the_whole_text_says(text: str) -> None:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     one_by_one = [shape for part in parts_of(text) for shape in shapes(parser, part.text)]
     assert one_by_one == list(shapes(parser, text))
+
+
+def texts(text: str) -> list[str]:
+    return [part.text for part in parts_of(text)]
+
+
+def test_each_kind_of_block_is_a_part() -> None:
+    blocks = ["# Head\n", "Text\nmore\n\n", "- item\n\n  more\n\n- next\n\n", "> quote\nlazy\n\n", "***\n"]
+    blocks += [
+        "| a |\n|---|\n| b |\n\n",
+        "```py\ncode\n\n# no heading\n```\n",
+        "    indented\n\n",
+        "1. one\n\n",
+        "End",
+    ]
+    assert texts("".join(blocks)) == blocks
+
+
+def test_a_block_is_closed_as_soon_as_nothing_can_change_it() -> None:
+    growing = GrowingMarkdown()
+    assert [part.text for part in growing.feed("# Head\nText")] == ["# Head\n"]
+    assert growing.feed("\n- item\n\n") == [Part("Text\n", begins=False)]
+    assert growing.feed("  inside\n\nAfter") == []
+    assert [part.text for part in growing.feed(" it\n")] == ["- item\n\n  inside\n\n"]
+    assert growing.rest == "After it\n"
+
+
+def test_code_in_an_item_ends_where_the_item_ends() -> None:
+    assert texts("1. Do:\n   ```sh\n   # no heading\n\n   ls\n   ```\nThen this.\n") == [
+        "1. Do:\n   ```sh\n   # no heading\n\n   ls\n   ```\n",
+        "Then this.\n",
+    ]
+
+
+def test_a_fence_says_where_its_code_is_and_in_which_language() -> None:
+    (part,) = parts_of("\n  ~~~ python title\n  x = 1\n  ```\n  ~~~~\n")
+    assert part.fence is not None
+    assert (part.fence.language, part.fence.indent) == ("python", 2)
+    assert part.text[part.fence.start : part.fence.end] == "  x = 1\n  ```\n"
+
+
+@pytest.mark.parametrize("language", ["", "nonsense", "python", "json", "c"])
+def test_the_open_rest_of_long_code_stays_small(language: str) -> None:
+    growing = GrowingMarkdown()
+    growing.feed(f"```{language}\n")
+    for number in range(20 * PORTION):
+        growing.feed(f"x = {number};\n")
+        assert growing.rest.count("\n") <= PORTION + 1
+
+
+def test_code_is_not_cut_in_a_comment_that_is_not_closed_yet() -> None:
+    comment = "/*\n" + " * return if\n" * (PORTION + 10) + " */\n"
+    parts = parts_of("```js\nlet x = 1\n" + comment + "let y = 2\n" * PORTION + "```\n")
+    assert len(parts) > 1
+    assert not any(part.text.startswith(" *") for part in parts)
+
+
+def test_items_of_a_long_list_are_closed_in_portions_that_know_their_number() -> None:
+    parts = parts_of("5. item\n   - 1. inside\n" * PORTION)
+    assert [part.continues for part in parts] == [False, True]
+    assert parts[1].number == 5 + PORTION // 2
+
+
+def test_the_cost_does_not_depend_on_how_finely_the_text_is_cut() -> None:
+    text = "A paragraph.\n\n- item\n" * 100
+    assert steps(text, 1) < 3 * steps(text, len(text)) + 30 * len(text)
+    assert steps(text * 4, 1) < 5 * steps(text, 1)
+
+
+def steps(text: str, size: int) -> int:
+    """How many lines of the module are run."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != growing_markdown.__file__:
+            return None
+        count += event == "line"
+        return trace
+
+    growing = GrowingMarkdown()
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for at in range(0, len(text), size):
+            growing.feed(text[at : at + size])
+    finally:
+        sys.settrace(before)
+    return count

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ostler.extensions.showing.live_values import LiveBoard
     from ostler.extensions.showing.rendering import Painter
 
-BATCH_SECONDS = 0.1
+BATCH_SECONDS = 0.2
 """How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
 
 _EMITTED_WITHIN = 20

@@ -154,7 +154,7 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
             for task in waits:
                 task.cancel()
             raise
-        raise CodeFailed("it cancelled itself") from None
+        raise CodeFailed(f"it cancelled itself{place_of(function)}") from None
     except CodeFailed:
         raise
     except BaseException as error:  # an exit or an interrupt would leave its task and end the event loop

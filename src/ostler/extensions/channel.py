@@ -58,13 +58,16 @@ class Channel:
     async def rest(self) -> None:
         """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
         target = self._put
-        while True:
+        was_asking = True
+        while was_asking:
             was_asking = self.context.is_asking
-            if await self._catch_up_with(target, TIME_LIMIT) or not (was_asking or self.context.is_asking):
+            if await self._catch_up_with(target, TIME_LIMIT):
                 return
+            was_asking = was_asking or self.context.is_asking
+        self.let_go()
 
     def let_go(self) -> None:
-        """A handler is about to leave the session: nobody must wait for it here."""
+        """What is called now hangs, or waits until the session is left: nobody must wait for it here."""
         self._is_let_go = True
         self._news.set()
 
@@ -111,7 +114,7 @@ class Channel:
             self._end(batches)
 
     def _end(self, batches: int) -> None:
-        self._is_busy = False
+        self._is_busy = self._is_let_go = False
         self._handled += batches
         self._news.set()
         if self._waiting:

@@ -118,6 +118,10 @@ class Lookout:
         self._timer: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
 
+    def equip(self, harness: Harness) -> None:
+        """From now on it is this harness that a host would take over."""
+        self._harness = harness
+
     def _watch_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)

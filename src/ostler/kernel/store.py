@@ -93,7 +93,10 @@ class Log(Protocol):
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]: ...
 
     async def read_opening(self, session: str) -> list[Fact]:
-        """The facts that opening needs (`governance.is_opening`), and all of a run that has not ended."""
+        """The facts that opening needs (`governance.is_opening`), and all of a run that has not ended.
+
+        A value that an extension has set anew later may be left out.
+        """
         ...
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]: ...

@@ -19,7 +19,7 @@ from ostler.log.named_blobs import outputs_named_by
 from ostler.log.session_invariants import facts_can_be_read
 from ostler.log.sqlite_connection import connect_again
 from ostler.log.sqlite_errors import in_our_words
-from ostler.log.sqlite_rows import SUMMARY_COLUMNS, fact_of, tail_of
+from ostler.log.sqlite_rows import SUMMARY_COLUMNS, fact_of, replaced_values, tail_of
 from ostler.log.sqlite_search import SEARCHED, words_in
 from ostler.log.summaries import new_summary, summarised
 from ostler.log.tree_invariants import TOLD_OF_TREES, broken_tree
@@ -226,8 +226,11 @@ def _of_opening(session: str, facts: Sequence[Fact], tail: int, marks: Sequence[
     if tail != tail_of(facts, default=1):
         text = f"opening reads all facts from {tail} on, instead of from {tail_of(facts, default=1)}"
         yield Problem("S3", text, session)
+    replaced = replaced_values(facts)
     wrong = [
-        fact.seq for fact, mark in zip(facts, marks, strict=True) if mark != is_opening(fact.type, fact.run)
+        fact.seq
+        for fact, mark in zip(facts, marks, strict=True)
+        if mark != is_opening(fact.type, fact.run) and (mark or fact.seq not in replaced)
     ]
     if wrong:
         yield Problem("S3", f"{len(wrong)} facts are marked wrongly for opening, first {wrong[0]}", session)

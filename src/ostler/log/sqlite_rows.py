@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from ostler.kernel.store import BlobPart, Lease, SessionSummary
 from ostler.log.summaries import new_summary, summarised
 from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import EVENT_TYPES
+from ostler.vocabulary.events import EVENT_TYPES, ExtensionState
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.governance import is_opening, opens_with
 
@@ -79,10 +79,40 @@ def fact_of(session: str, row: tuple[Any, ...]) -> Fact:
 def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
     row = db.execute(f"select {SUMMARY_COLUMNS} from sessions where key = ?", (key,)).fetchone()
     summary = summarised(SessionSummary(*row), facts)
+    tail = tail_of(facts, default=0)
+    if tail:
+        _leave_out_replaced(db, key, tail)
     db.execute(
         "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
-        (summary.title, summary.preview, summary.status, tail_of(facts, default=0), key),
+        (summary.title, summary.preview, summary.status, tail, key),
     )
+
+
+def _leave_out_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
+    """Extensions may set a value a thousand times in a run: once it lies behind the tail, opening needs the
+    last of them only."""
+    rows = db.execute(
+        "select seq, type, parent, run, time, origin, body from facts"
+        " where session = ?1 and type = 'extension_state' and seq < ?2"
+        " and seq >= (select tail_seq from sessions where key = ?1) order by seq",
+        (key, tail),
+    )
+    replaced = replaced_values([fact_of("", row) for row in rows])
+    unneeded = [(key, seq) for seq in replaced]
+    db.executemany("update facts set opening = 0 where session = ? and seq = ?", unneeded)
+
+
+def replaced_values(facts: Iterable[Fact]) -> set[int]:
+    """Those of extensions that were set anew later, by their numbers."""
+    newest: dict[tuple[str, str], int] = {}
+    replaced: set[int] = set()
+    for fact in facts:
+        if fact.type == "extension_state" and isinstance(fact.event, ExtensionState):
+            key = fact.event.extension, fact.event.key
+            if key in newest:
+                replaced.add(newest[key])
+            newest[key] = fact.seq
+    return replaced
 
 
 def tail_of(facts: Sequence[Fact], default: int) -> int:

@@ -54,7 +54,7 @@ def close_cut_calls(journal: Journal, facts: Sequence[Fact]) -> None:
     cut: dict[str, events.ModelCalled] = {}
     for fact in facts:
         match fact.event:
-            case events.ModelCalled(id=call, purpose="summary" | "extension") as called:
+            case events.ModelCalled(id=call, purpose="summary" | "extension" | "aside") as called:
                 cut[call] = called
             case events.UsageReported(call=call):
                 cut.pop(call, None)
@@ -87,12 +87,18 @@ def _reason_against(
 
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
     """What a summary of these entries is asked for with."""
-    record = "\n\n".join(line for fact in branch if (line := _line(fact)))
-    if len(record) > LONGEST_BRANCH:
-        half = LONGEST_BRANCH // 2
-        record = f"{record[:half]}\n\n[…]\n\n{record[-half:]}"
+    record = record_in_words(branch)
     wish = f"\n\nPay attention to this: {instructions}" if instructions else ""
     return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{wish}")])
+
+
+def record_in_words(entries: Sequence[Fact]) -> str:
+    """Who said and did what; cut in the middle where it is very long."""
+    record = "\n\n".join(line for fact in entries if (line := _line(fact)))
+    if len(record) <= LONGEST_BRANCH:
+        return record
+    half = LONGEST_BRANCH // 2
+    return f"{record[:half]}\n\n[…]\n\n{record[-half:]}"
 
 
 def _line(fact: Fact) -> str:

@@ -127,6 +127,11 @@ class KeptContext:
 
         return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
 
+    def window(self, model: str) -> int:
+        """How many tokens that model may be told."""
+        told = self.policy().window.tokens if self._has_rules else None
+        return told or self._limits_of(model)[0]
+
     def equip(self, harness: Harness) -> None:
         """What the policy says about results and tools."""
         if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:

@@ -101,6 +101,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The colours of the terminal: one of the built-in themes, or a file of your own."""
     appearance: Literal["auto", "light", "dark"] = "auto"
     """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
+    notify: Literal["auto", "bell", "off"] = "auto"
+    """How the terminal calls you when you are needed: a notification where it can show one, a bell, or not."""
+    screen_reader: bool = False
+    """In a terminal: plain lines, one after the other, without boxes and without anything that moves."""
+    editing: Literal["emacs", "vi"] = "emacs"
+    """How the keys of the line to type in work."""
     audit: str = ""
     """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
 

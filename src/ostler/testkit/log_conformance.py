@@ -241,6 +241,20 @@ class LogConformance(StoreCases):
             assert ("run_1", "step_started") not in opening
             assert opening[-2:] == [("run_2", "run_started"), ("run_2", "step_started")]
 
+    async def test_a_value_that_was_set_often_is_read_once_when_the_session_is_opened(self) -> None:
+        async with self.opened() as store:
+            writing = await self.begun(store)
+            for run in ("run_1", "run_2"):
+                await writing.append(events.RunStarted("0", "/", "m"), run=run)
+                for number in range(20):
+                    states = [events.ExtensionState("counter", key, number) for key in ("a", "b")]
+                    await writing.append(*states, run=run)
+                gone = events.ExtensionState("counter", "b")
+                await writing.append(gone, events.RunEnded("completed"), run=run)
+            opening = await store.read_opening("ses_1")
+            assert fold(opening).extension_state == {"counter": {"a": 19}}
+            assert await _opens_as_a_whole(store, "ses_1")
+
     async def test_opening_knows_what_was_used_between_runs(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)

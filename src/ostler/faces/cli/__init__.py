@@ -109,7 +109,9 @@ def _run_prompt(arguments: list[str]) -> int:
     if not arguments and not is_terminal:
         parser.print_help()
         return 2
-    if len(arguments) == 1 and not arguments[0].startswith("-"):
+    # In a terminal any words are a prompt, but one that is nearly a command is seldom meant as one.
+    is_prompt = bool({"-p", "--print"} & {*arguments}) or (is_terminal and len(arguments) > 1)
+    if arguments and not arguments[0].startswith("-") and not is_prompt:
         _look_for_command(parser, arguments[0])
     options = parse_words(parser, arguments)
     if not options.print and not options.json and is_terminal:

@@ -8,7 +8,7 @@ from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
-from ostler.runs.agents import INHERIT, PLACES, AgentSpec, find_agents
+from ostler.runs.agents import INHERIT, PLACES, Agents, AgentSpec, find_agents
 from ostler.runs.home import configuration_file
 
 HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
@@ -24,19 +24,27 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     cwd = working_directory()
     agents = find_agents(cwd)
-    found = [agents.found[name] for name in sorted(agents.found)]
     if options.json:
-        for one in found:
-            print_json(one)
+        for name in sorted(agents.found):
+            print_json(agents.found[name])
     else:
-        for line in table(HEADINGS, [_row(one, cwd) for one in found]):
+        for line in table(HEADINGS, rows_of(agents, cwd)):
             print(line)
-    for problem in agents.problems:
-        say(one_line(problem))
-    if not found and not agents.problems:
-        own = configuration_file().parent / "agents"
-        say(f"there are no agents; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md")
+    for notice in notices_of(agents):
+        say(notice)
     return 0
+
+
+def rows_of(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
+    return [_row(agents.found[name], cwd) for name in sorted(agents.found)]
+
+
+def notices_of(agents: Agents) -> list[str]:
+    """What is wrong, or where agents would be found."""
+    if agents.found or agents.problems:
+        return [one_line(problem) for problem in agents.problems]
+    own = configuration_file().parent / "agents"
+    return [f"there are no agents; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md"]
 
 
 def _row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:

@@ -50,6 +50,9 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     parser.add_argument(
         "--no-expand", action="store_true", help="say the prompt as it is: no /template, no @file"
     )
+    parser.add_argument(
+        "--plain", action="store_true", help="in a terminal: plain lines, which a screen reader can read"
+    )
     parser.add_argument("--version", action="version", version=f"ostler {__version__}")
     model = add_model_options(parser)
     model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")

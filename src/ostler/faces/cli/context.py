@@ -52,7 +52,7 @@ def run(arguments: list[str]) -> int:
         lines = _difference_lines(shown)
     else:
         shown = with_compactions(_numbered(steps, options.step or len(steps)), facts)
-        lines = _step_lines(shown, len(steps))
+        lines = step_lines(shown, len(steps))
     if options.json:
         print_json(shown)
         return 0
@@ -95,7 +95,7 @@ def _numbered(steps: Sequence[ToldStep], number: int) -> ToldStep:
 # --- one step ---------------------------------------------------------------------------------------
 
 
-def _step_lines(step: ToldStep, last: int) -> Iterator[str]:
+def step_lines(step: ToldStep, last: int) -> Iterator[str]:
     yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
     yield ""
     if not step.traced:

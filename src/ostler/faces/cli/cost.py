@@ -17,7 +17,7 @@ import msgspec
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import aligned, cut, one_line, width_of
 from ostler.faces.cli.session_rows import short_ids
-from ostler.kernel.store import SessionSummary
+from ostler.kernel.store import SessionSummary, Store
 from ostler.runs.costs import By, Group, Spent, grouped, root_of
 from ostler.runs.home import store_file
 from ostler.runs.stores import find_session, open_store
@@ -83,37 +83,48 @@ def _start_of(text: str) -> int:
 
 
 async def _run(options: argparse.Namespace) -> None:
+    by = (options.by,) if options.by else _DAY_AND_MODEL
     store = open_store()
     try:
-        known = await store.sessions()
-        parents = {one.id: one.child_of for one in known}
-        if options.session is None:
-            usages = await store.usages(since_ms=options.since)
-        else:
-            session = await find_session(store, options.session)
-            parents[session] = ""
-            family = [one for one in parents if root_of(one, parents) == session]
-            found = [await store.usages(since_ms=options.since, session=one) for one in family]
-            usages = sorted([fact for facts in found for fact in facts], key=lambda fact: fact.time_ms)
+        session = "" if options.session is None else await find_session(store, options.session)
+        groups, known = await spent(store, by, since=options.since, session=session)
     finally:
         await store.close()
-    by = (options.by,) if options.by else _DAY_AND_MODEL
-    groups = grouped(usages, by, parents)
     if options.json:
         for group in groups:
             sys.stdout.buffer.write(msgspec.json.encode(group) + b"\n")
     elif groups:
-        for line in _lines(groups, by, known):
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in lines_of(groups, by, known, width):
             print(line)
     else:
         _say("no model was called" + (" since then" if options.since else " yet"))
 
 
-def _lines(groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary]) -> Iterator[str]:
-    """A row for what each group used itself and one for its children, and the sum of all."""
+async def spent(
+    store: Store, by: Sequence[By], *, since: int = 0, session: str = ""
+) -> tuple[list[Group], list[SessionSummary]]:
+    """What was used, in groups, and all sessions; with `session`, by that one and its children."""
+    known = await store.sessions()
+    parents = {one.id: one.child_of for one in known}
+    if not session:
+        usages = await store.usages(since_ms=since)
+    else:
+        parents[session] = ""
+        family = [one for one in parents if root_of(one, parents) == session]
+        found = [await store.usages(since_ms=since, session=one) for one in family]
+        usages = sorted([fact for facts in found for fact in facts], key=lambda fact: fact.time_ms)
+    return grouped(usages, by, parents), known
+
+
+def lines_of(
+    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], width: int | None
+) -> Iterator[str]:
+    """A row for what each group used itself and one for its children, and the sum of all; for a terminal of
+    that width, or whole for a pipe."""
     headings = [heading for one in by for heading in _HEADINGS[one]]
     rows: list[tuple[list[str], Spent]] = []
-    for group, labels in zip(groups, _labels(groups, by, known), strict=True):
+    for group, labels in zip(groups, _labels(groups, by, known, is_short=width is not None), strict=True):
         if group.own.calls:
             rows.append((labels, group.own))
         if group.children.calls:
@@ -125,19 +136,19 @@ def _lines(groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSum
         rows += [(["own", *blank], own), (["children", *blank], children)]
     rows.append((["total", *blank], own + children))
     texts = [headings, *(labels for labels, _ in rows)]
-    numbers = _number_cells([spent for _, spent in rows])
+    numbers = _number_cells([spent for _, spent in rows], is_short=width is not None)
     costs = ["COST", *(spent.in_words() for _, spent in rows)]
-    if sys.stdout.isatty():
+    if width is not None:
         taken = sum(_width(column) + 2 for column in (*_columns(texts)[:-1], *_columns(numbers)))
-        room = max(_NARROWEST_TEXT, shutil.get_terminal_size().columns - taken - 2 - _COST_WIDTH)
+        room = max(_NARROWEST_TEXT, width - taken - 2 - _COST_WIDTH)
         texts = [[*row[:-1], cut(row[-1], room)] for row in texts]
     yield from aligned([(*text, *row, cost) for text, row, cost in zip(texts, numbers, costs, strict=True)])
 
 
-def _number_cells(rows: Sequence[Spent]) -> list[list[str]]:
+def _number_cells(rows: Sequence[Spent], *, is_short: bool) -> list[list[str]]:
     """Flush right, under their headings. A terminal has no room for columns that say nothing."""
     numbers = [_numbers(spent) for spent in rows]
-    if sys.stdout.isatty():
+    if is_short:
         shown = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
         cells = [[_NUMBERS[at] for at in shown], *([f"{row[at]:,}" for at in shown] for row in numbers)]
     else:
@@ -155,11 +166,11 @@ def _width(column: Sequence[str]) -> int:
 
 
 def _labels(
-    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary]
+    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], *, is_short: bool
 ) -> Iterator[list[str]]:
     titles = {one.id: one_line(one.title or one.preview) or "(no prompt)" for one in known}
     short: dict[str, str] = {}
-    if sys.stdout.isatty():
+    if is_short:
         short = short_ids([*titles, *(group.run for group in groups)])
     for group in groups:
         session, run_id = short.get(group.session, group.session), short.get(group.run, group.run)

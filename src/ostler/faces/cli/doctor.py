@@ -39,12 +39,12 @@ def run(arguments: list[str]) -> int:
         told = {"can_answer": diagnosis.can_answer, "ways": WAYS} | msgspec.to_builtins(diagnosis)
         sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
     else:
-        for line in _lines(diagnosis):
+        for line in lines_of(diagnosis):
             print(printable(line))
     return 0 if diagnosis.can_answer else NoModel.exit_code
 
 
-def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"ostler {diagnosis.version}, Python {diagnosis.python}, {diagnosis.platform}"
     yield ""
     yield from _table([_marked(one.sound, one.name, one.path, one.state) for one in diagnosis.places])

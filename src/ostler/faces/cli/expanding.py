@@ -12,6 +12,10 @@ from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
 from ostler.vocabulary.messages import PlainBlock, as_content
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # most prompts are no commands
+    from ostler.context.slash import Expanded
+
 
 def expanded(
     words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
@@ -20,24 +24,11 @@ def expanded(
     commands, but one of them may be meant."""
     typed = " ".join(words).strip()
     text, mentioned_in = typed, typed
-    if typed.startswith("/skill:"):
-        from ostler.context.skills import expand_skill
-        from ostler.runs.guidance import skills_in
-
-        text = expand_skill(typed, skills_in(harness.cwd), harness.cwd) or typed
-    elif typed.startswith("/"):
-        from ostler.context.prompt_files import prompt_commands
-        from ostler.context.slash import expand_prompt
-        from ostler.faces.cli.prompts import prompts_here
-        from ostler.runs.guidance import skills_in
-
-        templates = prompt_commands(prompts_here(harness.cwd), harness.model.name)
-        skills = [f"/skill:{name}" for name in skills_in(harness.cwd).found]
-        others = [*skills, *(f"/{name}" for name in commands)]
-        command = expand_prompt(words, {"": templates}, others)
+    if typed.startswith("/"):
+        command = command_text(words, harness, commands)
         text = command.text
         # A project must not attach what its user did not name.
-        mentioned_in = command.text if command.is_own else typed
+        mentioned_in = text if command.is_own else typed
     piped = prompt[len(typed) :]
     if "@" not in mentioned_in:
         return as_content(text + piped)
@@ -50,3 +41,23 @@ def expanded(
     for path, digest in mentions.digests.items():
         remember(harness.memory, Path(path), digest)
     return as_content((mentions.text + piped, *mentions.blocks))
+
+
+def command_text(words: Sequence[str], harness: Harness, commands: Collection[str] = ()) -> Expanded:
+    """What a slash command stands for; what was typed, if it is none."""
+    from ostler.context.slash import Expanded, expand_prompt
+
+    typed = " ".join(words).strip()
+    if typed.startswith("/skill:"):
+        from ostler.context.skills import expand_skill
+        from ostler.runs.guidance import skills_in
+
+        skill = expand_skill(typed, skills_in(harness.cwd), harness.cwd)
+        return Expanded(skill, is_own=False) if skill else Expanded(typed)
+    from ostler.context.prompt_files import prompt_commands
+    from ostler.faces.cli.prompts import prompts_here
+    from ostler.runs.guidance import skills_in
+
+    templates = prompt_commands(prompts_here(harness.cwd), harness.model.name)
+    skills = [f"/skill:{name}" for name in skills_in(harness.cwd).found]
+    return expand_prompt(words, {"": templates}, [*skills, *(f"/{name}" for name in commands)])

@@ -27,38 +27,43 @@ from ostler.vocabulary.requests import RunCommand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # most have no extensions
+    from ostler.extensions.face import Face
     from ostler.extensions.host import ExtensionHost
     from ostler.extensions.loader.finding import Search
     from ostler.extensions.loader.trusting import ToTrust
 
 
-async def extended(options: argparse.Namespace, settings: Settings, harness: Harness) -> ExtensionHost | None:
-    """Loads the extensions that count here, and says what is left out."""
+async def extended(
+    options: argparse.Namespace, settings: Settings, harness: Harness, face: Face | None = None
+) -> ExtensionHost | None:
+    """Loads the extensions that count here, and says what is left out. Without a face of its own, theirs is
+    the plain command line."""
     consent = _ask_about if has_terminal() else None
     keep_output()
     wanted = bool(options.extension or settings.extensions)
     if wanted or (not options.no_extensions and is_anything_there(harness.cwd)):
         from ostler.extensions.loader.hosting import extend
 
-        return await extend(
-            harness, _search(options, settings, harness.cwd), consent=consent, **_with(settings, harness)
-        )
+        search = _search(options, settings, harness.cwd)
+        return await extend(harness, search, consent=consent, **_with(settings, harness, face))
     if not options.no_extensions:
-        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness))
+        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness, face))
     return None
 
 
-def _first_host(options: argparse.Namespace, settings: Settings, harness: Harness) -> ExtensionHost:
+def _first_host(
+    options: argparse.Namespace, settings: Settings, harness: Harness, face: Face | None
+) -> ExtensionHost:
     from ostler.extensions.loader.hosting import without_any
 
-    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness))
+    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness, face))
 
 
-def _with(settings: Settings, harness: Harness) -> dict[str, Any]:
+def _with(settings: Settings, harness: Harness, face: Face | None) -> dict[str, Any]:
     from ostler.faces.cli.extension_face import CliFace
 
     options = {name: _as_text(value) for name, value in settings.options.items()}
-    return {"say": say, "options": options, "face": CliFace(harness)}
+    return {"say": say, "options": options, "face": face or CliFace(harness)}
 
 
 def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Search:

@@ -53,7 +53,7 @@ def run(arguments: list[str]) -> int:
     if options.command == "set":
         _set(options, settings)
     elif options.command == "remove":
-        _remove(_provider(options.provider, settings), settings)
+        _remove(provider_named(options.provider, settings), settings)
     elif options.command == "test":
         return _test(options, settings)
     else:
@@ -86,7 +86,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _provider(name: str, settings: Settings) -> Provider:
+def provider_named(name: str, settings: Settings) -> Provider:
     providers = configured_providers(settings.providers)
     if name in providers:
         return providers[name]
@@ -101,18 +101,27 @@ def _set(options: argparse.Namespace, settings: Settings) -> None:
             "a key is not given as an argument, which other users and the shell's history can see: "
             "type it when you are asked, or pipe it in"
         )
-    provider = _provider(options.provider, settings)
-    key = _read_key(provider)
-    if options.keyring:
-        put_into_keyring(provider.name, key)
-    elif read_key_file(key_file()).get(provider.name, "") is None:
-        remove_from_keyring(provider.name)
-    store_key(key_file(), provider.name, None if options.keyring else key)
-    where = "the keyring" if options.keyring else str(key_file())
+    provider = provider_named(options.provider, settings)
+    where = keep(provider, _read_key(provider), in_keyring=options.keyring)
     print(f"the key for {provider.name} is kept in {where}; `ostler key test {provider.name}` tries it")
     used = next(_places(provider, settings))
     if used.source not in ("file", "keyring"):
         print(f"ostler: the key from {used.where} goes before it", file=sys.stderr)
+
+
+def keep(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
+    """Keeps a key as it was typed; returns where. Raises `UsageError` for what is none."""
+    key = given.strip()
+    if not key:
+        raise UsageError("no key was given: type it when you are asked, or pipe it in")
+    if not is_sendable(key):
+        raise UsageError("what was given holds characters that no key has: copy it again")
+    if in_keyring:
+        put_into_keyring(provider.name, key)
+    elif read_key_file(key_file()).get(provider.name, "") is None:
+        remove_from_keyring(provider.name)
+    store_key(key_file(), provider.name, None if in_keyring else key)
+    return "the keyring" if in_keyring else str(key_file())
 
 
 def _read_key(provider: Provider) -> str:
@@ -125,12 +134,7 @@ def _read_key(provider: Provider) -> str:
             text = getpass(f"key for {provider.name} (not shown): ")
         except EOFError:
             text = ""
-    key = text.strip()
-    if not key:
-        raise UsageError("no key was given: type it when you are asked, or pipe it in")
-    if not is_sendable(key):
-        raise UsageError("what was given holds characters that no key has: copy it again")
-    return key
+    return text
 
 
 def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
@@ -152,15 +156,20 @@ def _rows(settings: Settings) -> Iterator[Row]:
 
 
 def _list(settings: Settings, as_json: bool) -> None:
-    rows = list(_rows(settings))
     if as_json:
-        for row in rows:
+        for row in _rows(settings):
             sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
-    elif rows:
-        for line in aligned([_cells(row) for row in rows]):
+    elif lines := listed(settings):
+        for line in lines:
             print(line)
     else:
         print("ostler: there are no keys; `ostler key set PROVIDER` keeps one", file=sys.stderr)
+
+
+def listed(settings: Settings) -> list[str]:
+    """Where keys are found, a line each."""
+    rows = list(_rows(settings))
+    return list(aligned([_cells(row) for row in rows])) if rows else []
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -169,6 +178,14 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _remove(provider: Provider, settings: Settings) -> None:
+    forget(provider)
+    print(f"the key for {provider.name} is forgotten")
+    if left := next(_places(provider, settings), None):
+        print(f"ostler: there is still one from {left.where}", file=sys.stderr)
+
+
+def forget(provider: Provider) -> None:
+    """Raises `NotFound` if none was set."""
     stored = read_key_file(key_file())
     in_keyring = stored.get(provider.name, "") is None or bool(key_in_keyring(provider.name))
     if provider.name not in stored and not in_keyring:
@@ -176,14 +193,11 @@ def _remove(provider: Provider, settings: Settings) -> None:
     if in_keyring:
         remove_from_keyring(provider.name)
     forget_key(key_file(), provider.name)
-    print(f"the key for {provider.name} is forgotten")
-    if left := next(_places(provider, settings), None):
-        print(f"ostler: there is still one from {left.where}", file=sys.stderr)
 
 
 def _test(options: argparse.Namespace, settings: Settings) -> int:
     if options.provider:
-        providers = [_provider(options.provider, settings)]
+        providers = [provider_named(options.provider, settings)]
     else:
         found = {row.provider for row in _rows(settings)}
         providers = [one for one in configured_providers(settings.providers).values() if one.name in found]

@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     settings = load_settings(working_directory(), {}).settings
     catalogue = Catalogue(settings.models, settings.aliases)
-    aliases = _by_model(catalogue)
+    aliases = aliases_by_model(catalogue)
     models = list(catalogue.models())
     if options.provider:
         models = _of_provider(models, options.provider)
@@ -95,6 +95,11 @@ def _row(model: ModelInfo, aliases: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def window_and_prices(model: ModelInfo) -> tuple[str, str, str]:
+    """How much it holds, and what a million tokens cost: in, and out."""
+    return _size(model.context_window), _range(model.prices, "input"), _range(model.prices, "output")
+
+
 def _size(tokens: int | None) -> str:
     if tokens is None:
         return UNKNOWN
@@ -116,7 +121,7 @@ def _range(prices: Prices | None, kind: str) -> str:
     return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
 
 
-def _by_model(catalogue: Catalogue) -> dict[str, list[str]]:
+def aliases_by_model(catalogue: Catalogue) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for alias in sorted(catalogue.aliases):
         names.setdefault(catalogue.resolve(alias), []).append(alias)

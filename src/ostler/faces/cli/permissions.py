@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -81,22 +81,26 @@ def _parser() -> Parser:
 
 
 def _list(options: argparse.Namespace) -> None:
-    known = list(_known(working_directory(), options.session))
+    known = list(known_rules(working_directory(), options.session))
     if options.json:
         for one in known:
             sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
         return
     if not known:
         print("ostler: there are no rules here; the profile alone decides", file=sys.stderr)
+    for line in lines_of(known):
+        print(line)
+
+
+def lines_of(known: Sequence[Known]) -> list[str]:
     rows = [
         (str(one.number), one.effect, one_line(one.rule), one.scope, one_line(one.where), one.note)
         for one in known
     ]
-    for line in aligned(rows) if rows else ():
-        print(line)
+    return list(aligned(rows)) if rows else []
 
 
-def _known(cwd: Path, session: str) -> Iterator[Known]:
+def known_rules(cwd: Path, session: str) -> Iterator[Known]:
     found = _of_session(cwd, session) if session else _all(cwd)
     for number, (effect, rule, scope, where, note) in enumerate(found, 1):
         yield Known(number, effect, rule, scope, where, note)
@@ -159,7 +163,7 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    known = list(_known(working_directory(), options.session))
+    known = list(known_rules(working_directory(), options.session))
     if options.rule.isdecimal():
         chosen = [one for one in known if one.number == int(options.rule)]
     else:
@@ -171,11 +175,11 @@ def _revoke(options: argparse.Namespace) -> None:
     if len(chosen) > 1:
         numbers = ", ".join(str(one.number) for one in chosen)
         raise UsageError(f"{options.rule} is there several times: say which of the numbers {numbers}")
-    _take_back(chosen[0])
+    take_back(chosen[0])
     print(f"revoked {chosen[0].effect} {one_line(chosen[0].rule)} ({chosen[0].scope})")
 
 
-def _take_back(one: Known) -> None:
+def take_back(one: Known) -> None:
     if one.scope == "configuration":
         raise UsageError(f"{one.rule} is set in {one.where}: remove it there")
     if one.scope == "session":

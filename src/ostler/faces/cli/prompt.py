@@ -32,7 +32,7 @@ Content = tuple[PlainBlock, ...]
 def run_prompt(options: argparse.Namespace) -> int:
     cwd = working_directory(options.cwd)
     named = settings_from(options, cwd)
-    _check_combination(options)
+    check_combination(options)
     prompt, notice = prompt_from(options.words)
     if notice:
         say(notice)
@@ -40,7 +40,7 @@ def run_prompt(options: argparse.Namespace) -> int:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
     kept = ""
     if not named.model and (options.continue_ or options.session is not None):
-        kept = asyncio.run(_kept_model(options, named, cwd))
+        kept = asyncio.run(kept_model(options, named, cwd))
     settings, harness = equipped(named, cwd, kept, options)
     if settings.model == "demo" and "demo" not in (named.model, kept):
         options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
@@ -51,7 +51,7 @@ def run_prompt(options: argparse.Namespace) -> int:
     return asyncio.run(_run(options, settings, harness, prompt))
 
 
-async def _kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
+async def kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
     """The model that the session to go on with was given, if it was given one."""
     if not store_file().exists():
         return ""
@@ -66,7 +66,7 @@ async def _kept_model(options: argparse.Namespace, settings: Settings, cwd: Path
         await store.close()
 
 
-def _check_combination(options: argparse.Namespace) -> None:
+def check_combination(options: argparse.Namespace) -> None:
     chosen = [
         flag
         for flag, given in (

@@ -22,11 +22,16 @@ async def export(options: argparse.Namespace, store: Store) -> None:
         async for piece in _exported(store, session, wanted):
             sys.stdout.buffer.write(piece)
         return
-    target = export_target(Path(options.file), await store.summary(session), EXTENSIONS[wanted])
+    print(await written(store, session, Path(options.file), wanted))
+
+
+async def written(store: Store, session: str, target: Path, wanted: str) -> Path:
+    """The file that a session was written to; in a directory, one that is named after it."""
+    target = export_target(target, await store.summary(session), EXTENSIONS[wanted])
     with writing(target) as file:
         async for piece in _exported(store, session, wanted):
             file.write(piece)
-    print(target)
+    return target
 
 
 async def _exported(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:

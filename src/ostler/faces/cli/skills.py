@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ostler.context.skills import FILE, PLACES, Skill
+from ostler.context.skills import FILE, PLACES, Skill, Skills
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
@@ -24,20 +24,28 @@ def run(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     cwd = working_directory()
     skills = skills_in(cwd)
-    found = [skills.found[name] for name in sorted(skills.found)]
     if options.json:
-        for one in found:
-            print_json(one)
+        for name in sorted(skills.found):
+            print_json(skills.found[name])
     else:
-        for line in table(HEADINGS, [_row(one, cwd) for one in found]):
+        for line in table(HEADINGS, rows_of(skills, cwd)):
             print(line)
-    for notice in skills.notices:
-        say(one_line(notice))
-    if not found and not skills.notices:
-        own = own_folder() / "skills"
-        places = f"{PLACES[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
-        say(f"there are no skills; they are files like {places}")
+    for notice in notices_of(skills):
+        say(notice)
     return 0
+
+
+def rows_of(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
+    return [_row(skills.found[name], cwd) for name in sorted(skills.found)]
+
+
+def notices_of(skills: Skills) -> list[str]:
+    """What is wrong, or where skills would be found."""
+    if skills.found or skills.notices:
+        return [one_line(notice) for notice in skills.notices]
+    own = own_folder() / "skills"
+    places = f"{PLACES[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
+    return [f"there are no skills; they are files like {places}"]
 
 
 def _row(skill: Skill, cwd: Path) -> tuple[str, ...]:

@@ -70,7 +70,12 @@ def _calls(content: Sequence[object]) -> list[str]:
 
 
 def rows(nodes: Sequence[Node]) -> Iterator[str]:
-    """Calls and results have a line only where something hangs on them: a branch, a label or the leaf."""
+    return (row for _, row in placed(nodes))
+
+
+def placed(nodes: Sequence[Node]) -> Iterator[tuple[Node, str]]:
+    """Each with its line. Calls and results have one only where something hangs on them: a branch, a label or
+    the leaf."""
     below: dict[int, list[Node]] = {}
     for node in nodes:
         below.setdefault(node.parent, []).append(node)
@@ -82,7 +87,7 @@ def rows(nodes: Sequence[Node]) -> Iterator[str]:
         children = below.get(node.seq, [])
         is_told = node.type not in ("tool_called", "tool_result")
         if is_told or before != indent or len(children) > 1 or node.label or node.leaf:
-            yield before + _row(node)
+            yield node, before + _row(node)
             before = indent
         if len(children) == 1:
             waiting.append((children[0], before, indent))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.blocks import (
@@ -16,15 +19,28 @@ from ostler.faces.tui.blocks import (
     TextBlock,
     UserBlock,
 )
-from ostler.faces.tui.drawing.boxes import framed, inside, notice_rows, printed_rows, user_rows
+from ostler.faces.tui.drawing.boxes import barred, framed, inside, notice_rows, printed_rows, user_rows
 from ostler.faces.tui.drawing.diff import change_rows
 from ostler.faces.tui.drawing.folding import folded
 from ostler.faces.tui.drawing.markdown import markdown_rows, part_rows
-from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cut, drawn, harmless, one_line, sgr
+from ostler.faces.tui.drawing.pieces import (
+    BOLD,
+    DIM,
+    Piece,
+    cells,
+    cut,
+    drawn,
+    harmless,
+    one_line,
+    sgr,
+    styled,
+    tint,
+    wrapped,
+)
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
+from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.faces.tui.status import Part, elapsed, short
-from ostler.faces.tui.transcript import OpenCall
 from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
 
@@ -37,23 +53,40 @@ _SLOTS = {"failed": "error", "refused": "warning"}
 _ENDS = {"completed": "✓", "cancelled": "■", "refused": "✗", "limit": "■", "interrupted": "■", "failed": "✗"}
 
 
+_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
+
+
+class CallDress(msgspec.Struct, frozen=True):
+    """What an extension says of how a call is shown. What is empty is drawn as usual."""
+
+    title: str = ""
+    color: str = ""
+    background: str = ""
+    markdown: bool = False
+    header: str | None = None
+    body: str | None = None
+
+
 class BlockRows:
     """Draws in the colours of one theme; without any, if there is none."""
 
     def __init__(self, colors: ThemeColors | None = None) -> None:
         self.colors = colors
+        self.open_dress: Callable[[CallBlock, int], CallDress | None] = lambda block, width: None
+        """How extensions want a call to look that is under way."""
 
-    def closed(self, block: Block, width: int) -> list[str]:
+    def closed(self, block: Block, width: int, dress: CallDress | None = None) -> list[str]:
         """The rows of a block that will not change; with a blank one before what begins something new."""
         match block:
             case UserBlock(text=text, attachments=attached):
-                return ["", *user_rows(text, width, self.colors, attachments=attached), ""]
+                rows = user_rows(text, width, self.colors, attachments=attached)
+                return ["", *([self._dim("while it worked:", width)] if block.is_steer else []), *rows, ""]
             case TextBlock(part=part):
                 return part_rows(part, width, self.colors)
             case ReasoningBlock():
                 return [self._reasoning(block, width)]
             case CallBlock():
-                return ["", *self._call(block, width)]
+                return ["", *self._call(block, width, dress)]
             case NoticeBlock(text=text, level=level):
                 return notice_rows(text, width, self.colors, level=level)
             case PrintedBlock(printed=printed):
@@ -75,7 +108,13 @@ class BlockRows:
 
     def _reasoning(self, block: ReasoningBlock, width: int) -> str:
         took = f" for {elapsed(block.seconds)}" if block.seconds >= 1 else ""
-        return self._dim(f"✻ thought{took}, {len(block.text.split())} words", width)
+        return self._dim(f"✻ thought{took}, {len(block.text.split())} words · ctrl+t shows them", width)
+
+    def thoughts(self, text: str, width: int) -> list[str]:
+        """What the model thought, unfolded."""
+        style = sgr(self.colors, "muted") or DIM
+        rows = wrapped([Piece(harmless(text).strip(), style)], inside(width))
+        return barred([drawn(row) for row in rows], width, style)
 
     def _last_thoughts(self, block: ReasoningBlock, width: int) -> list[str]:
         lines = harmless(block.text).strip().splitlines()[-2:]
@@ -83,19 +122,54 @@ class BlockRows:
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    def _call(self, block: CallBlock, width: int) -> list[str]:
+    def _call(self, block: CallBlock, width: int, dress: CallDress | None) -> list[str]:
         note = block.summary or ("refused" if block.stage == "refused" else "")
         if block.seconds >= 1:
             note = f"{note} · {elapsed(block.seconds)}" if note else elapsed(block.seconds)
-        return framed(
-            self._result(block, inside(width)),
-            width,
-            self.colors,
-            title=self._title(block),
-            about=self._about(block),
-            note=one_line(note),
-            slot=_SLOTS.get(block.stage, "muted_border"),
+        rows = self._result(block, inside(width))
+        if dress is not None:
+            rows = self._dressed_result(block, dress, inside(width), rows)
+        rows = [*self._children(block, inside(width)), *rows]
+        slot = _SLOTS.get(block.stage, "muted_border")
+        return self._framed_call(block, rows, width, self._about(block), one_line(note), slot, dress)
+
+    def _framed_call(
+        self,
+        block: CallBlock,
+        rows: list[str],
+        width: int,
+        about: str,
+        note: str,
+        slot: str,
+        dress: CallDress | None,
+    ) -> list[str]:
+        title, edge, background = self._title(block), "", ""
+        if dress is not None:
+            title = dress.title or title
+            if dress.header is not None:
+                title, about, rows = self._dressed_heading(dress.header, title, width, rows)
+            if self.colors and self.colors.name:
+                edge = styled(dress.color) if slot not in _SLOTS.values() else ""
+                background = tint(dress.background, dress.background, 1.0)
+        made = framed(
+            rows, width, self.colors, title=title, about=about, note=note, slot=slot, edge_style=edge
         )
+        return [on_background(row, background, width) for row in made] if background else made
+
+    def _dressed_heading(
+        self, header: str, title: str, width: int, rows: list[str]
+    ) -> tuple[str, str, list[str]]:
+        """A plain line stands in the edge; what has colours or more lines stands below the title."""
+        if "\n" not in header.strip() and "\x1b" not in header:
+            return header, "", rows
+        return title, "", [*terminal_rows(header, inside(width), self.colors), *rows]
+
+    def _dressed_result(self, block: CallBlock, dress: CallDress, width: int, rows: list[str]) -> list[str]:
+        if dress.body is None and not dress.markdown:
+            return rows
+        body = block.result if dress.body is None else dress.body
+        drawn_as = markdown_rows if dress.markdown else terminal_rows
+        return folded(drawn_as(body, width, self.colors), CHANGE_ROWS, width, self.colors)
 
     def _result(self, block: CallBlock, width: int) -> list[str]:
         details = block.details or {}
@@ -115,18 +189,14 @@ class BlockRows:
             about, note = call.arguments.path, "…"
         else:
             rows = call.output.rows(inside(width), self.colors, room)
-            rows += [self._dim(f"⚙ {line}", inside(width)) for line in block.children]
+            rows = [*self._children(block, inside(width)), *rows]
             about = self._about(block)
             note = elapsed(block.seconds) if block.stage == "running" else "waits"
-        return framed(
-            rows[-room:],
-            width,
-            self.colors,
-            title=self._title(block),
-            about=one_line(about),
-            note=note,
-            slot="accent",
-        )
+        dress = self.open_dress(block, width)
+        return self._framed_call(block, rows[-room:], width, one_line(about), note, "accent", dress)
+
+    def _children(self, block: CallBlock, width: int) -> list[str]:
+        return [self._dim(f"⚙ {line}", width) for line in block.children]
 
     def _title(self, block: CallBlock) -> str:
         icon = f"{block.display.icon} " if block.display and block.display.icon else ""
@@ -187,3 +257,10 @@ class BlockRows:
 
     def _dim(self, text: str, width: int) -> str:
         return drawn([Piece(cut(one_line(text), width), sgr(self.colors, "muted") or DIM)])
+
+
+def on_background(row: str, background: str, width: int) -> str:
+    """A row that is drawn, on a background as wide as the terminal."""
+    taken = cells(_SEQUENCE.sub("", row))
+    inner = row.replace("\x1b[0m", f"\x1b[0;{background}m")
+    return f"\x1b[{background}m{inner}{' ' * (width - taken)}\x1b[0m"

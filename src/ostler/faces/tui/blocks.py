@@ -10,6 +10,7 @@ from ostler.faces.tui.drawing.growing_markdown import Part
 from ostler.vocabulary.display import Display
 from ostler.vocabulary.events import Printed
 
+Level = Literal["info", "warning", "error"]
 CallStage = Literal["writing", "waiting", "running", "done", "failed", "refused"]
 
 
@@ -55,7 +56,7 @@ class NoticeBlock(msgspec.Struct, frozen=True):
     """Something a person should know."""
 
     text: str
-    level: Literal["info", "warning", "error"] = "info"
+    level: Level = "info"
 
 
 class PrintedBlock(msgspec.Struct, frozen=True):

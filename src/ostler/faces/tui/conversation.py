@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from ostler.extensions.host import ExtensionHost
+from ostler.faces.tui.face import host_of
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
-from ostler.runs.session import Session
-from ostler.vocabulary.errors import OstlerError, StoreError
-from ostler.vocabulary.events import Event, RunWaiting
-from ostler.vocabulary.facts import Fact
+from ostler.runs.session import NOTHING_TO_CONTINUE, Quiet, Session
+from ostler.vocabulary.errors import OstlerError, StoreError, UsageError
+from ostler.vocabulary.events import Event, RunWaiting, Warned
+from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import PlainBlock
-from ostler.vocabulary.requests import AnyRequest, Cancel, Prompt, ReleasePrompts, Steer
+from ostler.vocabulary.requests import AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
+
+if TYPE_CHECKING:  # loaded when there are extensions
+    from ostler.extensions.host import ExtensionHost
+
+COMING_TO_REST = 2.0
+"""Seconds."""
 
 Content = tuple[PlainBlock, ...]
+AnyEvent = Event | UnknownEvent
 See = Callable[[Sequence[Fact | Event]], None]
 
 
@@ -27,11 +36,21 @@ class Conversation:
 
     def __init__(self, session: Session, host: ExtensionHost | None, see: See) -> None:
         self.session = session
-        self.host = host
+        self._host = host
         self.problem: OstlerError | None = None
         """Why it cannot be driven any more."""
         self._stop_seeing = session.observe(see)
         self._driving: asyncio.Task[None] | None = None
+        self.beside: set[asyncio.Future[None]] = set()
+        """What is asked beside its runs; it ends when the session is left."""
+        self._rests = asyncio.Event()
+        self._continues = ""
+        """The request for a run on the transcript as it is, which goes before all that waits."""
+
+    @property
+    def host(self) -> ExtensionHost | None:
+        """The first extension may have come only now."""
+        return self._host or host_of(self.session.harness)
 
     @property
     def store(self) -> Store:
@@ -52,17 +71,29 @@ class Conversation:
         seen = -1
         try:
             while True:
-                quiet = await self.session.advance()
+                self._rests.clear()
+                quiet = await self._next()
+                self._rests.set()
                 if quiet is None or isinstance(quiet, RunWaiting):
                     seen = await self.store.arrivals(self.session.id, seen)
         except (OstlerError, StoreError) as error:
             self.problem = error
+            self.session.journal.publish(
+                [Warned(f"the session cannot go on: {error.message}", about="store")]
+            )
+
+    async def _next(self) -> Quiet:
+        request, self._continues = self._continues, ""
+        if request and self.session.state.run is None:
+            return await self.session.continue_(request=request)
+        return await self.session.advance()
 
     # --- what a person asks ---------------------------------------------------------------------------
 
     async def say(self, content: Content) -> str:
         """A prompt: it starts a run, or waits for its turn."""
-        if self.session.state.held and not self.is_working:
+        state = self.session.state
+        if state.held and state.run is None:  # also while the run that was stopped is still being left
             await self._ask(ReleasePrompts(id=self._new_id(), by="tui"))
         return await self._ask(Prompt(id=self._new_id(), by="tui", content=content))
 
@@ -79,9 +110,42 @@ class Conversation:
         elif self.session.state.run is not None:
             await self._ask(Cancel(id=self._new_id(), by="tui"))
 
+    async def go_on(self) -> None:
+        """A run on the transcript as it is: nothing that was done is repeated."""
+        if not len(self.session.state.transcript):
+            raise UsageError(NOTHING_TO_CONTINUE)
+        self._continues = self._new_id()
+        await self._ask(Continue(id=self._continues, by="tui"))
+
+    async def is_busy(self) -> bool:
+        """A run is under way, or about to begin. One that has just ended is waited for: extensions may still
+        be at work on its end."""
+        if self.is_working and self.session.state.run is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
+        return self.is_working or (not self.session.state.held and bool(await self.waiting()))
+
     async def waiting(self) -> list[Prompt]:
         """The prompts that have not had their turn."""
         return [one for one in await self.store.pending(self.session.id) if isinstance(one, Prompt)]
+
+    async def ask(self, make: Callable[[str], AnyRequest]) -> AnyEvent:
+        """Asks for something by a request with that id, and waits for what comes of it: a fact, which may be
+        `request_refused`. That one is shown by itself."""
+        session, came = self.session, asyncio.Event()
+        stop = session.observe(lambda batch: came.set())
+        try:
+            request = await self._ask(make(self._new_id()))
+            while True:
+                came.clear()
+                if (seq := await self.store.settled(session.id, request)) is not None:
+                    break
+                if self.problem is not None:
+                    raise self.problem
+                await came.wait()
+        finally:
+            stop()
+        return (await self.store.read(session.id, seq - 1, 1))[0].event
 
     async def _ask(self, request: AnyRequest) -> str:
         if self.host is not None:
@@ -94,6 +158,10 @@ class Conversation:
 
     async def leave(self) -> None:
         """Stops driving, ends what runs, and gives the session back."""
+        for task in self.beside:
+            task.cancel()
+        if self.beside:
+            await asyncio.wait(self.beside)
         if self.is_working:
             self.session.cancel("the terminal was closed")
         if self._driving is not None:

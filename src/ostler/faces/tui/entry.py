@@ -5,63 +5,136 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import collect_garbage_from_here, keep_model, opened
 from ostler.faces.cli.equipping import equipped, settings_from
+from ostler.faces.cli.extending import extended
+from ostler.faces.cli.own_output import own_output
+from ostler.faces.cli.prompt import check_combination, kept_model
 from ostler.faces.cli.saying import say
-from ostler.faces.tui.face import TuiFace
-from ostler.faces.tui.questions import OpenQuestions
-from ostler.faces.tui.themes.asking import TerminalInput, found_dark
-from ostler.faces.tui.themes.choosing import chosen_theme, colors_of
-from ostler.faces.tui.themes.shelf import themes_for
-from ostler.faces.tui.tui import Tui
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
 from ostler.runs.session import Session, create_session
 from ostler.runs.settings import Settings
 from ostler.runs.stores import find_session, newest_session, open_store
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # loaded only for the face that is shown
+    from prompt_toolkit.output import Output
+
 
 def run_tui(options: argparse.Namespace) -> int:
     cwd = working_directory(options.cwd)
-    settings, harness = equipped(settings_from(options, cwd), cwd, "", options)
-    return asyncio.run(_run(options, settings, harness))
+    named = settings_from(options, cwd)
+    check_combination(options)
+    kept = ""
+    if not named.model and (options.continue_ or options.session is not None):
+        kept = asyncio.run(kept_model(options, named, cwd))
+    settings, harness = equipped(named, cwd, kept, options)
+    is_kept = not options.no_session
+    nobody_asked = settings.model == "demo" and "demo" not in (named.model, kept)
+    if nobody_asked:
+        options.no_session = True  # for the demo: it must not become somebody's conversation
+    if options.plain or settings.screen_reader or os.environ.get("TERM") == "dumb":
+        return asyncio.run(_run_plain(options, settings, harness))
+    return asyncio.run(_run(options, settings, harness, needs_model=nobody_asked, is_kept=is_kept))
 
 
-async def _run(options: argparse.Namespace, settings: Settings, harness: Harness) -> int:
-    from ostler.extensions.showing.themes import ThemeBook
+async def _run(
+    options: argparse.Namespace, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+) -> int:
+    from ostler.faces.tui.face import TuiFace
+    from ostler.faces.tui.questions import OpenQuestions
+    from ostler.faces.tui.stray_output import StrayOutput
+    from ostler.faces.tui.themes.asking import TerminalInput, found_dark
+    from ostler.faces.tui.themes.choosing import chosen_theme
+    from ostler.faces.tui.themes.shelf import themes_for
+    from ostler.faces.tui.tui import Tui
 
+    face, questions = TuiFace(), OpenQuestions()
+    harness.asker = questions.ask
+    face.bring_along(themes_for(harness.cwd, say))
+    host = await extended(options, settings, harness, face)
+    if host is not None:
+        face.take_book(host.themes)
+    face.begin_with(chosen_theme(settings.theme, face.book, os.environ, say))
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
     collect_garbage_from_here()
     keep_model(options, session)
     reader = TerminalInput(sys.stdin)
-    face = TuiFace(_stays)
-    questions = OpenQuestions()
-    harness.asker = questions.ask
     with reader.raw_mode():
-        face.is_dark = await found_dark(settings.appearance, reader, sys.stdout, os.environ)
-    themes = ThemeBook()
-    themes.bring_along(themes_for(harness.cwd, say))
-    name = chosen_theme(settings.theme, themes, os.environ, say)
-    tui = Tui(session, None, face, questions, input=reader)
-    tui.rows.colors = colors_of(themes, name, dark=face.is_dark)
-    await tui.run(" ".join(options.words))
+        face.is_dark = await found_dark(settings.appearance, reader, own_output(), os.environ)
+    tui = Tui(
+        session,
+        host,
+        face,
+        questions,
+        input=reader,
+        output=_output(),
+        notify=settings.notify,
+        editing=settings.editing,
+    )
+    face.stray = StrayOutput(tui.say)
+    if needs_model:
+        from ostler.faces.tui.first_steps import first_steps
+
+        tui.writing.soon(first_steps(tui, partial(open_store, settings) if is_kept else None))
+    terminated = _leave_when_terminated(tui.leave)
+    with face.stray.taken():
+        await tui.run(" ".join(options.words))
+    await tui.conversation.store.tidy()
+    return 128 + terminated[0] if terminated else 0
+
+
+def _leave_when_terminated(leave: Callable[[], None]) -> list[int]:
+    """As a person would, so that the terminal is left as it was. Returns where the signals will be."""
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        came.append(number)
+        leave()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+    return came
+
+
+def _output() -> Output:
+    """The terminal itself, whatever standard output leads to meanwhile."""
+    from prompt_toolkit.output import ColorDepth
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    has_all = os.environ.get("COLORTERM") in ("truecolor", "24bit")
+    depth = ColorDepth.TRUE_COLOR if has_all and not os.environ.get("NO_COLOR") else None
+    return Vt100_Output.from_pty(own_output(), term=os.environ.get("TERM"), default_color_depth=depth)
+
+
+async def _run_plain(options: argparse.Namespace, settings: Settings, harness: Harness) -> int:
+    from ostler.faces.tui.plain_face import PlainConversation, PlainFace
+
+    face = PlainFace()
+    harness.asker = face.ask
+    await extended(options, settings, harness, face)
+    store = open_store(settings, in_memory=options.no_session)
+    session = await _session(options, store, harness)
+    collect_garbage_from_here()
+    keep_model(options, session)
+    await PlainConversation(session, face).run(" ".join(options.words))
     await store.tidy()
     return 0
-
-
-async def _stays(session: str, prompt: str) -> str:
-    from ostler.vocabulary.errors import UsageError
-
-    raise UsageError("this terminal shows one session only")
 
 
 async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
     if options.session is not None:
         return await opened(store, await find_session(store, options.session), harness)
-    if options.continue_ and (newest := await newest_session(store, harness.cwd)):
-        return await opened(store, newest, harness)
+    if options.continue_:
+        if newest := await newest_session(store, harness.cwd):
+            return await opened(store, newest, harness)
+        say(f"there is no session of {harness.cwd} yet: a new one begins")
     return await create_session(store, harness)

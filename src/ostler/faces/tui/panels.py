@@ -61,3 +61,7 @@ class Panels:
         if self.present is not None:
             self.present.key(key)
             self._changed()
+
+    def refresh(self) -> None:
+        """What a panel shows has changed by itself."""
+        self._changed()

@@ -11,6 +11,8 @@ from ostler.runs.costs import dollars
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FULL, _NEARLY_FULL = 0.9, 0.7
+_LONG_PLACE = 30
+"""Cells, from which on only the end of it is shown."""
 
 
 class Meters(msgspec.Struct, frozen=True):
@@ -24,8 +26,11 @@ class Meters(msgspec.Struct, frozen=True):
     """What is happening; empty while nothing is."""
     seconds: float = 0.0
     """Since when."""
+    run_seconds: float = 0.0
+    run_cost: float = 0.0
+    """Of the run under way, its children included."""
     tokens: int = 0
-    """Of the session, both ways."""
+    """Of the session and its children, both ways."""
     cost: float | None = 0.0
     context: int = 0
     """Tokens that the model was told at last."""
@@ -71,8 +76,12 @@ def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
     if not meters.activity:
         return []
     turning = SPINNER[frame % len(SPINNER)]
-    said = f"{turning} {meters.activity} · {elapsed(meters.seconds)}"
-    return [Part(said, "accent"), *([Part(hint, "very_muted", 1)] if hint else [])]
+    parts = [Part(f"{turning} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
+    run = [elapsed(meters.run_seconds)] if meters.run_seconds - meters.seconds >= 1 else []
+    run += [dollars(meters.run_cost)] if meters.run_cost else []
+    if run:
+        parts.append(Part(f"run {' · '.join(run)}", "muted", 1))
+    return [*parts, Part(hint, "very_muted", 2)] if hint else parts
 
 
 def status_parts(meters: Meters) -> list[Part]:
@@ -119,4 +128,5 @@ def _cut(text: str, width: int) -> str:
 
 def _place(cwd: Path) -> str:
     home = Path.home()
-    return f"~/{cwd.relative_to(home)}" if cwd.is_relative_to(home) and cwd != home else str(cwd)
+    place = f"~/{cwd.relative_to(home)}" if cwd.is_relative_to(home) and cwd != home else str(cwd)
+    return place if cell_len(place) <= _LONG_PLACE else f"…/{cwd.name}"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
-from ostler.extensions.parts.children import SubagentEvents
-from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.blocks import (
     Block,
     CallBlock,
@@ -20,17 +18,22 @@ from ostler.faces.tui.blocks import (
     TextBlock,
     UserBlock,
 )
-from ostler.faces.tui.drawing.growing_arguments import GrowingEdit, GrowingWrite
 from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
-from ostler.faces.tui.drawing.terminal_text import TerminalText
-from ostler.kernel.partial_json import GrowingString
+from ostler.faces.tui.open_calls import OpenCall
+from ostler.faces.tui.shell_entry import shell_block
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import File, Image, Reasoning, Text, text_of
 
-_LINE = 200
-"""Characters of a child's last words that are kept."""
+_CUT: dict[str, str] = {
+    "length": "the answer was cut: it is as long as the model's answers may be (`max_output_tokens`)",
+    "refusal": "the model, or its vendor, declined to answer",
+}
+"""Why an answer is not whole."""
+
+TAKEN_BACK = "the prompt was taken back before its turn"
+"""Whoever did that knows."""
 
 
 class Transcript:
@@ -48,6 +51,16 @@ class Transcript:
         self._streamed: set[str] = set()
         """The calls of models whose text was seen as it came."""
         self._calls: dict[str, OpenCall] = {}
+        self._sources: dict[str, str] = {}
+        """What the answer under way has cited, by address."""
+        self._asked: dict[str, events.QuestionAsked] = {}
+        self.last_reasoning = ""
+        """What the model thought last, which is shown folded."""
+
+    @property
+    def calls(self) -> list[OpenCall]:
+        """Those that have no result yet."""
+        return list(self._calls.values())
 
     # --- taking events in -----------------------------------------------------------------------------
 
@@ -105,16 +118,38 @@ class Transcript:
                 self._calls[call].start(self._now(), event.arguments)
             case events.ToolResultFact():
                 self._take_result(event, closed)
+            case events.ChildStarted(call=call, child=child) if call in self._calls:
+                self._calls[call].begin_child(child, event.agent, event.task)
+            case events.ChildEnded(call=call) if call in self._calls:
+                self._calls[call].end_child(event)
+            case events.SourceCited(url=url, title=title):
+                self._sources[url] = title
+            case events.QuestionAsked(id=question):
+                self._asked[question] = event
+            case events.QuestionAnswered():
+                self._take_answer_to_question(event, closed)
             case events.Warned(text=text):
                 closed.append(NoticeBlock(text, "warning"))
-            case events.RequestRefused(reason=reason):
+            case events.RequestRefused(reason=reason) if reason != TAKEN_BACK:
                 closed.append(NoticeBlock(reason, "warning"))
             case events.CommandRan(text=text, failed=failed) if text:
                 closed.append(NoticeBlock(text, "error" if failed else "info"))
             case events.Compacted(tokens_before=before, tokens_after=after):
                 closed.append(NoticeBlock(f"the context was compacted: {before:,} tokens to {after:,}"))
+            case events.ExtensionEntry() if (block := shell_block(event)) is not None:
+                closed.append(block)
             case events.RunEnded():
                 self._take_end(event, closed)
+            case events.CompactionUndone():
+                closed.append(NoticeBlock("the compaction was undone: the model is told everything again"))
+            case events.BranchCollapsed(summary=summary):
+                closed.append(NoticeBlock(f"a branch was left; the model is told of it: {summary}"))
+            case events.HistoryReplaced(messages=messages):
+                closed.append(NoticeBlock(f"the model is told {len(messages)} messages from elsewhere"))
+            case events.PromptsHeld(reason=reason):
+                closed.append(NoticeBlock(f"prompts wait until you say something: {reason}", "warning"))
+            case events.StoreFailed():
+                closed.append(NoticeBlock(event.failure.message, "error"))
 
     # --- answers --------------------------------------------------------------------------------------
 
@@ -133,7 +168,7 @@ class Transcript:
     def _close_reasoning(self, closed: list[Block]) -> None:
         if self._reasoning:
             closed.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
-            self._reasoning = ""
+            self.last_reasoning, self._reasoning = self._reasoning, ""
 
     def _take_answer(self, message: events.AssistantMessage, closed: list[Block]) -> None:
         """Its text was seen as it came, or, of an earlier session or of one a hook replaced, is new."""
@@ -143,11 +178,33 @@ class Transcript:
             for block in message.content if message.shown is None else message.shown:
                 match block:
                     case Reasoning(text=text) if text:
+                        self.last_reasoning = text
                         closed.append(ReasoningBlock(text))
                     case Text(text=text) if text.strip():
                         self._grow(text, closed)
                         self._close_answer(closed)
         self._close_answer(closed)
+        if self._sources:
+            cited = [f"{title} {url}".strip() for url, title in self._sources.items()]
+            closed.append(NoticeBlock("\n".join(["sources:", *cited])))
+            self._sources.clear()
+        if why := _CUT.get(message.stop_reason):
+            closed.append(NoticeBlock(why, "warning"))
+
+    def _take_answer_to_question(self, answered: events.QuestionAnswered, closed: list[Block]) -> None:
+        """A permission that was given here is seen by what follows, and a window that was closed is gone; all
+        other answers are said."""
+        asked = self._asked.pop(answered.id, None)
+        by = f" by {answered.by}" if answered.by else ""
+        is_permission = asked is not None and asked.question.kind == "permission"
+        if asked is None or (is_permission and not by):
+            return
+        if (asked.question.details or {}).get("dialog") == "overlay":
+            return
+        given: str = answered.outcome
+        if answered.outcome == "answered" and not asked.question.secret:
+            given = answered.answer if isinstance(answered.answer, str) else _json(answered.answer)
+        closed.append(NoticeBlock(f"{asked.question.text} → {given}{by}"))
 
     def _take_failure(self, failed: events.ModelFailed, closed: list[Block]) -> None:
         self._close_answer(closed)
@@ -179,6 +236,7 @@ class Transcript:
     def _take_result(self, result: events.ToolResultFact, closed: list[Block]) -> None:
         known = self._calls.pop(result.call, None)
         block = known.block if known else CallBlock(result.call, result.name, "done")
+        children = known.ended_children() if known else ()
         stage = "done" if result.failed is None else "failed"
         closed.append(
             msgspec.structs.replace(
@@ -188,7 +246,7 @@ class Transcript:
                 details=result.details,
                 summary=result.summary,
                 seconds=result.duration_ms / 1000,
-                children=(),
+                children=children,
             )
         )
 
@@ -209,75 +267,8 @@ class Transcript:
         )
 
 
-class OpenCall:
-    """A call that has no result yet: its arguments grow, then its output does."""
-
-    def __init__(self, block: CallBlock, since: float) -> None:
-        self.block = block
-        self.since = since
-        self.arguments = _growing(block.name)
-        self.output = TerminalText()
-        self._children: dict[str, tuple[SubagentEvents, str]] = {}
-
-    def write(self, fragment: str) -> None:
-        self.arguments.feed(fragment)
-
-    def start(self, now: float, arguments: dict[str, Any] | None) -> None:
-        self.since = now
-        changed = self.block.arguments if arguments is None else arguments
-        self.block = msgspec.structs.replace(self.block, stage="running", arguments=changed)
-
-    def print(self, text: str) -> None:
-        self.output.feed(text)
-
-    def see_child(self, child: str, event: events.ChildEvent) -> None:
-        reader, line = self._children.get(child, (SubagentEvents(), ""))
-        seen = reader.read(event)
-        if seen is not None:
-            match seen.kind:
-                case "text" | "reasoning":
-                    line = "… " + (line.removeprefix("… ") + seen.text).rpartition("\n")[2][-_LINE:]
-                case "tool_call":
-                    line = f"{seen.tool} {_first_argument(seen.arguments)}".strip()
-                case "run_ended":
-                    line = seen.text or "done"
-        self._children[child] = (reader, line)
-
-    def look(self, now: float) -> None:
-        """Brings the block up to date."""
-        children = tuple(line for _, line in self._children.values() if line)
-        self.block = msgspec.structs.replace(self.block, seconds=now - self.since, children=children)
-
-
-class GrowingPath:
-    """The arguments of any other tool: what they are about is seen as soon as it is there."""
-
-    def __init__(self) -> None:
-        self._fields = [
-            GrowingString(name) for name in ("path", "command", "query", "pattern", "url", "task")
-        ]
-
-    @property
-    def path(self) -> str:
-        return next((field.value for field in self._fields if field.found), "")
-
-    def feed(self, fragment: str) -> None:
-        for field in self._fields:
-            field.feed(fragment)
-
-    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
-        return []
-
-
-GrowingArguments = GrowingWrite | GrowingEdit | GrowingPath
-
-
-def _growing(tool: str) -> GrowingArguments:
-    return GrowingWrite() if tool == "write" else GrowingEdit() if tool == "edit" else GrowingPath()
-
-
-def _first_argument(arguments: dict[str, Any] | None) -> str:
-    return str(next(iter(arguments.values()), ""))[:80] if arguments else ""
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _user(message: events.UserMessage) -> UserBlock:
@@ -287,8 +278,3 @@ def _user(message: events.UserMessage) -> UserBlock:
 
 def _attachment(block: Image | File) -> str:
     return getattr(block, "name", "") or block.media_type
-
-
-def blocks_of(facts: Sequence[Fact]) -> list[Block]:
-    """Of facts that lie in the past."""
-    return Transcript(lambda: 0.0).take(facts)

@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
-from ostler.extensions.host import ExtensionHost
-from ostler.faces.tui.app import TerminalApp
+from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.activity import Activity
+from ostler.faces.tui.app import Editing, TerminalApp
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.commands import Commands
+from ostler.faces.tui.blocks import Level, NoticeBlock
+from ostler.faces.tui.chip_style import ChipStyle
+from ostler.faces.tui.commands.registry import Commands
 from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.dialogs import AskedPanel
+from ostler.faces.tui.earlier import earlier_facts, last_rows
+from ostler.faces.tui.extension_keys import give_keys_to_extensions
+from ostler.faces.tui.extension_ui import PROMPT, ExtensionUi
 from ostler.faces.tui.face import TuiFace
 from ostler.faces.tui.keys import key_bindings
+from ostler.faces.tui.metering import MeterReader
+from ostler.faces.tui.notifying import Notifier, Notify
 from ostler.faces.tui.panels import Panels
+from ostler.faces.tui.printing import Printing
 from ostler.faces.tui.question_panel import QuestionPanel
 from ostler.faces.tui.questions import OpenQuestions
+from ostler.faces.tui.rescue import Rescue
 from ostler.faces.tui.status import Meters, activity_parts, fitting, status_parts
+from ostler.faces.tui.switching import Switching
 from ostler.faces.tui.transcript import Transcript
+from ostler.faces.tui.writing import Writing
 from ostler.runs.session import Session
-from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+
+if TYPE_CHECKING:  # loaded when there are extensions
+    from ostler.extensions.host import ExtensionHost
 
 TICK = 0.12
 """Seconds between two pictures of the spinner."""
@@ -46,6 +61,8 @@ class Tui:
         *,
         input: Input | None = None,
         output: Output | None = None,
+        notify: Notify = "auto",
+        editing: Editing = "emacs",
     ) -> None:
         self.face = face
         self.questions = questions
@@ -53,76 +70,95 @@ class Tui:
         self.transcript = Transcript()
         self.rows = BlockRows()
         self.commands = Commands(self)
-        asked = QuestionPanel(questions, self.rows)
+        self.extensions = ExtensionUi(
+            lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
+        )
+        asked = AskedPanel(
+            questions, QuestionPanel(questions, self.rows), self.rows, self.extensions.content_rows
+        )
         questions.opened = lambda: self.panels.open(asked)
         questions.closed = lambda: self.panels.close(asked)
-        self.conversation = Conversation(session, host, self._see)
+        self.conversation = Conversation(session, host, self.see)
+        self.switching = Switching(self)
+        self.rescue = Rescue(self)
+        face.switch_to = self.switching.to
         self.notice = ""
         """What is said in place of the activity until the next key."""
-        self._activity = ""
-        self._since = time.monotonic()
-        self._queued: list[str] = []
+        self.activity = Activity(self.transcript)
+        self.meter = MeterReader(session, self.activity)
+        self.notifier = Notifier(self._write, session.harness.cwd.name, os.environ, notify)
+        self.writing = Writing(self, session.harness.cwd)
         self._ticking: asyncio.TimerHandle | None = None
+        keys = key_bindings(self)
+        self.notifier.bind(keys)
+        face.unwatched = self.notifier.unwatched
         self.app = TerminalApp(
-            Buffer(multiline=True),
-            key_bindings(self),
-            above=(self._tail, self.panels.rows, self._queue, self._activity_row),
-            below=(self._status,),
-            prompt=lambda: "> ",
+            self.writing.line.buffer,
+            keys,
+            above=(
+                self.extensions.header,
+                self._tail,
+                self.writing.shell.rows,
+                self.writing.waiting.rows,
+                self.extensions.above,
+                self._activity_row,
+                self.panels.rows,
+            ),
+            below=(self.extensions.below, self.extensions.footer, self._status),
+            prompt=lambda: PROMPT,
+            instead=self.extensions.line,
             input=input,
             output=output,
+            editing=editing,
+            highlights=[ChipStyle(self.writing.line)],
         )
-        face.app = self.app
+        self.printing = Printing(
+            self.rows, self.extensions, lambda: self.app.size.columns, lambda rows: self.app.print(rows)
+        )
+        face.show(self.app, self.rows)
+        give_keys_to_extensions(self)
 
     async def run(self, first: str = "") -> None:
         """Until the person leaves."""
-        self._print_earlier(await self.conversation.session.journal.history())
+        await self._print_earlier()
+        self.extensions.begin()
         self.conversation.begin()
         if first:
-            await self.submit(first)
+            self.writing.soon(self.submit(first))
+        looking_back = asyncio.ensure_future(self.meter.look_back())
+        self.notifier.begin()
         try:
             await self.app.run()
         finally:
+            self.notifier.end()
+            looking_back.cancel()
             if self._ticking:
                 self._ticking.cancel()
+            await self.writing.close()
+            self.rescue.end()
             await self.conversation.leave()
+            await self.printing.finish()
+            self.extensions.stop()
 
     # --- what happens ---------------------------------------------------------------------------------
 
-    def _see(self, batch: Sequence[Fact | Event]) -> None:
+    def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
-            self._note(one.event if isinstance(one, Fact) else one)
-        closed = self.transcript.take(batch)
+            event = one.event if isinstance(one, Fact) else one
+            self.activity.take(event)
+            self.meter.take(event)
+            self.rescue.take(event)
+            self.notifier.take(event, self.activity.run_seconds)
+        closed = self.transcript.take(self.writing.waiting.take(batch))
+        self.extensions.see(batch)
         if closed:
-            width = self.app.size.columns
-            self.app.print([row for block in closed for row in self.rows.closed(block, width)])
+            self.printing.take(closed)
         self.app.refresh()
         self._tick()
 
-    def _note(self, event: object) -> None:
-        """What is going on, in a word."""
-        match event:
-            case events.ModelCalled(model=model):
-                self._begin(f"asking {model}")
-            case events.TextDelta():
-                self._activity = "answering"
-            case events.ReasoningDelta():
-                self._activity = "thinking"
-            case events.ToolInputStarted(name=name):
-                self._activity = f"writing a call of {name}"
-            case events.ToolStarted(name=name):
-                self._begin(f"running {name}")
-            case events.RunWaiting():
-                self._begin("")
-            case events.RunEnded():
-                self._begin("")
-
-    def _begin(self, activity: str) -> None:
-        self._activity, self._since = activity, time.monotonic()
-
     def _tick(self) -> None:
         """The spinner turns, and the time goes on, while something is under way."""
-        if self._ticking is None and self._activity:
+        if self._ticking is None and self.activity.words:
             self._ticking = asyncio.get_running_loop().call_later(TICK, self._tock)
 
     def _tock(self) -> None:
@@ -130,13 +166,29 @@ class Tui:
         self.app.refresh()
         self._tick()
 
-    def _print_earlier(self, facts: Sequence[Fact]) -> None:
-        blocks = Transcript(lambda: 0.0).take(facts)
-        shown = blocks[-EARLIER:]
-        width = self.app.size.columns
-        if len(blocks) > len(shown):
-            self.app.print(self.rows.note(f"{len(blocks) - len(shown)} earlier blocks are not shown", width))
-        self.app.print([row for block in shown for row in self.rows.closed(block, width)])
+    async def show(self, conversation: Conversation) -> None:
+        """Another session in place of the one that was left."""
+        self.conversation = conversation
+        self.transcript = Transcript()
+        self.activity = Activity(self.transcript)
+        self.meter = MeterReader(conversation.session, self.activity)
+        state = conversation.session.state
+        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        await self._print_earlier()
+        self.extensions.begin()
+        conversation.begin()
+        await self.writing.waiting.look()
+        await self.meter.look_back()
+
+    async def _print_earlier(self) -> None:
+        """The end of the conversation, about two screens of it."""
+        facts, has_more = await earlier_facts(self.conversation.session.journal, EARLIER)
+        blocks = self.transcript.take(facts)
+        columns, rows = self.app.size.columns, self.app.size.rows
+        drawn = last_rows(blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows)
+        if has_more or len(blocks) > EARLIER:
+            self.app.print(self.rows.note("what came before is not shown", columns))
+        self.app.print(drawn)
 
     # --- what is seen ---------------------------------------------------------------------------------
 
@@ -144,55 +196,50 @@ class Tui:
         rows = [row for block in self.transcript.tail() for row in self.rows.opened(block, width, most)]
         return rows[-most:]
 
-    def _queue(self, width: int, most: int) -> list[str]:
-        return [row for text in self._queued[-3:] for row in self.rows.note(f"waiting: {text}", width)]
-
     def _activity_row(self, width: int, most: int) -> list[str]:
         if self.notice:
             return self.rows.note(self.notice, width)
         frame = int(time.monotonic() / TICK)
-        parts = activity_parts(self.meters(), frame, "esc stops")
+        parts = activity_parts(
+            self.meters(), frame, "" if self.extensions.visibility.hide_hint else "esc stops"
+        )
         return [self.rows.parts(fitting(parts, width))] if parts else []
 
     def _status(self, width: int, most: int) -> list[str]:
+        if self.extensions.visibility.hide_status:
+            return []
         return [self.rows.parts(fitting(status_parts(self.meters()), width))]
 
     def meters(self) -> Meters:
-        session = self.conversation.session
-        state, harness = session.state, session.harness
-        usage = state.usage
-        return Meters(
-            model=harness.model.name,
-            cwd=harness.cwd,
-            reasoning=harness.reasoning or "",
-            activity=self._activity,
-            seconds=time.monotonic() - self._since,
-            tokens=usage.total_tokens,
-            cost=usage.cost,
-            context=state.context_tokens,
-            waiting=len(self._queued),
-        )
+        return self.meter.read(len(self.writing.waiting), self.extensions.notes)
+
+    def _write(self, text: str) -> None:
+        """What is for the terminal itself, and not seen in it."""
+        self.app.application.output.write_raw(text)
+        self.app.application.output.flush()
 
     # --- what a person does ---------------------------------------------------------------------------
 
     async def submit(self, text: str) -> None:
-        """Enter: an answer, a command, a prompt now or in its turn."""
-        self.notice = ""
-        if self.questions.present is not None and not self.questions.options:
-            self.notice = self.questions.type(text)
-            return
-        if not text.strip():
-            return
-        if await self.commands.run(text):
-            return
-        await self.conversation.say(as_content(text))
+        """As if it had been typed, and Enter pressed."""
+        await self.writing.submit_text(text)
 
     async def stop(self) -> None:
-        await self.conversation.stop()
+        await self.writing.back.stop()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, level: Level = "info") -> None:
         """Something that a command has to tell."""
-        self.app.print(self.rows.note(text, self.app.size.columns))
+        self.app.print(self.rows.closed(NoticeBlock(text, level), self.app.size.columns))
+
+    def show_thoughts(self) -> None:
+        """What the model thought last, which was folded."""
+        if thoughts := self.transcript.last_reasoning:
+            self.app.print(self.rows.thoughts(thoughts, self.app.size.columns))
+        else:
+            self.say("there is nothing that the model has thought")
+
+    def colors(self) -> ThemeColors | None:
+        return self.rows.colors
 
     def leave(self) -> None:
         self.app.exit()

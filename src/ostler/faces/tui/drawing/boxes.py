@@ -52,14 +52,16 @@ def framed(
     about: str = "",
     note: str = "",
     slot: str = "muted_border",
+    edge_style: str = "",
 ) -> list[str]:
     """Rows in a frame that is open to the right: what is copied from it has no edge at its end.
 
-    In the top edge stand the title, what it is about, and a note.
+    In the top edge stand the title, what it is about, and a note. The edge has the colour of a slot, or a
+    style of its own.
     """
     if width <= NARROW:
         return [drawn(_heading(title, about, note, width, colors)), *rows]
-    style = sgr(colors, slot)
+    style = edge_style or sgr(colors, slot)
     heading = _heading(title, about, note, width - 6, colors)
     line = "─" * (width - cells_of(heading) - 4)
     edge = drawn([Piece("│", style)])

@@ -97,15 +97,15 @@ def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None)
         style = sgr(colors, _SLOTS[line.sign]) or (DIM if line.sign == "⋮" else "")
         number = "" if line.number is None else str(line.number)
         gutter = Piece(f"{number:>{digits}} " if digits else "", sgr(colors, "very_muted") or DIM)
-        sign = Piece(f"{line.sign} ", style)
         text = expanded(_text(line, style, marked.get(place, []), colors))
-        indent = Piece(" " * (len(gutter.text) + len(sign.text)))
-        rows += after([gutter, sign], broken(text, width - len(indent.text)), [indent])
+        indent = Piece(" " * (len(gutter.text) + 2))
+        lead = [gutter, Piece(line.sign, style), Piece(" ")]
+        rows += after(lead, broken(text, width - len(indent.text)), [indent])
     return [drawn(row) for row in rows]
 
 
 def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors: ThemeColors | None) -> Row:
-    strong = ";".join(filter(None, [style, _strong(line.sign, colors)]))
+    strong = ";".join(filter(None, [style, _strong(line.sign, colors)])) if marked else ""
     pieces: Row = []
     end = 0
     for start, stop in marked:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Literal
 
 import msgspec
 
-PORTION = 40
-"""Lines after which a long list or a long piece of code is closed in part."""
+from ostler.faces.tui.drawing.markdown_lines import (
+    PORTION,
+    FencePlace,
+    ListPlace,
+    ends_paragraph,
+    kind_of,
+    underlines,
+)
 
-_BLANKS = re.compile(r"[ \t]*")
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*([^\s`]*)")
-_HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
-_RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|(?:\*[ \t]*){3,})$")
-_UNDERLINING = re.compile(r" {0,3}(?:=+|-+)[ \t]*$")
-_TABLE_BEGIN = re.compile(r"(?=.*\|)[-:| \t]+$")
-_QUOTE = re.compile(r" {0,3}>")
-_ITEM = re.compile(r" *(?:([-+*])|(\d{1,9})([.)]))(?:([ \t]+)(?=\S)|[ \t]*$)")
 _ONLY_MARKS = re.compile(r"[-=+*_#>`~|:.)\d \t]*$")
 _ONLY_FENCE = re.compile(r"[ \t]*[`~]*$")
 
 _Block = Literal["", "paragraph", "quote", "list", "indented", "fence"]
-_Line = Literal["text", "fence", "heading", "rule", "quote", "item", "indented"]
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -69,8 +65,8 @@ class GrowingMarkdown:
         self._begins = True
         self._continues = False
         self._closed: list[Part] = []
-        self._list = _ListPlace()
-        self._fence = _FencePlace()
+        self._list = ListPlace()
+        self._fence = FencePlace()
 
     @property
     def rest(self) -> str:
@@ -124,13 +120,13 @@ class GrowingMarkdown:
         bare = line.rstrip()
         if self._block and self._ends_before(bare):
             self._close()
-        is_underlined = self._block == "paragraph" and self._underlines(bare)
+        is_underlined = self._block == "paragraph" and underlines(bare, self._lines)
         if not self._block:
             self._block = self._begun(bare)
         elif self._block == "list":
             self._go_on_with_list(bare)
-        elif self._block == "quote" and _kind_of(bare) == "item":
-            self._block, self._list = "list", _ListPlace.at(bare)
+        elif self._block == "quote" and kind_of(bare) == "item":
+            self._block, self._list = "list", ListPlace.at(bare)
         self._lines.append(line)
         self._after_blank = False
         self._after_loose_text = self._block == "quote" and self._is_loose_text(bare)
@@ -141,35 +137,31 @@ class GrowingMarkdown:
 
     def _begun(self, line: str) -> _Block:
         """The block that begins with a line; none if it ends with it, too."""
-        match kind := _kind_of(line):
+        match kind := kind_of(line):
             case "heading" | "rule":
                 return ""
             case "item":
-                self._list = _ListPlace.at(line)
+                self._list = ListPlace.at(line)
                 return "list"
             case "fence":
-                self._fence = _FencePlace.at(line)
+                self._fence = FencePlace.at(line)
                 return "fence"
             case "text":
                 return "paragraph"
             case _:
                 return kind
 
-    def _underlines(self, line: str) -> bool:
-        """It makes the text above a heading; in a table it is a row."""
-        return bool(_UNDERLINING.match(line)) and not any(map(_TABLE_BEGIN.match, self._lines[1:]))
-
     def _is_loose_text(self, line: str) -> bool:
-        kind = _kind_of(line)
-        return kind == "text" or (self._after_loose_text and not _ends_paragraph(line, kind))
+        kind = kind_of(line)
+        return kind == "text" or (self._after_loose_text and not ends_paragraph(line, kind))
 
     def _ends_before(self, line: str) -> bool:
-        kind = _kind_of(line)
-        if (self._block == "paragraph" or self._after_loose_text) and not _ends_paragraph(line, kind):
+        kind = kind_of(line)
+        if (self._block == "paragraph" or self._after_loose_text) and not ends_paragraph(line, kind):
             return False
         match self._block:
             case "quote":
-                return kind != "quote" and _ends_paragraph(line, kind)
+                return kind != "quote" and ends_paragraph(line, kind)
             case "indented":
                 return kind != "indented"
             case "list":
@@ -182,7 +174,7 @@ class GrowingMarkdown:
             self._list.go_into(line)
             return
         if self._list.is_of_another(line):
-            self._list = _ListPlace.at(line)
+            self._list = ListPlace.at(line)
             return
         if len(self._lines) >= PORTION:
             self._emit("".join(self._lines))
@@ -213,9 +205,9 @@ class GrowingMarkdown:
         if not count:
             fence.limit *= 2
             return
-        opening = len(self._lines) - code.count("\n")
-        self._emit("".join(self._lines[: opening + count]))
-        self._lines = self._lines[opening + count :]
+        count += text.count("\n", 0, fence.start)
+        self._emit("".join(self._lines[:count]))
+        self._lines = self._lines[count:]
         self._continues = True
         fence.start, fence.state, fence.limit = 0, state, PORTION
 
@@ -226,7 +218,7 @@ class GrowingMarkdown:
         self._lines = []
         self._block = ""
         self._after_blank = self._after_loose_text = self._continues = False
-        self._list = _ListPlace()
+        self._list = ListPlace()
 
     def _emit(self, text: str) -> None:
         self._closed.append(self._part(text))
@@ -239,132 +231,6 @@ class GrowingMarkdown:
             end = len(text) if at.end is None else at.end
             fence = Fence(at.language, min(at.start, end), end, at.indent, at.state)
         return Part(text, self._begins, self._continues, fence, self._list.first)
-
-
-class _ListPlace:
-    """Where in a list a line stands."""
-
-    def __init__(self, mark: str = "", number: int = 0) -> None:
-        self.first: int | None = None
-        """The number of its first item, where the list began in an earlier part."""
-        self.number = number
-        self._mark = mark
-        self._content = 0
-        """The column where the text of its present item begins."""
-        self._is_empty = False
-        """Nothing stands behind the mark of its present item."""
-        self._code: _FencePlace | None = None
-        """That its present item has, and that is open."""
-        self._takes_text = False
-        """A line that is not indented may go on with what its present item says."""
-
-    @classmethod
-    def at(cls, line: str) -> _ListPlace:
-        line = line.expandtabs(4)
-        found = _ITEM.match(line)
-        assert found is not None
-        place = cls(found[1] or found[3], int(found[2] or 0))
-        blanks = len(found[4] or "")
-        place._content = found.end() + (1 if not blanks else 1 - blanks if blanks > 4 else 0)
-        place._is_empty = not blanks
-        place._read(line[found.end() :])
-        return place
-
-    def with_next_item(self, line: str) -> _ListPlace:
-        """Numbers count on from the first one, whatever the others say."""
-        place = _ListPlace.at(line)
-        place.first, place.number = self.first, self.number + 1
-        return place
-
-    def go_into(self, line: str) -> None:
-        """A line of the present item that is not its first."""
-        self._is_empty = False
-        self._read(line.strip())
-
-    def _read(self, text: str) -> None:
-        if self._code is not None:
-            self._takes_text = False
-            self._code = None if self._code.is_closed_by(text) else self._code
-        elif _FENCE.match(text):
-            self._takes_text = False
-            self._code = _FencePlace.at(text)
-        else:
-            self._takes_text = not self._is_empty
-
-    def see_blank(self) -> None:
-        if self._is_empty:
-            self._content = sys.maxsize
-
-    def holds(self, line: str) -> bool:
-        """It is indented as far as the text of the present item."""
-        return _indent(line) >= self._content
-
-    def is_next_item(self, line: str) -> bool:
-        return not self.holds(line) and _kind_of(line) == "item"
-
-    def is_of_another(self, line: str) -> bool:
-        return _ListPlace.at(line)._mark != self._mark
-
-    def ends_before(self, line: str, kind: _Line, *, after_blank: bool) -> bool:
-        if self.holds(line):
-            return False
-        if kind == "item":
-            return self.is_of_another(line)
-        return after_blank or not self._takes_text or kind in ("fence", "heading", "rule", "quote")
-
-
-class _FencePlace:
-    """Where in a piece of code a line stands."""
-
-    def __init__(self, mark: str = "```", language: str = "", indent: int = 0) -> None:
-        self.language = language
-        self.indent = indent
-        self.start = 0
-        self.end: int | None = None
-        self.state: tuple[str, ...] = ()
-        self.limit = PORTION
-        self._closing = re.compile(rf" {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*$")
-
-    @classmethod
-    def at(cls, line: str) -> _FencePlace:
-        found = _FENCE.match(line)
-        assert found is not None
-        return cls(found[1], found[2], _indent(line))
-
-    def is_closed_by(self, line: str) -> bool:
-        return bool(self._closing.match(line.rstrip()))
-
-
-def _kind_of(line: str) -> _Line:
-    if _indent(line) >= 4:
-        return "indented"
-    if _FENCE.match(line):
-        return "fence"
-    if _HEADING.match(line):
-        return "heading"
-    if _RULE.match(line):
-        return "rule"
-    if _QUOTE.match(line):
-        return "quote"
-    return "item" if _ITEM.match(line) else "text"
-
-
-def _ends_paragraph(line: str, kind: _Line) -> bool:
-    """Of items, only those with a text do, and of numbered ones only the first."""
-    match kind:
-        case "item":
-            found = _ITEM.match(line)
-            return found is not None and found[4] is not None and found[2] in (None, "1")
-        case "rule":
-            return not _UNDERLINING.match(line)
-        case _:
-            return kind in ("fence", "heading", "quote")
-
-
-def _indent(line: str) -> int:
-    found = _BLANKS.match(line)
-    assert found is not None
-    return len(found[0].expandtabs(4))
 
 
 def unindented(code: str, indent: int) -> str:

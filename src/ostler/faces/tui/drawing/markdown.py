@@ -21,6 +21,7 @@ from ostler.faces.tui.drawing.pieces import (
     Row,
     after,
     broken,
+    cells_of,
     drawn,
     harmless,
     sgr,
@@ -36,8 +37,6 @@ NARROW = 40
 """Columns up to which nothing is spent on indenting."""
 
 _TASK = re.compile(r"\[([ xX])\]\s+")
-_DEEPEST = 12
-"""Lists and quotes in each other that are drawn as such."""
 
 
 def markdown_rows(
@@ -62,8 +61,13 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
         if not tokens and part.text.strip():
             # Where addresses are only defined, for links that name them, nothing would be seen.
             rows = wrapped([Piece(harmless(part.text.strip()), DIM)], width)
-    lines = [drawn(row) for row in rows]
+    lines = [drawn(fitting) for row in rows for fitting in _fitted(row, width)]
     return ["", *lines] if lines and not part.begins and not part.continues else lines
+
+
+def _fitted(row: Row, width: int) -> list[Row]:
+    """What stands too deep in lists and quotes for the width goes on in the next row."""
+    return [row] if cells_of(row) <= width else broken(row, width)
 
 
 @lru_cache(1)
@@ -78,7 +82,7 @@ class _Drawing(msgspec.Struct, frozen=True):
     width: int
     colors: ThemeColors | None
     hyperlinks: bool
-    depth: int = 0
+    is_nested: bool = False
 
     def blocks(self, tokens: Sequence[Token], number: int | None = None) -> list[Row]:
         rows: list[Row] = []
@@ -86,7 +90,7 @@ class _Drawing(msgspec.Struct, frozen=True):
         while at < len(tokens):
             end = _end_of(tokens, at)
             made = self._block(tokens[at : end + 1], number)
-            if rows and made and not (self.depth and tokens[at].type.endswith("list_open")):
+            if rows and made and not (self.is_nested and tokens[at].type.endswith("list_open")):
                 rows.append([])
             rows += made
             at = end + 1
@@ -171,9 +175,7 @@ class _Drawing(msgspec.Struct, frozen=True):
         return inline_pieces(token, self.colors, hyperlinks=self.hyperlinks)
 
     def _inside(self, indent: int) -> _Drawing:
-        if self.depth >= _DEEPEST:
-            return self
-        return msgspec.structs.replace(self, width=max(1, self.width - indent), depth=self.depth + 1)
+        return msgspec.structs.replace(self, width=max(1, self.width - indent), is_nested=True)
 
 
 def _end_of(tokens: Sequence[Token], at: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
@@ -24,9 +24,9 @@ _OBEYED = re.compile(
 The joiners U+200C and U+200D stay: scripts and emoji need them.
 """
 
-_CHUNKS = re.compile(
-    "\n|[ \t]+|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
-    "[^ \t\n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
+_CHUNKS = (
+    "\n| +|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
+    "[^ \n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
 )
 """Where a line may be broken: at blanks, and around the characters of scripts that have none."""
 
@@ -144,14 +144,21 @@ def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
 
 
 def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
-    """Rows broken at blanks, and inside of a word only where it is wider than a row."""
+    """Rows broken at blanks, and inside of a word only where it is wider than a row. A tab is a blank."""
+    pieces = [piece._replace(text=piece.text.replace("\t", " ")) for piece in pieces]
     if cells_of(pieces) <= width and not any("\n" in piece.text for piece in pieces):
-        return [list(pieces)]
+        return [pieces]
     lines = _Wrapping(max(1, width))
     for piece in pieces:
-        for chunk in _CHUNKS.findall(piece.text):
+        for chunk in _chunks().findall(piece.text):
             lines.take(piece._replace(text=chunk))
     return lines.end()
+
+
+@cache
+def _chunks() -> re.Pattern[str]:
+    """Compiled when something is wrapped: that takes longer than to load this module."""
+    return re.compile(_CHUNKS)
 
 
 class _Wrapping:
@@ -168,9 +175,9 @@ class _Wrapping:
         if piece.text == "\n":
             self._place()
             self._new_row()
-        elif piece.text[0] in " \t":
+        elif piece.text[0] == " ":
             self._place()
-            self._blanks.append(piece._replace(text=piece.text.replace("\t", " ")))
+            self._blanks.append(piece)
         elif piece.text[0] >= "\u1100" and len(piece.text) == 1 and cells(piece.text) == 2:
             self._place()
             self._word.append(piece)

@@ -22,7 +22,7 @@ _PARTS = re.compile(
     r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
 )
-_CUT_SEQUENCE = re.compile(rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*|\r)\Z")
+_CUT_SEQUENCE = re.compile(rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z")
 """At the end of what has come so far: the next piece completes it."""
 
 _ATTRIBUTES = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}

@@ -27,11 +27,17 @@ _PIECE = re.compile(
 _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\$`])')
 
 
+def may_be_dropped(pasted: str) -> bool:
+    """Whether it looks like a drop, as far as can be seen without looking at files."""
+    text = pasted.strip()
+    return len(text) <= MOST_LETTERS and text.startswith((*_BEGINS, "'", '"', "\\"))
+
+
 def dropped_paths(pasted: str) -> tuple[Path, ...]:
     """The files and folders that a paste names, if it names nothing else and all of them exist."""
-    text = pasted.strip()
-    if len(text) > MOST_LETTERS or not text.startswith((*_BEGINS, "'", '"', "\\")):
+    if not may_be_dropped(pasted):
         return ()
+    text = pasted.strip()
     # As it stands, first: some terminals quote nothing, not even blanks.
     if not _MEANS_SOMETHING.search(text) and (path := _existing(text)):
         return (path,)

@@ -1,0 +1,122 @@
+"""The face itself: help, colours, the clipboard, an editor, and leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from ostler.extensions.showing.themes import DEFAULT
+from ostler.faces.cli.columns import aligned
+from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.kernel.state import path_of
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import AssistantMessage
+from ostler.vocabulary.messages import text_of
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+KEYS = (
+    ("enter", "says it: now, or when it is its turn"),
+    ("alt+enter, ctrl+j", "a new line"),
+    ("alt+s, ctrl+x s", "tells the model between two steps of the run"),
+    ("up, down", "what was typed before; an empty line takes back what waits"),
+    ("ctrl+r", "searches what was typed before"),
+    ("tab", "completes a /command or an @file"),
+    ("!command", "is run by the shell and told to the model; !!command is not told"),
+    ("ctrl+v", "a picture or a text from the clipboard"),
+    ("ctrl+x e", "writes on in $VISUAL or $EDITOR"),
+    ("esc", "stops the run, closes what is open; twice leads back to your last prompt"),
+    ("ctrl+c", "clears the line; twice leaves"),
+    ("ctrl+l", "draws it anew"),
+    ("ctrl+d", "leaves, when the line is empty"),
+)
+
+
+def commands(tui: Tui) -> list[Command]:
+    group = _Faces(tui)
+    return [
+        Command("theme", "the colours", group.theme, (), "[name]", complete=group.themes),
+        Command("copy", "the last answer, to the clipboard", group.copy, ("cp",)),
+        Command("edit", "open a file in your editor", group.edit, ("ed",), "file"),
+        Command("help", "what can be said and pressed", group.help, ("h", "?", "shortcuts")),
+        Command("quit", "leave", group.quit, ("q", "exit")),
+    ]
+
+
+class _Faces:
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+
+    async def help(self, arguments: str) -> None:
+        tui = self._tui
+        rows = [(f"/{one.name} {one.arguments}".rstrip(), one.description) for one in tui.commands.entries()]
+        print_lines(tui, ["commands", *aligned(rows)], has_heading=True)
+        print_lines(tui, ["keys", *aligned(KEYS)], has_heading=True)
+
+    async def quit(self, arguments: str) -> None:
+        self._tui.leave()
+
+    async def themes(self, typed: str) -> list[str]:
+        return self._tui.face.book.names()
+
+    async def theme(self, arguments: str) -> None:
+        """The marked one is seen at once; who goes away gets the one before."""
+        tui = self._tui
+        before = tui.face.theme()
+        if not before:
+            raise UsageError("there are no colours here: NO_COLOR is set, or the terminal has none")
+        if arguments:
+            if arguments not in tui.face.book:
+                raise UsageError(f"there is no theme {arguments!r:.60}; /theme shows those there are")
+            self._use(arguments)
+            return
+        names = sorted(tui.face.book.names(), key=lambda name: (name != DEFAULT, name))
+        choices = [Choice(name, name, is_present=name == before) for name in names]
+        picker = Picker("theme", choices, tui.colors, moved=lambda choice: tui.face.set_theme(choice.value))
+        picked = await picker.ask(tui.panels)
+        if picked is None:
+            tui.face.set_theme(before)
+        else:
+            self._use(picked.choice.value)
+
+    def _use(self, name: str) -> None:
+        self._tui.face.set_theme(name)
+        self._tui.say(f'{name} from here on; `theme = "{name}"` in your settings keeps it')
+
+    async def copy(self, arguments: str) -> None:
+        facts = await self._tui.conversation.session.journal.history()
+        path = path_of(facts)
+        answers = [
+            text
+            for fact in facts
+            if fact.seq in path
+            and isinstance(fact.event, AssistantMessage)
+            and not fact.event.suppressed
+            and (
+                text := text_of(fact.event.content if fact.event.shown is None else fact.event.shown)
+            ).strip()
+        ]
+        if not answers:
+            raise UsageError("there is no answer to copy yet")
+        encoded = b64encode(answers[-1].encode(errors="replace")).decode()
+        output = self._tui.app.application.output
+        output.write_raw(f"\x1b]52;c;{encoded}\x07")
+        output.flush()
+        self._tui.say(f"{len(answers[-1])} characters are in the clipboard, if the terminal lets us")
+
+    async def edit(self, arguments: str) -> None:
+        from ostler.faces.tui.editor.outside import editor_command, interrupts_for_editor
+
+        if not arguments:
+            raise UsageError("say which file: /edit FILE")
+        command, cwd = editor_command(), self._tui.conversation.harness.cwd
+        async with self._tui.face.suspended():
+            with interrupts_for_editor():
+                ended = await asyncio.to_thread(subprocess.run, [*command, arguments], cwd=cwd, check=False)
+        if ended.returncode:
+            self._tui.say(f"{command[0]} ended with {ended.returncode}", "warning")

@@ -1,0 +1,209 @@
+"""Looking at things: what was used, what the model is told, what may run, what there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from ostler.faces.cli.columns import aligned
+from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.commands.lines import print_lines
+from ostler.runs.costs import By
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.messages import text_of
+from ostler.vocabulary.requests import Compact, ReleasePrompts
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+_SECRETS = ("api_key", "key_command")
+
+
+def commands(tui: Tui) -> list[Command]:
+    group = _Looking(tui)
+    return [
+        Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
+        Command("context", "what the model was told in the last step", group.context),
+        Command("compact", "tell older messages in a summary", group.compact, ("co",), "[wish]"),
+        Command("queue", "prompts that wait for their turn", group.queue, (), "[drop]"),
+        Command("clear-queue", "forget the prompts that wait", group.clear_queue, ("cq",)),
+        Command("tools", "what the model can use", group.tools, ("t",)),
+        Command("permissions", "what may run without asking", group.permissions, (), "[revoke number]"),
+        Command("agents", "agents that work can be given to", group.agents),
+        Command("skills", "skills that can be used", group.skills),
+        Command("extensions", "extensions that are loaded", group.extensions),
+        Command("reload", "load the extensions anew", group.reload, ("reload-ext", "re")),
+        Command("settings", "what is set, and where", group.settings),
+        Command("doctor", "what could answer, what was found, and what to do", group.doctor),
+    ]
+
+
+async def _groups(typed: str) -> list[str]:
+    return list(get_args(By))
+
+
+class _Looking:
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+
+    async def cost(self, arguments: str) -> None:
+        """Of this session by model; of all sessions, if it is said by what."""
+        from ostler.faces.cli.cost import lines_of, spent
+
+        by = next((one for one in get_args(By) if one == arguments), None)
+        if arguments and by is None:
+            raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
+        conversation = self._tui.conversation
+        session = "" if by else conversation.session.id
+        groups, known = await spent(conversation.store, (by or "model",), session=session)
+        if not groups:
+            self._tui.say("no model was called yet")
+            return
+        width = self._tui.app.size.columns
+        print_lines(self._tui, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
+
+    async def context(self, arguments: str) -> None:
+        from ostler.faces.cli.context import step_lines
+        from ostler.runs.told_steps import told_steps, with_compactions
+
+        facts = await self._tui.conversation.session.journal.history()
+        steps = told_steps(facts)
+        if not steps:
+            self._tui.say("no model was asked in this session yet")
+            return
+        print_lines(self._tui, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
+
+    async def compact(self, arguments: str) -> None:
+        self._tui.notice = "a summary is being written"
+        self._tui.app.refresh()
+        try:
+            await self._tui.conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
+        finally:
+            self._tui.notice = ""
+            self._tui.app.refresh()
+
+    async def queue(self, arguments: str) -> None:
+        if arguments == "drop":
+            await self.clear_queue("")
+            return
+        waiting = await self._tui.conversation.waiting()
+        if not waiting:
+            self._tui.say("no prompt waits")
+            return
+        held = (
+            " (held, because the last run did not complete)"
+            if self._tui.conversation.session.state.held
+            else ""
+        )
+        lines = [f"{number}. {text_of(one.content)}" for number, one in enumerate(waiting, 1)]
+        print_lines(self._tui, [f"waiting{held}; /queue drop forgets them", *lines], has_heading=True)
+
+    async def clear_queue(self, arguments: str) -> None:
+        waiting = await self._tui.conversation.waiting()
+        await self._tui.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
+        if not waiting:
+            self._tui.say("no prompt waits")
+
+    async def tools(self, arguments: str) -> None:
+        tools = self._tui.conversation.harness.tools
+        rows = [(name, (tools[name].spec.description.splitlines() or [""])[0]) for name in sorted(tools)]
+        if rows:
+            print_lines(self._tui, list(aligned(rows)))
+        else:
+            self._tui.say("the model has no tools")
+
+    async def permissions(self, arguments: str) -> None:
+        from ostler.faces.cli.permissions import known_rules, lines_of, take_back
+
+        harness = self._tui.conversation.harness
+        known = await asyncio.to_thread(lambda: list(known_rules(harness.cwd, "")))
+        verb, _, number = arguments.partition(" ")
+        if verb == "revoke":
+            chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
+            if len(chosen) != 1:
+                raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
+            await asyncio.to_thread(take_back, chosen[0])
+            self._tui.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
+            return
+        profile = f"the profile is {harness.permissions}"
+        rules = lines_of(known) or ["there are no rules; the profile alone decides"]
+        print_lines(self._tui, [profile, *rules], has_heading=True)
+
+    async def agents(self, arguments: str) -> None:
+        from ostler.faces.cli.agents import HEADINGS, notices_of, rows_of
+        from ostler.runs.agents import find_agents
+
+        cwd = self._tui.conversation.harness.cwd
+        found = find_agents(cwd)
+        self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
+
+    async def skills(self, arguments: str) -> None:
+        from ostler.faces.cli.skills import HEADINGS, notices_of, rows_of
+        from ostler.runs.guidance import skills_in
+
+        cwd = self._tui.conversation.harness.cwd
+        found = skills_in(cwd)
+        self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
+
+    def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
+        if rows:
+            print_lines(self._tui, list(aligned([headings, *rows])), has_heading=True)
+        for notice in notices:
+            self._tui.say(notice)
+
+    async def extensions(self, arguments: str) -> None:
+        host = self._tui.conversation.host
+        if host is None or not host.extensions:
+            self._tui.say("no extension is loaded; `ostler ext list` shows all that there are")
+            return
+        rows = [("NAME", "FROM", "STATE", "COMMANDS", "PROBLEM")]
+        for one in host.extensions.values():
+            commands = " ".join(f"/{name}" for name in one.registered.commands)
+            rows.append((one.name, one.origin, one.standing, commands, one.problem))
+        print_lines(self._tui, list(aligned(rows)), has_heading=True)
+
+    async def reload(self, arguments: str) -> None:
+        host = self._tui.conversation.host
+        if host is None:
+            self._tui.say("no extension is loaded")
+            return
+        await host.reload()
+        self._tui.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
+
+    async def settings(self, arguments: str) -> None:
+        from ostler.runs.home import configuration_file
+        from ostler.runs.settings import find_project_file, load_settings
+
+        cwd = self._tui.conversation.harness.cwd
+        loaded = load_settings(cwd, {})
+        project = find_project_file(cwd)
+        places = [str(configuration_file()), *([str(project)] if project else [])]
+        values = msgspec.to_builtins(loaded.settings)
+        rows = [(name, _shown(name, value)) for name, value in sorted(values.items())]
+        lines = list(aligned(rows)) if rows else ["nothing is set: everything is as it comes"]
+        print_lines(self._tui, [f"from {' and '.join(places)}", *lines], has_heading=True)
+        for notice in loaded.notices:
+            self._tui.say(notice, "warning")
+
+    async def doctor(self, arguments: str) -> None:
+        from ostler.faces.cli.doctor import lines_of
+        from ostler.runs.diagnosis import diagnose
+
+        cwd = self._tui.conversation.harness.cwd
+        diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(cwd)))
+        print_lines(self._tui, list(lines_of(diagnosis)))
+
+
+def _shown(name: str, value: Any) -> str:
+    """Without what nobody should read over a shoulder."""
+    if name in _SECRETS:
+        return "(set)"
+    if isinstance(value, dict):
+        there = [(key, one) for key, one in value.items() if one not in (None, "", {})]
+        return "; ".join(f"{key}: {_shown(key, one)}" for key, one in there)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

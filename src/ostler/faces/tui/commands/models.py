@@ -1,0 +1,138 @@
+"""Which model answers, how much it thinks, and the keys that are needed for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, get_args
+
+from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.pickers.models import Candidate, candidates, model_choice
+from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.faces.tui.pickers.secret import SecretLine
+from ostler.kernel.model import ReasoningLevel
+from ostler.runs.settings import Settings, load_settings
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.requests import SetModel
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
+
+
+def commands(tui: Tui) -> list[Command]:
+    group = _Models(tui)
+    return [
+        Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
+        Command("thinking", "how much it thinks", group.thinking, ("think",), "[level]", complete=_levels),
+        Command(
+            "key",
+            "where keys are found; keep or forget one",
+            group.key,
+            (),
+            "[set|remove provider]",
+            complete=group.providers,
+        ),
+    ]
+
+
+async def _levels(typed: str) -> list[str]:
+    return list(LEVELS)
+
+
+class _Models:
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+        self._ready: asyncio.Future[list[Candidate]] | None = None
+
+    async def names(self, typed: str) -> list[str]:
+        """Looked for once while they are typed: it takes a moment."""
+        if self._ready is None or not typed:
+            self._ready = asyncio.ensure_future(
+                asyncio.to_thread(candidates, self._tui.conversation.harness.cwd)
+            )
+        return [one.name for one in await asyncio.shield(self._ready) if not one.to_do]
+
+    async def model(self, arguments: str) -> None:
+        if arguments:
+            await set_model(self._tui, arguments)
+            return
+        harness = self._tui.conversation.harness
+        found = await asyncio.to_thread(candidates, harness.cwd)
+        present = harness.model.name
+        if all(one.name != present for one in found):
+            found.insert(0, Candidate(present, present.partition("/")[0]))
+        choices = [model_choice(one, present) for one in found]
+        picked = await Picker("model", choices, self._tui.colors).ask(self._tui.panels)
+        if picked is None:
+            return
+        chosen: Candidate = picked.choice.value
+        if not chosen.to_do or await ask_for_key(self._tui, chosen.provider):
+            await set_model(self._tui, chosen.name)
+
+    async def thinking(self, arguments: str) -> None:
+        harness = self._tui.conversation.harness
+        level = arguments
+        if not level:
+            choices = [Choice(one, one, is_present=one == harness.reasoning) for one in LEVELS]
+            picked = await Picker("thinking", choices, self._tui.colors).ask(self._tui.panels)
+            if picked is None:
+                return
+            level = picked.choice.value
+        if level not in LEVELS:
+            raise UsageError(f"there is no level {level!r:.40}; the levels are: {', '.join(LEVELS)}")
+        await set_model(self._tui, harness.model.name, level)
+
+    async def providers(self, typed: str) -> list[str]:
+        from ostler.models.provider_table import configured_providers
+
+        words = typed.split(" ")
+        names = configured_providers(self._settings().providers)
+        return ["set", "remove"] if len(words) < 2 else [f"{words[0]} {name}" for name in names]
+
+    async def key(self, arguments: str) -> None:
+        from ostler.faces.cli.key import forget, listed, provider_named
+
+        verb, _, name = arguments.partition(" ")
+        name = name.strip()
+        if verb == "set" and name and " " not in name:
+            await ask_for_key(self._tui, name)
+        elif verb == "remove" and name:
+            forget(provider_named(name, self._settings()))
+            self._tui.say(f"the key for {name} is forgotten")
+        elif verb:
+            raise UsageError(
+                "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
+            )
+        elif lines := listed(self._settings()):
+            print_lines(self._tui, lines)
+        else:
+            self._tui.say("there are no keys; /key set PROVIDER keeps one")
+
+    def _settings(self) -> Settings:
+        return load_settings(self._tui.conversation.harness.cwd, {}).settings
+
+
+async def set_model(tui: Tui, name: str, level: str = "") -> bool:
+    """From the next step on that model answers; False if it cannot."""
+    came = await tui.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
+    if isinstance(came, RequestRefused):
+        return False
+    harness = tui.conversation.harness
+    thinks = f", thinking: {harness.reasoning}" if level else ""
+    tui.say(f"{harness.model.name} answers from now on{thinks}")
+    return True
+
+
+async def ask_for_key(tui: Tui, provider: str) -> bool:
+    """Keeps the key of a provider, which is typed unseen; False if none was given."""
+    from ostler.faces.cli.key import keep, provider_named
+
+    known = provider_named(provider, load_settings(tui.conversation.harness.cwd, {}).settings)
+    given = await SecretLine(f"key for {provider}", tui.colors).ask(tui.panels)
+    if not given:
+        return False
+    tui.say(f"the key for {provider} is kept in {keep(known, given)}")
+    return True

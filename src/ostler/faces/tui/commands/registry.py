@@ -1,0 +1,95 @@
+"""All commands: those of the face itself, then those of extensions. Anything else is a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ostler.faces.tui.commands import asides, faces, looking, models, sessions, trees
+from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.editor.completions import CommandEntry
+from ostler.faces.tui.switching import BUSY
+from ostler.runs.lease import hold, kept_lease
+from ostler.vocabulary.errors import OstlerError
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+
+class Commands:
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+        groups = (sessions, trees, models, looking, asides, faces)
+        self.own: list[Command] = [command for group in groups for command in group.commands(tui)]
+        self._named = {name: one for one in self.own for name in (one.name, *one.aliases)}
+
+    def entries(self) -> list[CommandEntry]:
+        """What can be completed: the commands, then templates and skills."""
+        own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
+        host = self._tui.conversation.host
+        of_extensions = host.commands().items() if host else ()
+        brought = [
+            CommandEntry(name, command.description, "…")
+            for name, (_, command) in of_extensions
+            if name not in self._named
+        ]
+        taken = {*self._named, *(one.name for one in brought)}
+        return [*own, *brought, *(one for one in self._expanded() if one.name not in taken)]
+
+    def _expanded(self) -> list[CommandEntry]:
+        """What stands for a longer prompt."""
+        from ostler.faces.cli.prompts import prompts_here
+        from ostler.runs.guidance import skills_in
+
+        cwd = self._tui.conversation.harness.cwd
+        templates = [CommandEntry(one.name, one.description, "…") for one in prompts_here(cwd).found.values()]
+        skills = [
+            CommandEntry(f"skill:{one.name}", one.description, "…") for one in skills_in(cwd).found.values()
+        ]
+        return [*templates, *skills]
+
+    async def complete(self, name: str, typed: str) -> Sequence[str]:
+        """What could stand behind a command."""
+        if command := self._named.get(name):
+            return await command.complete(typed) if command.complete else ()
+        conversation = self._tui.conversation
+        if conversation.host is None:
+            return ()
+        return await conversation.host.completions(conversation.session.id, name, typed)
+
+    async def run(self, text: str) -> bool:
+        """Whether it was a command."""
+        if not text.startswith("/"):
+            return False
+        name, _, arguments = text[1:].strip().partition(" ")
+        try:
+            if command := self._named.get(name):
+                await self._run(command, arguments.strip(), text)
+                return True
+            return await self._run_of_extension(name, arguments.strip())
+        except OstlerError as error:
+            self._tui.say(error.message, "error")
+        except OSError as error:
+            self._tui.say(f"{error.filename or name}: {error.strerror}", "error")
+        return True
+
+    async def _run(self, command: Command, arguments: str, text: str) -> None:
+        if command.at_rest and (self._tui.writing.shell or await self._tui.conversation.is_busy()):
+            self._tui.say(f"/{command.name} has to wait: {BUSY}", "warning")
+            if not self._tui.face.editor_text():
+                self._tui.face.set_editor_text(text)
+            return
+        await command.run(arguments)
+
+    async def _run_of_extension(self, name: str, arguments: str) -> bool:
+        conversation = self._tui.conversation
+        host, session = conversation.host, conversation.session
+        if host is None or name not in host.commands():
+            return False
+        if not session.is_running:
+            await hold(session.journal)
+        async with kept_lease(session.journal):
+            said = await host.run_command(session, name, arguments)
+        if said:
+            self._tui.say(said)
+        return True

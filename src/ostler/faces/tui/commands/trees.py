@@ -1,0 +1,181 @@
+"""The tree of a session: going back, branching off, and asking anew. What was done to files stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.drawing.pieces import one_line
+from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.kernel.state import path_of
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import Audited, RequestRefused, UserMessage
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import text_of
+from ostler.vocabulary.requests import Fork, Navigate
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+_SHOWN = 60
+
+
+def commands(tui: Tui) -> list[Command]:
+    group = _Trees(tui)
+    return [
+        Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
+        Command("jump", "go back to before one of your prompts", group.jump, (), "[entry]", at_rest=True),
+        Command(
+            "undo", "take back your last prompt; files stay as they are", group.undo, ("un",), at_rest=True
+        ),
+        Command(
+            "retry",
+            "go on after a failure, or let the answer be given anew",
+            group.retry,
+            ("rt",),
+            at_rest=True,
+        ),
+        Command("fork", "a new session with a copy of this one", group.fork, (), "[entry]", at_rest=True),
+    ]
+
+
+class _Trees:
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+
+    async def tree(self, arguments: str) -> None:
+        from ostler.faces.cli.tree_rows import nodes_of, placed
+
+        facts = await self._facts()
+        choices = [
+            Choice(
+                row,
+                node.seq,
+                about=_aim(node.seq, node.type == "user_message"),
+                is_present=node.leaf,
+            )
+            for node, row in placed(nodes_of(facts))
+        ]
+        picker = Picker("tree", choices, self._tui.colors, empty="nothing was said in this session yet")
+        if (picked := await picker.ask(self._tui.panels)) is not None:
+            await self._go(picked.choice.value, facts)
+
+    async def jump(self, arguments: str) -> None:
+        facts = await self._facts()
+        if arguments:
+            await self._go(_number(arguments), facts)
+            return
+        if (prompt := await self._choose_prompt("go back to before", facts)) is not None:
+            await self._go(prompt.seq, facts)
+
+    async def undo(self, arguments: str) -> None:
+        facts = await self._facts()
+        prompts = _prompts(facts)
+        if not prompts:
+            raise UsageError("there is no prompt to take back")
+        await self._go(prompts[-1].seq, facts)
+
+    async def retry(self, arguments: str) -> None:
+        conversation = self._tui.conversation
+        if conversation.session.state.last_status == "completed":
+            prompts = _prompts(await self._facts())
+            if not prompts:
+                raise UsageError("there is no prompt that could be answered anew")
+            entry = prompts[-1].seq
+            came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=entry))
+            if isinstance(came, RequestRefused):
+                return
+        await conversation.go_on()
+
+    async def fork(self, arguments: str) -> None:
+        facts = await self._facts()
+        if arguments:
+            await self._fork(_number(arguments))
+            return
+        prompts = _prompts(facts)
+        if not prompts:
+            raise UsageError("there is nothing to fork yet; /new begins a new session")
+        leaf = self._tui.conversation.session.state.leaf
+        whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that goes on from here")
+        choices = [whole, *(_choice(one, "a new session that ends before it") for one in reversed(prompts))]
+        picked = await Picker("fork", choices, self._tui.colors).ask(self._tui.panels)
+        if picked is None:
+            return
+        if picked.choice is whole:
+            await self._fork(leaf)
+            return
+        prompt: Fact = picked.choice.value
+        await self._fork(prompt.parent or 0)
+        self._type(_text(prompt))
+
+    async def _fork(self, entry: int) -> None:
+        tui = self._tui
+        if entry == 0:
+            await tui.switching.wish("fork")
+            return
+        came = await tui.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
+        if isinstance(came, Audited) and came.details:
+            await tui.switching.wish("fork", came.details["session"])
+
+    async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
+        """To an entry; of a prompt to the one before it, and the prompt can be changed and said again."""
+        chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
+        is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
+        to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
+        came = await self._tui.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(came, RequestRefused):
+            return
+        where = f"what you say next follows #{to}" if to else "what you say next is the beginning"
+        self._tui.say(f"{where}; files stay as they are")
+        if chosen is not None and is_prompt:
+            self._type(_text(chosen))
+
+    async def _choose_prompt(self, title: str, facts: Sequence[Fact]) -> Fact | None:
+        choices = [_choice(one, _aim(one.seq, is_prompt=True)) for one in reversed(_prompts(facts))]
+        picker = Picker(title, choices, self._tui.colors, empty="nothing was said in this session yet")
+        picked = await picker.ask(self._tui.panels)
+        return picked.choice.value if picked is not None else None
+
+    async def _facts(self) -> list[Fact]:
+        return await self._tui.conversation.session.journal.history()
+
+    def _type(self, text: str) -> None:
+        if not self._tui.face.editor_text():
+            self._tui.face.set_editor_text(text)
+
+
+def _prompts(facts: Sequence[Fact]) -> list[Fact]:
+    """What the person said, where the session stands."""
+    path = path_of(facts)
+    return [
+        fact
+        for fact in facts
+        if fact.seq in path
+        and isinstance(fact.event, UserMessage)
+        and fact.event.source == "prompt"
+        and not fact.event.hidden
+    ]
+
+
+def _choice(prompt: Fact, about: str) -> Choice:
+    return Choice(
+        one_line(_text(prompt)[: _SHOWN * 4]) or "(no text)", prompt, (f"#{prompt.seq}",), about=about
+    )
+
+
+def _text(prompt: Fact) -> str:
+    return text_of(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
+
+
+def _aim(entry: int, is_prompt: bool) -> str:
+    if is_prompt:
+        return f"goes back to before #{entry}, and lets you say it anew"
+    return f"goes to #{entry}: what you say next follows it"
+
+
+def _number(text: str) -> int:
+    number = text.removeprefix("#")
+    if not number.isdecimal():
+        raise UsageError(f"{text!r:.40} is not the number of an entry; /tree shows them")
+    return int(number)

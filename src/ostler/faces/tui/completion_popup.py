@@ -1,0 +1,205 @@
+"""The popup above the line: commands, what comes behind them, and paths, while they are typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ostler.faces.tui.block_rows import BlockRows
+from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cells, cut, drawn, one_line, sgr
+from ostler.faces.tui.editor.completions import (
+    CommandEntry,
+    CompleteArguments,
+    Completion,
+    Completions,
+    completions_at,
+    wanted_at,
+)
+from ostler.faces.tui.editor.project_files import Found, ProjectFiles
+from ostler.faces.tui.input_line import InputLine
+from ostler.faces.tui.panels import Panels
+
+MOST_ROWS = 8
+_KEYS = frozenset({"up", "down", "tab", "shift+tab", "enter", "esc", "ctrl+n", "ctrl+p"})
+_MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
+
+
+class CompletionPopup:
+    """Looks again whenever something was typed. `tab` completes; `enter` does too, and sends a command that
+    nothing comes behind. What is complete already is left to the line."""
+
+    takes_text = False
+
+    def __init__(
+        self,
+        line: InputLine,
+        panels: Panels,
+        draw: BlockRows,
+        *,
+        cwd: Path,
+        commands: Callable[[], Sequence[CommandEntry]],
+        complete_arguments: CompleteArguments,
+        submit: Callable[[], None],
+    ) -> None:
+        self._line = line
+        self._panels = panels
+        self._draw = draw
+        self._cwd = cwd
+        self._commands = commands
+        self._complete_arguments = complete_arguments
+        self._submit = submit
+        self._entries: Sequence[CommandEntry] = ()
+        self._files: ProjectFiles | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._has_more = False
+        """More files were found while the popup was looking."""
+        self._completes_when_found = False
+        self._found: Completions | None = None
+        self._found_for = ("", 0)
+        self._marked = 0
+        self._dismissed: int | None = None
+        """Where the word begins that nothing is offered for any more."""
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        self._completes_when_found = False
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        wanted = wanted_at(*self._present())
+        if wanted is None or self._panels.present not in (None, self):
+            self._dismissed = None
+            self._hide()
+        elif wanted.begin != self._dismissed:
+            self._looking = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        text, cursor = self._present()
+        if text.lstrip().startswith("/") and (self._found is None or self._found.wanted.kind != "command"):
+            self._entries = await asyncio.to_thread(self._commands)
+        found = await completions_at(
+            text, cursor, self._entries, self._complete_arguments, self._search_files
+        )
+        self._looking = None
+        if self._has_more:
+            self._look_on()
+        if found is None or (text, cursor) != self._present():
+            self._hide()
+            return
+        is_the_same = self._found is not None and self._found.items == found.items
+        self._found, self._found_for = found, (text, cursor)
+        self._marked = self._marked if is_the_same else 0
+        self._panels.open(self)
+        if self._completes_when_found and self._looking is None:
+            self._accept()
+
+    def complete_when_found(self) -> None:
+        """Somebody is faster than we are."""
+        self._completes_when_found = self._looking is not None
+
+    def _present(self) -> tuple[str, int]:
+        return self._line.text, self._line.buffer.cursor_position
+
+    async def _search_files(self, query: str) -> Sequence[Found]:
+        if self._files is None:
+            loop = asyncio.get_running_loop()
+
+            def on_more() -> None:
+                loop.call_soon_threadsafe(self._look_on)
+
+            self._files = ProjectFiles(self._cwd, on_more)
+        return await asyncio.to_thread(self._files.search, query)
+
+    def _look_on(self) -> None:
+        """There are more files than there were."""
+        self._has_more = self._looking is not None
+        wanted = wanted_at(*self._present())
+        if wanted is not None and wanted.kind == "path" and not self._has_more:
+            completes = self._completes_when_found
+            self.look()
+            self._completes_when_found = completes
+
+    def close(self) -> None:
+        """Before the loop ends."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._files is not None:
+            self._files.close()
+
+    def _hide(self) -> None:
+        if self._found is not None:
+            self._found = None
+            self._panels.close(self)
+
+    # --- keys -----------------------------------------------------------------------------------------
+
+    def takes(self, key: str) -> bool:
+        if key not in _KEYS or self._found is None or self._found_for != self._present():
+            return False
+        return key != "enter" or not self._is_complete()
+
+    def _is_complete(self) -> bool:
+        """Enter would change nothing, or something else than the command whose name stands there."""
+        assert self._found is not None
+        wanted = self._found.wanted
+        if wanted.kind == "command" and self._line.text[wanted.begin + 1 : wanted.end] in {
+            name for one in self._entries for name in (one.name, *one.aliases)
+        }:
+            return True
+        typed = self._line.text[wanted.begin : wanted.end]
+        return self._found.items[self._marked].text.rstrip() == typed
+
+    def key(self, key: str) -> None:
+        assert self._found is not None
+        if key in _MOVES:
+            self._marked = (self._marked + _MOVES[key]) % len(self._found.items)
+        elif key == "esc":
+            self._dismissed = self._found.wanted.begin
+            self._hide()
+        else:
+            wanted, item = self._found.wanted, self._found.items[self._marked]
+            is_all = wanted.kind == "command" and wanted.end == len(self._line.text)
+            self._accept()
+            if key == "enter" and is_all and not item.text.endswith(" "):
+                self._submit()
+
+    def _accept(self) -> None:
+        assert self._found is not None
+        wanted, item = self._found.wanted, self._found.items[self._marked]
+        self._line.replace(wanted.begin, wanted.end, item.text, wanted.begin + item.cursor)
+        following = wanted_at(*self._present())
+        if following is not None and following.kind == "command":
+            self._dismissed = following.begin
+            self.look()
+            self._hide()
+
+    # --- what is seen ---------------------------------------------------------------------------------
+
+    def rows(self, width: int, most: int) -> list[str]:
+        if self._found is None or (self._found_for != self._present() and self._looking is None):
+            return []
+        items = self._found.items
+        room = min(MOST_ROWS, most)
+        first = max(0, min(self._marked - room // 2, len(items) - room))
+        return [
+            self._row(item, place == self._marked, width)
+            for place, item in enumerate(items[first : first + room], first)
+        ]
+
+    def _row(self, item: Completion, is_marked: bool, width: int) -> str:
+        colors = self._draw.colors
+        style = sgr(colors, "accent", BOLD) if is_marked else ""
+        matched = sgr(colors, "accent", BOLD)
+        shown = cut(one_line(item.shown), width - 2)
+        pieces = [Piece("❯ " if is_marked else "  ", style)]
+        positions = frozenset(item.positions)
+        pieces += [
+            Piece(letter, matched if place in positions else style) for place, letter in enumerate(shown)
+        ]
+        room = width - 4 - cells(shown)
+        if item.description and room > 8:
+            about = cut(one_line(item.description), room)
+            pieces += [Piece("  "), Piece(about, sgr(colors, "muted") or DIM)]
+        return drawn(pieces)

@@ -1,0 +1,168 @@
+"""The line to type in: its text, what its chips stand for, and the way back through what was typed before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+
+from ostler.faces.tui.editor.chips import Chips
+from ostler.faces.tui.editor.dropped_paths import insertion, may_be_dropped
+from ostler.faces.tui.editor.pictures import Picture
+from ostler.faces.tui.editor.prompt_history import PromptHistory
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A line as it was typed, whole: it can be put back."""
+
+    text: str
+    chips: Chips
+
+    @property
+    def pasted_in(self) -> str:
+        """With what was pasted in place of its chips."""
+        return self.chips.said(self.text).text
+
+
+class InputLine:
+    """One line, of however many rows. `on_typed` is called when a person has changed it, and when it was
+    taken; not when something is put into it."""
+
+    def __init__(self, history: PromptHistory) -> None:
+        self.buffer = Buffer(multiline=True)
+        self.chips = Chips()
+        self.history = history
+        self.on_typed: Callable[[], None] = lambda: None
+        self.pasting: asyncio.Future[int] | None = None
+        """A paste that is still looked at: it may be a file that was dropped here."""
+        self._number = -1
+        """Which of the history is shown; -1 is what is being typed."""
+        self._draft = Typed("", self.chips)
+        self._is_put = False
+        self.buffer.on_text_changed += self._changed
+        self.buffer.on_cursor_position_changed += self._moved
+
+    @property
+    def text(self) -> str:
+        return self.buffer.text
+
+    def take(self) -> Typed:
+        """What was typed. The line is empty then."""
+        typed = Typed(self.text, self.chips)
+        self.chips = Chips()
+        self._number = -1
+        with self._putting():
+            self.buffer.reset()
+        self.on_typed()
+        return typed
+
+    def put(self, typed: Typed) -> None:
+        """In place of what is there."""
+        self.chips = typed.chips
+        self._show(typed.text)
+
+    def put_back(self, typed: Typed) -> bool:
+        """Unless something else was typed meanwhile."""
+        if not self.text:
+            self.put(typed)
+        return self.text == typed.text
+
+    def replace(self, begin: int, end: int, text: str, cursor: int) -> None:
+        """A part of it, with the cursor behind."""
+        self.buffer.save_to_undo_stack()
+        whole = self.text[:begin] + text + self.text[end:]
+        self.buffer.document = Document(whole, cursor)
+
+    def insert(self, text: str) -> None:
+        self.buffer.save_to_undo_stack()
+        self.buffer.insert_text(text)
+
+    def delete_chip(self) -> bool:
+        """The whole of a chip that ends at the cursor; False where there is none."""
+        at = self.buffer.cursor_position
+        begin = next((begin for begin, end in self.chips.spans(self.text) if end == at), None)
+        if begin is not None:
+            self.replace(begin, at, "", begin)
+        return begin is not None
+
+    # --- pasting --------------------------------------------------------------------------------------
+
+    def paste(self, pasted: str, cwd: Path) -> None:
+        if may_be_dropped(pasted):
+            before = self.pasting if self.pasting is not None and not self.pasting.done() else None
+            at = self.buffer.cursor_position
+            self.pasting = asyncio.ensure_future(self._drop(pasted, at, before, cwd))
+        else:
+            self.insert(self.chips.paste(pasted))
+
+    async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
+        """Keys that are typed meanwhile stand behind it. Returns how many letters it and those before it
+        have brought."""
+        chips = self.chips
+        brought = await before if before is not None else 0
+        at = min(at + brought, len(self.text))
+        pieces = await asyncio.to_thread(insertion, pasted, self.text[:at], cwd)
+        text = "".join(chips.add_picture(one) if isinstance(one, Picture) else one for one in pieces)
+        text = text or chips.paste(pasted)
+        at = min(at, len(self.text))
+        self.replace(at, at, text, self.buffer.cursor_position + len(text))
+        return brought + len(text)
+
+    # --- what was typed before ------------------------------------------------------------------------
+
+    def older(self) -> None:
+        """The prompt before the one that is shown."""
+        kept = self.history.get(self._number + 1)
+        if kept is None:
+            return
+        if self._number < 0:
+            self._draft = Typed(self.text, self.chips)
+        number = self._number + 1
+        self.chips = Chips()
+        self._show(self.chips.restored(kept))
+        self._number = number
+
+    def newer(self) -> None:
+        """The one after it; behind the last, what was being typed."""
+        number = self._number - 1
+        if number < -1:
+            return
+        kept = self.history.get(number) if number >= 0 else None
+        if kept is None:
+            self.put(self._draft)
+            return
+        self.chips = Chips()
+        self._show(self.chips.restored(kept))
+        self._number = number
+
+    async def remember(self, typed: Typed) -> None:
+        """Raises `ConfigurationError` when the history cannot be written."""
+        await asyncio.to_thread(self.history.add, typed.chips.kept(typed.text))
+
+    def _show(self, text: str) -> None:
+        self._number = -1
+        with self._putting():
+            self.buffer.save_to_undo_stack()
+            self.buffer.document = Document(text, len(text))
+
+    @contextmanager
+    def _putting(self) -> Iterator[None]:
+        self._is_put = True
+        try:
+            yield
+        finally:
+            self._is_put = False
+
+    def _changed(self, buffer: Buffer) -> None:
+        if not self._is_put:
+            self._number = -1
+            self.on_typed()
+
+    def _moved(self, buffer: Buffer) -> None:
+        if not self._is_put:
+            self.on_typed()

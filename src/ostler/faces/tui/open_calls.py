@@ -1,0 +1,124 @@
+"""Calls of tools while they are written and run, with the children that they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ostler.extensions.parts.children import SubagentEvents
+from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.blocks import CallBlock
+from ostler.faces.tui.drawing.growing_arguments import GrowingEdit, GrowingWrite
+from ostler.faces.tui.drawing.terminal_text import TerminalText
+from ostler.kernel.partial_json import GrowingString
+from ostler.runs.costs import dollars
+from ostler.tools.permissions import preview
+from ostler.vocabulary import events
+
+_LINE = 200
+"""Characters of a child's last words that are kept."""
+
+
+class OpenCall:
+    """A call that has no result yet: its arguments grow, then its output does."""
+
+    def __init__(self, block: CallBlock, since: float) -> None:
+        self.block = block
+        self.since = since
+        self.arguments = _growing(block.name)
+        self.output = TerminalText()
+        self._children: dict[str, Child] = {}
+
+    def write(self, fragment: str) -> None:
+        self.arguments.feed(fragment)
+
+    def start(self, now: float, arguments: dict[str, Any] | None) -> None:
+        self.since = now
+        changed = self.block.arguments if arguments is None else arguments
+        self.block = msgspec.structs.replace(self.block, stage="running", arguments=changed)
+
+    def print(self, text: str) -> None:
+        self.output.feed(text)
+
+    def begin_child(self, child: str, agent: str, task: str) -> None:
+        self._children[child] = Child(agent or "child", _line(task))
+
+    def see_child(self, child: str, event: events.ChildEvent) -> None:
+        self._children.setdefault(child, Child("child")).see(event)
+
+    def end_child(self, ended: events.ChildEnded) -> None:
+        self._children.setdefault(ended.child, Child("child")).end(ended)
+
+    def ended_children(self) -> tuple[str, ...]:
+        return tuple(child.said() for child in self._children.values() if child.has_ended)
+
+    def look(self, now: float) -> None:
+        """Brings the block up to date."""
+        children = tuple(child.said() for child in self._children.values())
+        self.block = msgspec.structs.replace(self.block, seconds=now - self.since, children=children)
+
+
+class Child:
+    """What a child does, in one line."""
+
+    def __init__(self, name: str, line: str = "") -> None:
+        self._name = name
+        self._line = line
+        self._is_talking = False
+        self._reader = SubagentEvents()
+        self.has_ended = False
+
+    def see(self, event: events.ChildEvent) -> None:
+        seen = self._reader.read(event)
+        match seen.kind if seen else "":
+            case "text" | "reasoning" if seen:
+                said = self._line + seen.text if self._is_talking else seen.text
+                whole = said.rstrip()
+                self._line = said[whole.rfind("\n") + 1 :][-_LINE:]
+                self._is_talking = True
+            case "tool_call" if seen:
+                self._line = f"{seen.tool} {preview(seen.tool, seen.arguments or {})}"
+                self._is_talking = False
+
+    def end(self, ended: events.ChildEnded) -> None:
+        both = ended.own + ended.children
+        calls = f"{both.tool_calls} call{'' if both.tool_calls == 1 else 's'}" if both.tool_calls else ""
+        cost = dollars(both.least_cost) if both.least_cost else ""
+        status = ended.reason if ended.status != "completed" and ended.reason else ended.status
+        self._line = " · ".join(one for one in (status, calls, cost) if one)
+        self.has_ended = True
+
+    def said(self) -> str:
+        return f"{self._name}: {self._line.strip()}" if self._line else self._name
+
+
+class GrowingPath:
+    """The arguments of any other tool: what they are about is seen as soon as it is there."""
+
+    def __init__(self) -> None:
+        self._fields = [
+            GrowingString(name) for name in ("path", "command", "query", "pattern", "url", "task")
+        ]
+
+    @property
+    def path(self) -> str:
+        return next((field.value for field in self._fields if field.found), "")
+
+    def feed(self, fragment: str) -> None:
+        for field in self._fields:
+            field.feed(fragment)
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
+        return []
+
+
+GrowingArguments = GrowingWrite | GrowingEdit | GrowingPath
+
+
+def _growing(tool: str) -> GrowingArguments:
+    return GrowingWrite() if tool == "write" else GrowingEdit() if tool == "edit" else GrowingPath()
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_LINE]

@@ -1,0 +1,60 @@
+"""When a model has failed for good: another one may go on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ostler.faces.tui.commands.models import set_model
+from ostler.faces.tui.pickers.models import candidates, model_choice, rescuers
+from ostler.faces.tui.pickers.picker import Picker
+from ostler.vocabulary.errors import ERRORS, Failure, ModelError, OstlerError
+from ostler.vocabulary.events import RunEnded
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
+"""Failures with which another model would not be better off."""
+
+
+class Rescue:
+    """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
+    done is not done again."""
+
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+        self._offering: asyncio.Task[None] | None = None
+
+    def take(self, event: object) -> None:
+        if not isinstance(event, RunEnded) or event.status != "failed" or event.failure is None:
+            return
+        if _is_vendors(event.failure):
+            self.end()
+            self._offering = asyncio.ensure_future(self._offer(event.failure))
+
+    def end(self) -> None:
+        if self._offering is not None:
+            self._offering.cancel()
+
+    async def _offer(self, failure: Failure) -> None:
+        tui, conversation = self._tui, self._tui.conversation
+        try:
+            found = await asyncio.to_thread(candidates, conversation.harness.cwd)
+            others = rescuers(found, conversation.harness.model.name, failure.kind)
+            if not others:
+                tui.say("no other model can answer: /key keeps a key, /model chooses, /retry goes on")
+                return
+            choices = [model_choice(one, "") for one in others]
+            picker = Picker("another model goes on", choices, tui.colors, keys={"esc": "leaves it as it is"})
+            picked = await picker.ask(tui.panels)
+            is_there = conversation is tui.conversation and conversation.session.state.run is None
+            if picked is not None and is_there and await set_model(tui, picked.choice.value.name):
+                await conversation.go_on()
+        except OstlerError as error:
+            tui.say(error.message, "error")
+
+
+def _is_vendors(failure: Failure) -> bool:
+    is_models = issubclass(ERRORS.get(failure.kind, OstlerError), ModelError)
+    return is_models and failure.kind not in NOT_THE_VENDORS

@@ -1,0 +1,101 @@
+"""Leaving a session for another one, in the same terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ostler.extensions.lookout import Lookout
+from ostler.faces.cli.driving import opened
+from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.face import host_of
+from ostler.kernel.cancel import CancelToken
+from ostler.kernel.harness import Harness
+from ostler.kernel.hooks import PlannedSwitch
+from ostler.kernel.journal import oversight
+from ostler.kernel.store import Store
+from ostler.runs.session import Session, create_session
+from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
+from ostler.vocabulary.events import SettingsChanged
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+Reason = Literal["new", "open", "fork", "import", "clear"]
+
+BUSY = "a run is under way: esc stops it, or wait until it has ended"
+
+
+class Switching:
+    """The other session is opened before this one is given back: if that fails, nothing has happened."""
+
+    def __init__(self, tui: Tui) -> None:
+        self._tui = tui
+        self._one_at_a_time = asyncio.Lock()
+
+    async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
+        """What a person wants: not while a run is under way, and not if an extension is against it."""
+        conversation = self._tui.conversation
+        if await conversation.is_busy():
+            raise SessionBusy(BUSY)
+        harness = conversation.harness
+        if "before_switch" in harness.hooks:
+            planned = PlannedSwitch(conversation.session.id, reason, prompt)
+            over = oversight(conversation.session.journal, CancelToken())
+            if refusal := await harness.hooks.before_leaving(planned, over):
+                raise UsageError(refusal.reason or "an extension does not want to leave the session")
+        return await self.to(session, prompt)
+
+    async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
+        """To the session of that id, or to a new one; returns its id. Without another store, in the same."""
+        async with self._one_at_a_time:
+            left = self._tui.conversation
+            if session == left.session.id:
+                return session
+            there = await self._open(session, left.harness, store or left.store)
+            if not session and (kept := left.session.state.settings).model:
+                there.journal.record(SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui"))
+            conversation = Conversation(there, left.host, self._tui.see)
+            await self._tui.writing.shell.stop()
+            await left.leave()
+            await self._tui.show(conversation)
+        if prompt:
+            await self._tui.submit(prompt)
+        return there.id
+
+    async def _open(self, session: str, left: Harness, store: Store) -> Session:
+        context = left.context.anew() if left.context else None
+        harness = msgspec.structs.replace(left, memory={}, context=context)
+        _equip(harness)
+        try:
+            if not session:
+                return await create_session(store, harness)
+            there = await opened(store, session, harness)
+        except OstlerError:
+            _equip(left)
+            raise
+        self._keep_model(there)
+        if Path(there.state.cwd) != harness.cwd:
+            self._tui.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
+        return there
+
+    def _keep_model(self, session: Session) -> None:
+        """The one that the session was given, if that can answer here."""
+        kept = session.state.settings
+        if not kept.model or kept.model == session.harness.model.name:
+            return
+        try:
+            session.harness.set_model(kept.model, kept.reasoning)
+        except OstlerError as error:
+            self._tui.say(f"{kept.model} cannot answer here: {error.message}")
+
+
+def _equip(harness: Harness) -> None:
+    """Extensions hold in the sessions of this harness from now on."""
+    if isinstance(harness.attendant, Lookout):
+        harness.attendant.equip(harness)
+    elif (host := host_of(harness)) is not None:
+        host.equip(harness)

@@ -1,0 +1,151 @@
+"""What was said while a run is under way: prompts that wait for their turn, and steers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+
+from ostler.faces.tui.block_rows import BlockRows
+from ostler.faces.tui.conversation import Content, Conversation
+from ostler.faces.tui.drawing.pieces import cut, one_line
+from ostler.faces.tui.editor.chips import Chips
+from ostler.faces.tui.input_line import InputLine, Typed
+from ostler.faces.tui.transcript import TAKEN_BACK
+from ostler.vocabulary import events
+from ostler.vocabulary.events import Event
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import Text
+from ostler.vocabulary.requests import Prompt, Steer
+
+MOST_ROWS = 3
+MOST_KEPT = 50
+"""Lines that can come back as they were typed."""
+_CHANGING = (
+    events.RunStarted,
+    events.RunEnded,
+    events.UserMessage,
+    events.PromptsReleased,
+    events.RequestRefused,
+)
+
+
+class WaitingPrompts:
+    """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
+
+    def __init__(
+        self,
+        conversation: Callable[[], Conversation],
+        line: InputLine,
+        draw: BlockRows,
+        changed: Callable[[], None],
+    ) -> None:
+        self._conversation = conversation
+        self._line = line
+        self._draw = draw
+        self._changed = changed
+        self._waiting: list[Prompt | Steer] = []
+        self._session = ""
+        self._typed: dict[str, Typed] = {}
+        """By request."""
+        self._steers: dict[str, Content] = {}
+        """What was typed here for the run under way, by request, until the model is told."""
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) if self._is_queue else 0
+
+    @property
+    def _is_queue(self) -> bool:
+        """Else the next one begins at once."""
+        state = self._conversation().session.state
+        return state.run is not None or state.held
+
+    def sent(self, request: str, typed: Typed, steer: Content = ()) -> None:
+        """A prompt, or a steer that says this."""
+        self._typed[request] = typed
+        if steer:
+            self._steers[request] = steer
+        while len(self._typed) > MOST_KEPT:
+            del self._typed[next(iter(self._typed))]
+        self._soon(self.look())
+
+    def typed_for(self, request: str, content: Content) -> Typed:
+        """How a prompt was typed; if that was elsewhere, what it says."""
+        if request in self._typed:
+            return self._typed[request]
+        first = next((block.text for block in content if isinstance(block, Text)), "")
+        return Typed(first, Chips())
+
+    def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
+        """Facts that may change it; returns those that a person should still see."""
+        seen = []
+        for one in batch:
+            event = one.event if isinstance(one, Fact) else one
+            if isinstance(event, events.RequestRefused) and event.request in self._steers:
+                self._soon(self._say_late(event.request, self._steers.pop(event.request)))
+                continue
+            if isinstance(event, events.UserMessage):
+                self._steers.pop(event.request, None)
+            if isinstance(event, _CHANGING):
+                self._soon(self.look())
+            seen.append(one)
+        return seen
+
+    async def _say_late(self, request: str, content: Content) -> None:
+        """The run ended before the model could be told: it is a prompt then. Whoever stopped the run gets it
+        back into the line."""
+        conversation, typed = self._conversation(), self.typed_for(request, content)
+        if not conversation.session.state.held or not self._line.put_back(typed):
+            self.sent(await conversation.say(content), typed)
+        await self.look()
+
+    async def look(self) -> None:
+        conversation = self._conversation()
+        pending = await conversation.store.pending(conversation.session.id)
+        self._waiting = [one for one in pending if isinstance(one, Prompt | Steer)]
+        self._changed()
+
+    async def take_back(self) -> bool:
+        """Puts the last prompt that waits into the line, and takes it out of the inbox."""
+        await self.look()
+        session = self._conversation().session
+        mine = [one for one in self._waiting if isinstance(one, Prompt) and one.by == "tui"]
+        # Without a run, and not held, it may be beginning right now.
+        if not mine or not self._is_queue or self._line.text:
+            return False
+        last = mine[-1]
+        if session.state.run is not None and session.state.run.started.request == last.id:
+            return False
+        session.journal.record(events.RequestRefused(last.id, TAKEN_BACK), settles=last.id)
+        self._line.put(self.typed_for(last.id, last.content))
+        await session.journal.commit()
+        await self.look()
+        return True
+
+    def rows(self, width: int, most: int) -> list[str]:
+        session = self._conversation().session.id
+        if session != self._session:
+            self._session, self._waiting = session, []
+            self._soon(self.look())
+        if not self._is_queue:
+            return []
+        shown = self._waiting[-MOST_ROWS:]
+        rows = [row for one in shown for row in self._draw.note(cut(self._said(one), width - 2), width)]
+        if len(self._waiting) > len(shown):
+            more = f"{len(self._waiting) - len(shown)} more before them"
+            rows = [*self._draw.note(more, width), *rows]
+        return rows
+
+    def _said(self, request: Prompt | Steer) -> str:
+        is_held = self._conversation().session.state.run is None
+        what = "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
+        return f"{what}: {one_line(self.typed_for(request.id, request.content).text)}"
+
+    def _soon(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()

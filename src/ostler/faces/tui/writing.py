@@ -1,0 +1,211 @@
+"""What becomes of what a person types: the line, and everything that belongs to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostler.faces.tui.completion_popup import CompletionPopup
+from ostler.faces.tui.editor.chips import Chips
+from ostler.faces.tui.editor.prompt_history import PromptHistory
+from ostler.faces.tui.editor.shell_line import shell_line
+from ostler.faces.tui.going_back import GoingBack
+from ostler.faces.tui.history_search import HistorySearch
+from ostler.faces.tui.input_line import InputLine, Typed
+from ostler.faces.tui.key_chords import Chord, KeyChords
+from ostler.faces.tui.prompt_content import prompt_content
+from ostler.faces.tui.shell_commands import ShellCommands
+from ostler.faces.tui.waiting_prompts import WaitingPrompts
+from ostler.vocabulary.errors import OstlerError
+
+if TYPE_CHECKING:
+    from ostler.faces.tui.tui import Tui
+
+
+class Writing:
+    """Between the keys and the conversation."""
+
+    def __init__(self, tui: Tui, cwd: Path) -> None:
+        self._tui = tui
+        self.line = InputLine(PromptHistory())
+        self.line.on_typed = self._typed
+        draw, panels = tui.rows, tui.panels
+
+        def changed() -> None:
+            tui.app.refresh()
+
+        self.popup = CompletionPopup(
+            self.line,
+            panels,
+            draw,
+            cwd=cwd,
+            commands=lambda: tui.commands.entries(),
+            complete_arguments=lambda name, typed: tui.commands.complete(name, typed),
+            submit=self.enter,
+        )
+        self.search = HistorySearch(self.line, panels, draw)
+        self.shell = ShellCommands(
+            lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
+        )
+        self.waiting = WaitingPrompts(lambda: tui.conversation, self.line, draw, changed)
+        self.back = GoingBack(lambda: tui.conversation, self.line, self.shell, self.waiting, self._notice)
+        self.chords = KeyChords(panels, draw)
+        self.chords.chords = {
+            "e": Chord("edits the line in your editor", lambda: self.soon(self._edit_outside())),
+            "s": Chord("steers with it", self.steer),
+        }
+        self._in_turn = asyncio.Lock()
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, OstlerError):
+            raise error
+        self._notice(error.message)
+
+    async def close(self) -> None:
+        """Before the conversation is left."""
+        self.popup.close()
+        self.waiting.close()
+        await self.shell.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _typed(self) -> None:
+        self._tui.notice = ""
+        self.popup.look()
+
+    def _notice(self, text: str) -> None:
+        self._tui.notice = text
+        self._tui.app.refresh()
+
+    # --- sending --------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """An answer, a command, a prompt now or in its turn."""
+        self._send(steers=False)
+
+    def steer(self) -> None:
+        """The model is told between two steps."""
+        self._send(steers=True)
+
+    def _send(self, *, steers: bool) -> None:
+        pasting = self.line.pasting
+        if pasting is not None and not pasting.done():
+            pasting.add_done_callback(lambda _: self._send(steers=steers))
+        else:
+            self.soon(self.submit(self.line.take(), steers=steers))
+
+    async def submit(self, typed: Typed, *, steers: bool = False) -> None:
+        tui = self._tui
+        tui.notice = ""
+        questions = tui.questions
+        if questions.present is not None and not questions.options:
+            if problem := questions.type(typed.pasted_in):
+                self.line.put_back(typed)
+                self._notice(problem)
+            return
+        if not typed.text.strip():
+            return
+        self.soon(self.line.remember(typed))
+        if shell_line(typed.text):
+            whole = shell_line(typed.pasted_in)
+            if whole is None or not whole.command:
+                self.line.put_back(typed)
+            else:
+                await self.shell.run(whole)
+        elif not await tui.commands.run(typed.pasted_in):
+            await self._say(typed, steers=steers)
+
+    async def _say(self, typed: Typed, *, steers: bool) -> None:
+        """What cannot be said is in the line again."""
+        conversation = self._tui.conversation
+        harness = conversation.harness
+        names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
+        async with self._in_turn:
+            try:
+                content = await asyncio.to_thread(prompt_content, typed, harness, names)
+            except OstlerError as error:
+                self.line.put_back(typed)
+                self._notice(error.message)
+                return
+            if content.digests:
+                from ostler.tools.freshness import remember
+
+                for path, digest in content.digests.items():
+                    remember(harness.memory, Path(path), digest)
+            if content.notices:
+                self._notice("; ".join(content.notices))
+            if steers and conversation.is_working:
+                self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
+            else:
+                self.waiting.sent(await conversation.say(content.blocks), typed)
+
+    async def submit_text(self, text: str) -> None:
+        await self.submit(Typed(text, Chips()))
+
+    # --- other ways to write ----------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """To the line above; from the first one to what was typed before. An empty line takes back what
+        waits."""
+        buffer = self.line.buffer
+        if buffer.document.cursor_position_row > 0:
+            buffer.cursor_up()
+        elif not self.line.text and len(self.waiting):
+            self.soon(self._take_back())
+        else:
+            self.line.older()
+
+    async def _take_back(self) -> None:
+        if not await self.waiting.take_back() and not self.line.text:
+            self.line.older()
+
+    def down(self) -> None:
+        buffer = self.line.buffer
+        if buffer.document.cursor_position_row < buffer.document.line_count - 1:
+            buffer.cursor_down()
+        else:
+            self.line.newer()
+
+    def paste(self, pasted: str) -> None:
+        """Into the panel that is typed in; never into one where a letter decides something."""
+        panels = self._tui.panels
+        is_decided = self._tui.questions.present is not None or panels.present is self.chords
+        if panels.takes_text and not is_decided:
+            for letter in pasted:
+                if letter.isprintable():
+                    panels.key(letter)
+        else:
+            self.line.paste(pasted, self._tui.conversation.harness.cwd)
+
+    async def paste_clipboard(self) -> None:
+        from ostler.faces.tui.editor.clipboard import clipboard
+
+        chips = self.line.chips
+        found = await asyncio.to_thread(clipboard)
+        if isinstance(found, str):
+            self.paste(found)
+        else:
+            self.line.insert(chips.add_picture(found) + " ")
+
+    async def _edit_outside(self) -> None:
+        from ostler.faces.tui.editor.outside import edited, editor_command, interrupts_for_editor
+
+        command = editor_command()
+        text, chips, cwd = self.line.text, self.line.chips, self._tui.conversation.harness.cwd
+        async with self._tui.face.suspended():
+            with interrupts_for_editor():
+                written = await asyncio.to_thread(edited, text, command, cwd)
+        self.line.put(Typed(written, chips))

@@ -1,0 +1,134 @@
+"""The terminal face in this process: keys from a pipe, and an emulator in memory that shows what is drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output.vt100 import Vt100_Output
+from pyghostty import Terminal as Emulator
+
+from ostler.extensions.api import Ostler
+from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension import Extension
+from ostler.extensions.host import ExtensionHost
+from ostler.faces.tui.face import TuiFace
+from ostler.faces.tui.questions import OpenQuestions
+from ostler.faces.tui.tui import Tui
+from ostler.kernel.harness import Harness
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import create_session
+from tests.extensions.at_work import extension
+from tests.tui.terminal import KEYS
+
+PATIENCE = 10.0
+
+
+class Screen(io.StringIO):
+    """What the face writes to."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__()
+        self.size = Size(rows, columns)
+        self.emulator = Emulator(columns, rows)
+        self.drawn = asyncio.Event()
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.emulator.feed(text.encode())
+        self.drawn.set()
+        return len(text)
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.emulator.contents().splitlines()).rstrip()
+
+
+class Shown:
+    """A face at work, with one extension, `demo`."""
+
+    def __init__(self, tui: Tui, host: ExtensionHost, screen: Screen, keyboard: PipeInput) -> None:
+        self.tui = tui
+        self.host = host
+        self.screen = screen
+        self._keyboard = keyboard
+
+    @property
+    def face(self) -> TuiFace:
+        return self.tui.face
+
+    @property
+    def context(self) -> ExtensionContext:
+        return self.host.sessions[self.tui.conversation.session.id].channels["demo"].context
+
+    def press(self, *keys: str) -> None:
+        """Keys by their names; anything else is typed."""
+        for key in keys:
+            self._keyboard.send_text(KEYS.get(key, key))
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.screen.size = Size(rows, columns)
+        self.screen.emulator.resize(columns, rows)
+        self.tui.app.application._on_resize()
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        """Looks whenever something was drawn, and now and then, because not everything can be seen."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    self.screen.drawn.clear()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self.screen.drawn.wait(), 0.02)
+        except TimeoutError:
+            raise AssertionError(f"the terminal shows:\n{self.screen.text()}") from None
+
+    async def see(self, *texts: str) -> str:
+        """The screen, once it shows all of this."""
+        await self.until(lambda: all(text in self.screen.text() for text in texts))
+        return self.screen.text()
+
+    async def miss(self, text: str) -> str:
+        """The screen, once it does not show this any more."""
+        await self.until(lambda: text not in self.screen.text())
+        return self.screen.text()
+
+
+@asynccontextmanager
+async def shown(
+    setup: Callable[[Ostler], Any] = lambda ostler: None,
+    *,
+    answers: Sequence[Any] = (),
+    columns: int = 80,
+    rows: int = 24,
+    beside: Sequence[Extension] = (),
+    theme: str = "default",
+    **harness: Any,
+) -> AsyncIterator[Shown]:
+    """The face shows a session of a scripted model until the end of the block."""
+    face, questions, screen = TuiFace(), OpenQuestions(), Screen(columns, rows)
+    face.begin_with(theme)
+    host = ExtensionHost([extension("demo", setup), *beside], face=face)
+    made = Harness(model=ScriptedModel(list(answers)), asker=questions.ask, **harness)
+    host.equip(made)
+    session = await create_session(MemoryStore(), made)
+    output = Vt100_Output(screen, lambda: screen.size, term="xterm-256color", enable_cpr=False)
+    with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=output):
+        tui = Tui(session, host, face, questions, input=keyboard, output=output)
+        running = asyncio.ensure_future(tui.run())
+        present = Shown(tui, host, screen, keyboard)
+        try:
+            await present.until(lambda: tui.app.application.is_running)
+            yield present
+        finally:
+            tui.app.exit()
+            await asyncio.wait_for(running, PATIENCE)

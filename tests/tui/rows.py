@@ -1,0 +1,41 @@
+"""What tests look at in rows of a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from unicodedata import bidirectional, category
+
+from rich.cells import cell_len
+
+from ostler.extensions.showing.theme_colors import SLOTS, ThemeColors
+
+_STYLES = re.compile("\x1b\\[[0-9;]*m|\x1b]8;;[!-~]*\x1b\\\\")
+
+_OBEYED = ("Cc", "Cs", "Zl", "Zp")
+_REORDERING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+COLORS = ThemeColors("test", True, **{slot: f"#0000{number:02x}" for number, slot in enumerate(SLOTS, 1)})
+"""Each slot can be told by its blue."""
+
+
+def plain(rows: Sequence[str]) -> list[str]:
+    """Without styles."""
+    return [_STYLES.sub("", row) for row in rows]
+
+
+def color_of(row: str, text: str) -> str:
+    """The slot whose colour a text has in a row; empty if it has none."""
+    found = re.search(rf"\x1b\[[0-9;]*?38;2;0;0;(\d+)[0-9;]*m[^\x1b]*{re.escape(text)}", row)
+    return SLOTS[int(found[1]) - 1] if found else ""
+
+
+def assert_drawable(rows: Sequence[str], width: int) -> None:
+    """No row is too wide, leaves a style behind, or has anything else that a terminal would obey."""
+    for row, text in zip(rows, plain(rows), strict=True):
+        assert cell_len(text) <= width, f"{text!r} takes {cell_len(text)} cells of {width}"
+        obeyed = [one for one in text if category(one) in _OBEYED or bidirectional(one) in _REORDERING]
+        assert not obeyed, f"{text!r} has {obeyed}"
+        assert not row.count("\x1b[") % 2 and not re.search("\x1b\\[0m[^\x1b]*\x1b\\[0m", row), (
+            f"{row!r} leaves a style"
+        )

@@ -1,0 +1,109 @@
+"""The line to type in without a terminal, and what the model is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ostler.faces.tui.editor.chips import Chips
+from ostler.faces.tui.editor.prompt_history import PromptHistory
+from ostler.faces.tui.input_line import InputLine, Typed
+from ostler.faces.tui.prompt_content import prompt_content
+from ostler.kernel.harness import Harness
+from ostler.models.scripted import ScriptedModel
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.messages import text_of
+
+LONG = "\n".join(f"line {number} @notes.md" for number in range(20))
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> InputLine:
+    return InputLine(PromptHistory(tmp_path / "prompts.jsonl"))
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
+    monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes.md").write_text("the notes say 42")
+    return Harness(model=ScriptedModel([]), cwd=work)
+
+
+def prompt(folder: Path, name: str, body: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(body)
+
+
+async def test_a_prompt_of_the_history_that_was_changed_is_kept_as_the_draft(line: InputLine) -> None:
+    for text in ("first", "second"):
+        line.insert(text)
+        await line.remember(line.take())
+    line.older()
+    line.older()
+    line.insert(" changed")
+    line.older()
+    assert line.text == "second"
+    line.newer()
+    assert line.text == "first changed"
+    line.newer()
+    assert line.text == "first changed"
+
+
+async def test_a_paste_comes_back_from_the_history_as_its_chip(line: InputLine, tmp_path: Path) -> None:
+    line.paste(LONG, tmp_path)
+    await line.remember(line.take())
+    line.older()
+    assert line.text == "[pasted text #1 +20 lines]"
+    assert line.take().pasted_in == LONG
+
+
+async def test_a_chip_is_deleted_as_a_whole(line: InputLine, tmp_path: Path) -> None:
+    line.insert("see ")
+    line.paste(LONG, tmp_path)
+    assert line.delete_chip()
+    assert line.text == "see "
+    assert not line.delete_chip()
+    line.buffer.undo()
+    assert line.take().pasted_in == f"see {LONG}"
+
+
+async def test_what_is_typed_while_a_drop_is_looked_at_stands_behind_it(
+    line: InputLine, tmp_path: Path
+) -> None:
+    (tmp_path / "one.txt").touch()
+    (tmp_path / "two.txt").touch()
+    line.paste(str(tmp_path / "one.txt"), tmp_path)
+    line.paste(str(tmp_path / "two.txt"), tmp_path)
+    line.insert("typed")
+    assert line.pasting is not None
+    await line.pasting
+    assert line.text == "@one.txt @two.txt typed"
+
+
+def test_a_mention_is_attached_and_one_in_a_paste_is_not(harness: Harness) -> None:
+    chips = Chips()
+    typed = Typed(f"read {chips.paste(LONG)}", chips)
+    pasted = prompt_content(typed, harness, ())
+    assert text_of(pasted.blocks) == f"read {LONG}"
+    mentioned = prompt_content(Typed("read @notes.md and \\@this", Chips()), harness, ())
+    assert "the notes say 42" in text_of(mentioned.blocks)
+    assert "read @notes.md and @this" in text_of(mentioned.blocks)
+    assert list(mentioned.digests) == [str(harness.cwd / "notes.md")]
+
+
+def test_own_templates_attach_files_and_those_of_a_project_do_not(harness: Harness, tmp_path: Path) -> None:
+    prompt(tmp_path / "home" / "prompts", "mine", "Look at @notes.md for $1.")
+    prompt(harness.cwd / ".ostler" / "prompts", "theirs", "Look at @notes.md for $1.")
+    mine = prompt_content(Typed("/mine Ada", Chips()), harness, ())
+    theirs = prompt_content(Typed("/theirs Ada", Chips()), harness, ())
+    assert "the notes say 42" in text_of(mine.blocks)
+    assert text_of(theirs.blocks) == "Look at @notes.md for Ada."
+
+
+def test_a_command_that_nobody_has_names_those_that_may_be_meant(harness: Harness) -> None:
+    with pytest.raises(UsageError, match="perhaps you mean /model"):
+        prompt_content(Typed("/modl x", Chips()), harness, ["model"])
+    assert text_of(prompt_content(Typed("\\!bash", Chips()), harness, ()).blocks) == "!bash"

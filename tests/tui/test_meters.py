@@ -1,0 +1,156 @@
+"""The meters, from the facts; and what is read of a session that is opened again."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ostler.faces.tui.activity import Activity
+from ostler.faces.tui.blocks import NoticeBlock, UserBlock
+from ostler.faces.tui.earlier import FACTS, earlier_facts, last_rows, seen
+from ostler.faces.tui.metering import MeterReader, branch_of
+from ostler.faces.tui.status import Meters, activity_parts, status_parts
+from ostler.faces.tui.transcript import Transcript
+from ostler.kernel.harness import Harness
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import ScriptedModel, Turn
+from ostler.runs.session import Session, create_session, open_session
+from ostler.vocabulary import events
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import Text
+from ostler.vocabulary.totals import Totals
+from ostler.vocabulary.usage import Usage
+
+
+def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:
+    def git(*words: str, at: Path) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True, timeout=20)
+
+    main, other = tmp_path / "main", tmp_path / "other"
+    (main / "deep" / "er").mkdir(parents=True)
+    assert branch_of(main) == ""
+    git("init", "-q", "-b", "feature/x", at=main)
+    assert branch_of(main / "deep" / "er") == "feature/x"
+    git("commit", "-q", "--allow-empty", "-m", "one", at=main)
+    git("worktree", "add", "-q", "-b", "beside", str(other), at=main)
+    assert branch_of(other) == "beside"
+    git("checkout", "-q", "--detach", at=main)
+    assert len(branch_of(main)) == 7
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> Session:
+    harness = Harness(model=ScriptedModel([Turn("answer")] * 100), cwd=tmp_path)
+    return await create_session(MemoryStore(), harness)
+
+
+def used(tokens: int, cost: float) -> Usage:
+    return Usage(input_tokens=tokens, cost=cost)
+
+
+async def test_children_count_and_what_is_left_is_said(session: Session) -> None:
+    activity = Activity(Transcript())
+    meter = MeterReader(session, activity)
+    journal = session.journal
+    journal.record(events.ChildStarted("", "ses_c", extension="x"), run="")
+    journal.record(events.ChildEnded("", "ses_c", "completed", Totals(usage=used(1000, 0.25))), run="")
+    await journal.commit()
+    later = MeterReader(session, activity)
+    await later.look_back()
+    await meter.look_back()
+    assert (later.read().tokens, later.read().cost) == (1000, 0.25)
+    assert meter.read().tokens == 0, "what happens after it was made, it is told"
+    meter.take(events.ChildEnded("c", "ses_d", "completed", Totals(usage=used(10, 0.5))))
+    assert meter.read().cost == 0.5
+
+
+def test_the_rows_say_what_the_meters_show() -> None:
+    meters = Meters(
+        model="a/b",
+        cwd=Path("/src"),
+        branch="main",
+        activity="thinking",
+        seconds=3,
+        run_seconds=75,
+        run_cost=0.02,
+        tokens=12_345,
+        cost=1.5,
+        context=90_000,
+        window=100_000,
+        budget="2 steps left",
+    )
+    assert [part.text for part in status_parts(meters)] == [
+        "/src",
+        "main",
+        "a/b",
+        "12k · $1.50",
+        "90% of 100k",
+        "2 steps left",
+    ]
+    assert [part.text for part in activity_parts(meters, 0, "esc stops")] == [
+        "⠋ thinking · 3 s",
+        "run 1:15 · $0.02",
+        "esc stops",
+    ]
+
+
+# --- a session that is opened again -------------------------------------------------------------------------
+
+
+async def grown(session: Session, runs: int) -> None:
+    for number in range(runs):
+        await session.prompt((Text(f"prompt {number}"),))
+
+
+async def test_only_the_end_of_a_long_session_is_read(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await grown(session, 100)
+    assert session.state.last_seq > 2 * FACTS
+    reads: list[int] = []
+    read = session.journal.store.read
+
+    async def counted(id: str, after: int = 0, limit: int | None = None) -> list[Fact]:
+        facts = await read(id, after, limit)
+        reads.append(len(facts))
+        return facts
+
+    monkeypatch.setattr(session.journal.store, "read", counted)
+    facts, has_more = await earlier_facts(session.journal, 40)
+    assert has_more
+    assert reads == [FACTS]
+    blocks = Transcript().take(facts)
+    assert [block.text for block in blocks if isinstance(block, UserBlock)][-1] == "prompt 99"
+
+
+async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
+    await grown(session, 3)
+    facts = await session.journal.history()
+    first_answer = next(fact for fact in facts if fact.type == "assistant_message")
+    shown = Transcript().take(seen(facts, first_answer.seq))
+    assert [block.text for block in shown if isinstance(block, UserBlock)] == ["prompt 0"]
+    store, id, harness = session.journal.store, session.id, session.harness
+    session.journal.record(events.LeafMoved(first_answer.seq), run="")
+    await session.journal.commit()
+    await session.close()
+    again = await open_session(store, id, harness)
+    facts, has_more = await earlier_facts(again.journal, 40)
+    assert not has_more
+    texts = [block.text for block in Transcript().take(facts) if isinstance(block, UserBlock)]
+    assert texts == ["prompt 0"]
+
+
+def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
+    drawn: list[str] = []
+
+    def draw(block: object) -> list[str]:
+        assert isinstance(block, NoticeBlock)
+        drawn.append(block.text)
+        return [block.text] * 2
+
+    rows = last_rows([NoticeBlock(str(number)) for number in range(100)], draw, 5)
+    assert drawn == ["99", "98", "97"]
+    assert rows == ["97", "97", "98", "98", "99", "99"]

@@ -1,0 +1,214 @@
+"""From what happens to what is seen: closed blocks, the open tail, and what is said of it."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ostler.faces.tui.activity import Activity
+from ostler.faces.tui.block_rows import BlockRows
+from ostler.faces.tui.blocks import Block, CallBlock, NoticeBlock, ReasoningBlock, UserBlock
+from ostler.faces.tui.open_calls import OpenCall
+from ostler.faces.tui.transcript import Transcript
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import Failure
+from ostler.vocabulary.event_kinds import Event
+from ostler.vocabulary.messages import Reasoning, Text
+from ostler.vocabulary.outcomes import Question
+from ostler.vocabulary.totals import Totals
+from ostler.vocabulary.usage import Usage
+
+
+def thought(text: str, message: str = "m1") -> events.ReasoningDelta:
+    return events.ReasoningDelta(message, 0, 0, text)
+
+
+def text(text: str, message: str = "m1") -> events.TextDelta:
+    return events.TextDelta(message, 0, 0, text)
+
+
+def answer(text: str, stop: Any = "end", call: str = "m1") -> events.AssistantMessage:
+    return events.AssistantMessage(call, (Text(text),), stop)
+
+
+def notices(blocks: list[Block]) -> list[str]:
+    return [block.text for block in blocks if isinstance(block, NoticeBlock)]
+
+
+def test_an_answer_that_was_cut_says_why() -> None:
+    said = notices(Transcript().take([answer("It is", "length")]))
+    assert len(said) == 1 and "max_output_tokens" in said[0]
+    assert "declined" in notices(Transcript().take([answer("", "refusal")]))[0]
+    assert notices(Transcript().take([answer("It is so.")])) == []
+
+
+def test_sources_are_listed_once_below_the_answer() -> None:
+    cited = events.SourceCited("m1", "https://a.example/x", "A page")
+    blocks = Transcript().take([cited, events.SourceCited("m1", "https://b.example"), cited, answer("So.")])
+    assert notices(blocks) == ["sources:\nA page https://a.example/x\nhttps://b.example"]
+    assert blocks[-1] == NoticeBlock(notices(blocks)[0])
+
+
+def test_what_is_said_while_it_works_is_told_from_a_prompt() -> None:
+    transcript, rows = Transcript(), BlockRows()
+    prompt, steer = transcript.take(
+        [events.UserMessage((Text("go"),)), events.UserMessage((Text("left"),), source="steer")]
+    )
+    assert isinstance(steer, UserBlock) and steer.is_steer
+    assert len(rows.closed(steer, 80)) == len(rows.closed(prompt, 80)) + 1
+
+
+def test_an_answer_given_elsewhere_is_said_and_a_secret_is_not() -> None:
+    def asked(id: str, **more: Any) -> events.QuestionAsked:
+        return events.QuestionAsked(id, Question(text="Go on?", **more))
+
+    transcript = Transcript()
+    transcript.take([asked("a", kind="permission"), asked("b", kind="permission"), asked("c", kind="text")])
+    assert transcript.take([events.QuestionAnswered("a", "answered", "yes")]) == []
+    elsewhere = transcript.take([events.QuestionAnswered("b", "answered", "yes", by="ana")])
+    assert notices(elsewhere) == ["Go on? → yes by ana"]
+    assert notices(transcript.take([events.QuestionAnswered("c", "answered", {"n": 1})])) == [
+        'Go on? → {"n":1}'
+    ]
+    transcript.take([asked("d", kind="text", secret=True)])
+    assert "canary" not in str(transcript.take([events.QuestionAnswered("d", "answered", "canary")]))
+
+
+def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
+    transcript = Transcript()
+    blocks = transcript.take(
+        [
+            thought("One "),
+            thought("way."),
+            text("So."),
+        ]
+    )
+    assert [type(block) for block in blocks] == [ReasoningBlock]
+    assert transcript.last_reasoning == "One way."
+    transcript.take([events.AssistantMessage("m2", (Reasoning("Another."), Text("No.")), "end")])
+    assert transcript.last_reasoning == "Another."
+
+
+# --- children -----------------------------------------------------------------------------------------
+
+
+def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
+    transcript = Transcript(lambda: 0.0)
+    transcript.take(
+        [events.ToolCalled("c1", "delegate", {"task": "look"}, 1), events.ToolStarted("c1", "delegate")]
+    )
+    transcript.take(
+        [events.ChildStarted("c1", "s1", "reviewer", "Read\nit all"), events.ChildStarted("c1", "s2")]
+    )
+
+    def lines() -> tuple[str, ...]:
+        (call,) = transcript.tail()
+        assert isinstance(call, OpenCall)
+        return call.block.children
+
+    assert lines() == ("reviewer: Read it all", "child")
+
+    def child(event: Event) -> events.ChildEvent:
+        return events.ChildEvent("c1", "s1", msgspec.Raw(msgspec.json.encode(event)))
+
+    transcript.take([child(text("It is\nfine", "m")), child(text(" so far", "m"))])
+    assert lines()[0] == "reviewer: fine so far"
+    transcript.take([child(events.ToolCalled("x", "read", {"path": "a.py"}, 1))])
+    assert lines()[0] == "reviewer: read a.py"
+    used = Totals(tool_calls=2, usage=Usage(input_tokens=10, cost=0.5))
+    transcript.take([events.ChildEnded("c1", "s1", "completed", used)])
+    assert lines()[0] == "reviewer: completed · 2 calls · $0.50"
+    (closed,) = transcript.take([events.ToolResultFact("c1", "delegate", (Text("Fine."),))])
+    assert isinstance(closed, CallBlock)
+    assert closed.children == ("reviewer: completed · 2 calls · $0.50",)
+    assert any("$0.50" in row for row in BlockRows().closed(closed, 80))
+
+
+# --- what is going on -----------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def follow() -> Callable[..., str]:
+    """The words for what goes on after these events."""
+    clock = Clock()
+    transcript = Transcript(clock)
+    activity = Activity(transcript, clock)
+
+    def take(*batch: Event, later: float = 0.0) -> str:
+        for event in batch:
+            activity.take(event)
+        transcript.take(batch)
+        clock.now += later
+        return activity.words
+
+    return take
+
+
+def test_every_stage_of_a_run_has_its_words(follow: Callable[..., str]) -> None:
+    assert follow() == ""
+    assert follow(events.RunStarted("1", "/", "a/b")) == "starting"
+    assert follow(events.ModelCalled("m1", "a/b", "")) == "asking a/b"
+    failed = events.ModelFailed("m1", Failure("overloaded", "busy"), retry_in=7.5)
+    assert follow(failed) == "retrying in 8 s"
+    assert follow(later=7.0) == "retrying in 1 s"
+    assert follow(later=1.0) == "retrying"
+    assert follow(events.ModelCalled("m2", "a/b", "", attempt=2)) == "asking a/b"
+    assert follow(thought("hm", "m2")) == "thinking"
+    assert follow(text("so", "m2")) == "answering"
+    assert follow(events.ToolInputStarted("m2", 0, "c1", "write")) == "writing a call of write"
+    assert follow(events.ToolInputDelta("m2", 0, "c1", 0, '{"path": "a.py", "con')) == "writing a.py"
+    follow(answer("so", "tool_calls", "m2"), events.ToolCalled("c1", "write", {"path": "a.py"}, 1))
+    asked = events.QuestionAsked("q1", Question(kind="permission", text="May it?"), "c1")
+    assert follow(asked) == "waiting for you"
+    assert follow(events.QuestionAnswered("q1", "answered", "yes")) != "waiting for you"
+    assert follow(events.ToolStarted("c1", "write")) == "running write a.py"
+    bash = events.ToolCalled("c2", "bash", {"command": "make test"}, 1)
+    assert follow(bash, events.ToolStarted("c2", "bash")) == "running 2 calls"
+    assert follow(events.ToolResultFact("c1", "write")) == "running bash make test"
+    follow(events.ToolResultFact("c2", "bash"))
+    assert follow(events.ModelCalled("m3", "a/b", "", purpose="compaction")) == "compacting"
+    assert follow(events.RunWaiting("pending")) == "waiting for a result"
+    assert follow(events.RunEnded("completed")) == ""
+
+
+# --- long sessions --------------------------------------------------------------------------------------
+
+
+def test_what_is_closed_takes_no_memory() -> None:
+    transcript = Transcript()
+
+    def step(number: int) -> None:
+        message, call = f"m{number}", f"c{number}"
+        transcript.take([thought("hm " * 50, message), text("word " * 100, message)])
+        transcript.take(
+            [answer("word " * 100, "tool_calls", message), events.ToolCalled(call, "bash", {}, 1)]
+        )
+        transcript.take([events.ToolStarted(call, "bash"), events.ToolOutput(call, 0, "out\n" * 100)])
+        transcript.take([events.ToolResultFact(call, "bash", (Text("out\n" * 100),))])
+
+    def kept() -> int:
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    for number in range(50):
+        step(number)
+    tracemalloc.start()
+    try:
+        before = kept()
+        for number in range(50, 550):
+            step(number)
+        assert kept() - before < 20_000
+    finally:
+        tracemalloc.stop()
