@@ -131,7 +131,7 @@ def test_help_is_what_a_bare_command_gets(ostler: Ostler) -> None:
     assert (bare.code, bare.err) == (2, "")
     assert (asked.code, asked.err) == (0, "")
     assert bare.out == asked.out
-    assert "usage: ostler -p [OPTIONS] PROMPT…" in asked.out and "exit codes: 0 done" in asked.out
+    assert "usage: ostler [OPTIONS] [PROMPT…" in asked.out and "exit codes: 0 done" in asked.out
     assert ostler("--version").out == f"ostler {__version__}\n"
     assert "usage: ostler sessions" in ostler("sessions", "--help").out
 
@@ -139,7 +139,7 @@ def test_help_is_what_a_bare_command_gets(ostler: Ostler) -> None:
 def test_a_terminal_that_lacks_characters_gets_others(ostler: Ostler) -> None:
     ran = ostler("--help", PYTHONIOENCODING="ascii")
     assert ran.code == 0
-    assert "usage: ostler -p [OPTIONS] PROMPT?" in ran.out
+    assert "usage: ostler [OPTIONS] [PROMPT?" in ran.out
 
 
 def test_a_directory_that_cannot_be_recorded_is_refused(ostler: Ostler) -> None:

@@ -81,3 +81,10 @@ def test_the_title_says_what_goes_on_and_is_given_back() -> None:
 def test_nothing_that_a_terminal_would_obey_is_in_a_notification() -> None:
     said = written({"TERM": "foot"}, "auto", ASKED)
     assert said.endswith("\x1b]777;notify;project: needs you: May it\ufffd[2J run?;\x07")
+
+
+def test_a_program_that_borrows_the_terminal_gets_no_reports_of_its_focus() -> None:
+    out: list[str] = []
+    with Notifier(out.append, "project", {}, "off").unwatched():
+        out.append("borrowed")
+    assert out == ["\x1b[?1004l", "borrowed", "\x1b[?1004h"]

@@ -61,13 +61,15 @@ def test_an_answer_is_seen_as_it_comes(open_tui: Open, serve: Serve, columns: in
     prompt(terminal, "How do I find the longest word?")
     terminal.wait_for("return best")
     check(terminal, "streaming", title="an answer as it comes")
+    terminal.press("ctrl+t")
+    terminal.wait_for("The simplest way is one pass.")
 
 
 @widths
-def test_a_file_is_seen_as_it_is_written(open_tui: Open, serve: Serve, columns: int) -> None:
-    terminal = open_tui(
-        serve(held(call("write", {"path": "longest.py", "content": PROGRAM}))), columns=columns
-    )
+def test_a_file_is_seen_as_it_is_written(open_tui: Open, serve: Serve, ostler: Ostler, columns: int) -> None:
+    (ostler.work / ".git" / "HEAD").write_text("ref: refs/heads/longest-word\n")
+    vendor = serve(held(call("write", {"path": "longest.py", "content": PROGRAM})))
+    terminal = open_tui(vendor, "--max-steps", "5", columns=columns)
     terminal.wait_for("openai/fake")
     prompt(terminal, "Write it down.")
     terminal.wait_for("writing longest.py")
@@ -144,6 +146,25 @@ def test_what_is_seen_of_children(open_tui: Open, serve: Serve, columns: int) ->
     terminal.wait_for("look sound.")
     terminal.wait_for_ever("The code is fine.")
     check(terminal, "children", title="children at work")
+
+
+def test_a_conversation_that_is_opened_again_shows_its_end(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    def by(request: dict[str, Any]) -> Answer:
+        last = request["messages"][-1]
+        if last["role"] == "tool":
+            return turn("The end of it.")
+        return turn(call("bash", {"command": "echo looked; exit 3"}))
+
+    vendor = serve(by=by)
+    ostler("-p", "--yes", *use(vendor), "prompt 0")
+    ostler("-p", "--yes", "--continue", *use(vendor), "prompt 1")
+    terminal = open_tui(vendor, "--continue")
+    screen = terminal.wait_for("openai/fake")
+    assert screen.index("▌ prompt 0") < screen.index("▌ prompt 1") < screen.rindex("The end of it.")
+    assert "bash echo looked; exit 3" in screen
+    assert screen.count("completed") == 2
 
 
 # --- in any terminal ------------------------------------------------------------------------------------

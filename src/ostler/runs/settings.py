@@ -102,7 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     appearance: Literal["auto", "light", "dark"] = "auto"
     """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
     notify: Literal["auto", "bell", "off"] = "auto"
-    """How the terminal calls you when you are needed: a notification where it can show one, a bell, or not."""
+    """How the terminal calls you when you are needed: with a notification where it can, a bell, or not."""
     screen_reader: bool = False
     """In a terminal: plain lines, one after the other, without boxes and without anything that moves."""
     editing: Literal["emacs", "vi"] = "emacs"

@@ -36,7 +36,9 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
     listed = "\n".join(f"  {name:<10} {about}" for name, (_, about) in commands.items())
     parser = Parser(
         prog="ostler",
-        usage="ostler -p [OPTIONS] PROMPT…\n       ostler COMMAND …",
+        usage="ostler [OPTIONS] [PROMPT…]     a conversation in the terminal\n"
+        "       ostler -p [OPTIONS] PROMPT…   one answer, for scripts and pipes\n"
+        "       ostler COMMAND …",
         description="An agent for your directory: every run is a log you can follow, resume and replay.",
         epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -24,8 +24,7 @@ class Activity:
         self._words = ""
         self._retry_at: float | None = None
         self._asked: set[str] = set()
-        self._stage_since = 0.0
-        self._run_since = 0.0
+        self._stage_since = self._run_since = now()
 
     @property
     def needs_person(self) -> bool:

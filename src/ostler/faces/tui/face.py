@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ostler.extensions.lookout import Lookout
@@ -38,6 +38,8 @@ class TuiFace:
         """The themes that can be chosen: the host's, once there is one."""
         self.stray: StrayOutput | None = None
         """What has taken the other streams; they are given back with the terminal."""
+        self.unwatched: Callable[[], AbstractContextManager[None]] = nullcontext
+        """For as long as another program has the terminal, which does not report its focus then."""
         self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.editor: Editor | None = None
         self.app: TerminalApp | None = None

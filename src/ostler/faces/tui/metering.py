@@ -60,7 +60,8 @@ class MeterReader:
             run_cost = used.cost
             tokens += used.tokens - counted.tokens  # of children that are at work
             cost = None if cost is None else cost + used.cost - counted.cost
-            budget = _left(run.started.limits, used.steps, used.tokens, used.cost, self._activity.run_seconds)
+            seconds = self._activity.run_seconds - run.still_ms / 1000
+            budget = _left(run.started.limits, used.steps, used.tokens, used.cost, seconds)
         model = harness.model.name
         return Meters(
             model=model,
