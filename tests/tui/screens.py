@@ -69,8 +69,9 @@ def _drawn(rows: list[list[Cell]], columns: int, title: str) -> str:
         column = 0
         for look, group in groupby(row, key=lambda cell: _look(cell.style)):
             cells = list(group)
+            width = sum(cell.width for cell in cells)
             body += _span(number, column, cells, *look)
-            column += sum(cell.width for cell in cells)
+            column += width
     return str(picture.window(columns, len(rows), title, body))
 
 

@@ -144,7 +144,7 @@ def test_what_is_seen_of_children(open_tui: Open, serve: Serve, columns: int) ->
     terminal.wait_for("openai/fake")
     prompt(terminal, "Have it reviewed.")
     terminal.wait_for("look sound.")
-    terminal.wait_for_ever("The code is fine.")
+    terminal.wait_for("running delegate Read the tests.")  # the other one has ended
     check(terminal, "children", title="children at work")
 
 
