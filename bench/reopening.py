@@ -18,7 +18,7 @@ def resume(room: Room) -> list[Row]:
         finished = room.one_shot("ours", "text-1", run, home, options=["--continue"], cwd="resume")
         return [room.records(run)[0].first_byte - finished.started / 1e6, finished.peak_mib]
 
-    medians = interleaved(room.rounds, long=lambda: once("long"), empty=lambda: once("empty"))
+    medians = interleaved(max(room.rounds, 21), long=lambda: once("long"), empty=lambda: once("empty"))
     long, empty = medians["long"], medians["empty"]
     return [
         limit_row("next prompt of a session of 2,000 calls, to the request", long[0], "ms", 50, empty[0]),
