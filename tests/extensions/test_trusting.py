@@ -203,3 +203,18 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
     assert again["script"].extension.standing == "changed"
     assert "the extension script was changed: its old version runs on" in project.told[0]
     await again["script"].forget()
+
+
+@pytest.mark.parametrize("command", [("python3", "../../../evil.py"), ("python3", "-X=../../../evil.py")])
+async def test_a_program_may_not_run_a_file_of_the_project_that_nobody_looked_at(
+    project: Project, command: tuple[str, str]
+) -> None:
+    started = project.folder / "started"
+    (project.folder / "evil.py").write_text(f"open({str(started)!r}, 'w')")
+    program, argument = command
+    project.write("led/extension.json", f'{{"name": "led", "exec": "{program}", "args": ["{argument}"]}}')
+    project.trust()
+    versions = await project.load()
+    assert versions["led"].extension.standing == "failed"
+    assert "evil.py, which is not in its folder" in versions["led"].extension.problem
+    assert not started.exists()

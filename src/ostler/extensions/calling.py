@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.stopping import Stopwatch, is_being_cancelled, run_bounded, running_stopwatch
+from ostler.kernel.tool import done_by
 from ostler.vocabulary.errors import in_words
 
 Returned = TypeVar("Returned")
@@ -76,32 +77,9 @@ class Worker:
 
     async def run(self, work: Callable[[], Returned]) -> Returned:
         """What it returns, or raises."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Returned] = loop.create_future()
         context = contextvars.copy_context()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if done.cancelled():
-                return
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(error)
-
-        def job() -> None:
-            result: Any = None
-            error: BaseException | None = None
-            try:
-                result = context.run(work)
-            except StopIteration:
-                error = RuntimeError("it raised StopIteration")  # which a future cannot hold
-            except BaseException as raised:
-                error = raised
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, result, error)
-
-        self.post(job)
-        return await done
+        result: Returned = await done_by(self.post, lambda: context.run(work))
+        return result
 
     def give_up(self) -> None:
         """The thread hangs, or has nothing more to do: it is left alone, and ends when it can."""

@@ -188,6 +188,13 @@ class FunctionTool:
 
 async def in_thread(work: Callable[[], Any]) -> Any:
     """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
+    return await done_by(
+        lambda job: threading.Thread(target=job, daemon=True, name="ostler-tool").start(), work
+    )
+
+
+async def done_by(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
+    """What the work returns or raises, once whoever it is posted to has done it in a thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -199,7 +206,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         else:
             done.set_exception(error)
 
-    def run() -> None:
+    def job() -> None:
         result: Any = None
         error: BaseException | None = None
         try:
@@ -211,7 +218,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, daemon=True, name="ostler-tool").start()
+    post(job)
     return await done
 
 

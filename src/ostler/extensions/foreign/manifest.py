@@ -56,3 +56,14 @@ def command_of(manifest: Manifest, folder: Path) -> list[str]:
                 f"there is no program {named!r} in PATH; write ./{named} for a file here"
             )
     return [program, *manifest.args]
+
+
+def named_outside(manifest: Manifest, folder: Path, project: Path) -> Path | None:
+    """A file of the project that the command names and that is not the extension's own: it could change
+    without anybody being asked."""
+    words = [word for named in (manifest.exec, *manifest.args) for word in (named, named.partition("=")[2])]
+    for word in filter(None, words):
+        path = (folder / word).resolve()
+        if path.exists() and path.is_relative_to(project) and not path.is_relative_to(folder):
+            return path
+    return None

@@ -16,6 +16,7 @@ from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.finding import Found
 from ostler.extensions.loader.private_imports import PrivatePackage
+from ostler.runs.permission_memory import project_folder
 from ostler.vocabulary.errors import OstlerError, in_words
 
 LOADING_SECONDS = 10.0
@@ -62,9 +63,12 @@ class Version:
 
     async def _start(self) -> None:
         from ostler.extensions.foreign.loading import load_foreign
+        from ostler.extensions.foreign.manifest import named_outside, read_manifest
 
         self.code.read_program()
-        folder, origin = self.found.path.resolve(), self.found.origin
+        folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
+        if project and (path := named_outside(read_manifest(folder), folder, project_folder(project))):
+            raise CodeFailed(f"it names {path}, which is not in its folder: that could change unnoticed")
         self.extension = await load_foreign(folder, origin, check=self._check)
 
     def _check(self) -> None:
