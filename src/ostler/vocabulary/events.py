@@ -23,6 +23,9 @@ from ostler.vocabulary.event_kinds import Entry as Entry
 from ostler.vocabulary.event_kinds import Event as Event
 from ostler.vocabulary.event_kinds import LiveEvent as LiveEvent
 from ostler.vocabulary.event_kinds import Record as Record
+from ostler.vocabulary.extension_events import CommandRan as CommandRan
+from ostler.vocabulary.extension_events import ExtensionEntry as ExtensionEntry
+from ostler.vocabulary.extension_events import ExtensionState as ExtensionState
 from ostler.vocabulary.limits import Limits as Limits
 from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
@@ -415,35 +418,6 @@ class BranchCollapsed(Entry, frozen=True):
 
     summary: str
     leaf: int
-    request: str = ""
-
-
-class ExtensionEntry(Entry, frozen=True):
-    """An extension's own entry on the tree. `told` is what the model is told of it, if anything."""
-
-    extension: str
-    name: str
-    data: Any = None
-    told: tuple[PlainBlock, ...] = ()
-    critical: bool = False
-
-
-class ExtensionState(Record, frozen=True):
-    """One key of an extension's state; `None` removes it."""
-
-    extension: str
-    key: str
-    value: Any = None
-
-
-class CommandRan(Record, frozen=True):
-    """Somebody ran an extension's command. `text` is what it said, or why it failed."""
-
-    name: str
-    arguments: str = ""
-    text: str = ""
-    failed: bool = False
-    extension: str = ""
     request: str = ""
 
 
