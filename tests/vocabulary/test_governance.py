@@ -69,6 +69,7 @@ EXPECTED = {
     "command_ran": SHOWN,
     "store_failed": LIVE_ONLY,
     "stream_incomplete": LIVE_ONLY,
+    "caught_up": LIVE_ONLY,
 }
 GOLDEN = Path(__file__).parent.parent / "golden" / "events-v1.jsonl"
 UNMARKED = {

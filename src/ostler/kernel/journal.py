@@ -55,6 +55,8 @@ class Journal:
         self.world = world
         self.failed: StoreError | None = None
         self.on_failure: Callable[[StoreError], None] = lambda error: None
+        self.on_close: list[Callable[[], None]] = []
+        """Called when the session is given back."""
         self.has_processes = False
         """A tool has started processes of its own since the session was opened."""
         self.is_moved = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -199,6 +200,9 @@ class Blobs(Protocol):
 
 class Store(Log, Leases, Inbox, Blobs, Protocol):
     """One place for all four."""
+
+    meeting_place: Path | None
+    """A folder where the processes of this user that work on this store find each other's sockets."""
 
     async def tidy(self) -> None:
         """Before a process leaves without closing: puts in order what would make the next opening slow."""

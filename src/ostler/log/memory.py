@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -35,6 +36,8 @@ class _Session:
 
 class MemoryStore:
     """All four contracts of a store, in dictionaries."""
+
+    meeting_place: Path | None = None
 
     def __init__(self, world: World | None = None) -> None:
         self._now_ms: Callable[[], int] = (world or World()).now_ms

@@ -28,7 +28,6 @@ from ostler.log.sqlite_rows import (
     insert_session,
     update_summary,
 )
-from ostler.log.sqlite_search import is_index_stale, search, update_index
 from ostler.log.sqlite_writer import Writer
 from ostler.log.summaries import CHANGING
 from ostler.vocabulary.errors import NotFound
@@ -71,6 +70,7 @@ class SqliteStore:
         patience: float = PATIENCE,
     ) -> None:
         self.path = path
+        self.meeting_place: Path | None = path.parent / "live"
         self._now_ms: Callable[[], int] = (world or World()).now_ms
         self._reader: sqlite3.Connection
         self._writer = Writer(path, durability, patience)
@@ -153,6 +153,8 @@ class SqliteStore:
         return [SessionSummary(*row) for row in rows]
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        from ostler.log.sqlite_search import is_index_stale, search, update_index
+
         with in_our_words(self.path):
             while is_index_stale(self._reader):
                 await self._writer.run(update_index, lengthy=True)

@@ -80,11 +80,15 @@ class Supervisor:
 
     - What becomes of a run is what its log says: a late completion never overwrites a cancel.
     - A session is driven until nothing more can move; then its lease is given back: any process can go on.
+      With `keep_open` that is so many seconds later: extensions stay loaded, what arrives is taken up.
     - Requests to a session that another process holds go through its inbox.
     """
 
-    def __init__(self, store: Store, equip: Equip, *, world: World | None = None) -> None:
+    def __init__(
+        self, store: Store, equip: Equip, *, world: World | None = None, keep_open: float = 0
+    ) -> None:
         self.store = store
+        self._keep_open = keep_open
         self._equip = equip
         self._world = world or World()
         self._driven: dict[str, Session] = {}
@@ -93,6 +97,8 @@ class Supervisor:
         """Tasks that are not over: also those whose session is being given back."""
         self._rested: dict[str, asyncio.Future[Quiet]] = {}
         """Done when what was begun has come to rest; a task goes on with what waits its turn."""
+        self._staying: dict[str, asyncio.Timeout] = {}
+        """Sessions at rest that are kept open, and until when."""
         self._observers: list[Callable[[str], Observer]] = []
         self._is_closing = False
 
@@ -187,6 +193,8 @@ class Supervisor:
             while isinstance(last, RunEnded) and not self._is_closing:
                 last = await session.advance()
                 quiet = last or quiet
+            if self._keep_open:
+                quiet = await self._stay(session) or quiet
         finally:
             self._driven.pop(session.id, None)
             self._tasks.pop(session.id, None)
@@ -197,6 +205,31 @@ class Supervisor:
         if not self._is_closing:
             await self._look_again(session, quiet)
         return quiet
+
+    async def _stay(self, session: Session) -> Quiet:
+        """Takes up what arrives, as long as something does. Another process may have it meanwhile."""
+        quiet, seen = None, -1
+        while not self._is_closing:
+            try:
+                async with asyncio.timeout(self._keep_open) as limit:
+                    self._staying[session.id] = limit
+                    seen = await self.store.arrivals(session.id, seen)
+            except TimeoutError:
+                break
+            finally:
+                del self._staying[session.id]
+            try:
+                while (last := await session.advance()) is not None:
+                    quiet = last
+                    if isinstance(last, RunWaiting):
+                        break
+            except SessionHeld:
+                break
+        return quiet
+
+    def _end_staying(self) -> None:
+        for limit in self._staying.values():
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def _look_again(self, session: Session, quiet: Quiet) -> None:
         """What arrived while the session was given back; and a parent that waited for this child."""
@@ -282,7 +315,7 @@ class Supervisor:
         Raises `TimeoutError`.
         """
         async with asyncio.timeout(timeout):
-            if session in self._tasks:
+            if session in self._tasks and not self._keep_open:
                 return await asyncio.shield(self._tasks[session])
             facts = await self.store.read_opening(session)
             state = fold(facts)
@@ -311,6 +344,7 @@ class Supervisor:
     async def drain(self, timeout: float | None = None) -> bool:
         """From now on no run starts here; waits for those under way. False when some did not end in time."""
         self._is_closing = True
+        self._end_staying()
         if self._unfinished:
             await asyncio.wait(set(self._unfinished), timeout=timeout)
         return not self._unfinished
@@ -318,6 +352,7 @@ class Supervisor:
     async def close(self, reason: str = "the process ends") -> None:
         """Ends the runs that are still under way, and gives all sessions back."""
         self._is_closing = True
+        self._end_staying()
         for session in self._driven.values():
             session.cancel(reason)
         if self._unfinished:

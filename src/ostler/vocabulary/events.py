@@ -27,6 +27,7 @@ from ostler.vocabulary.extension_events import CommandRan as CommandRan
 from ostler.vocabulary.extension_events import ExtensionEntry as ExtensionEntry
 from ostler.vocabulary.extension_events import ExtensionState as ExtensionState
 from ostler.vocabulary.limits import Limits as Limits
+from ostler.vocabulary.live_events import CaughtUp as CaughtUp
 from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
 from ostler.vocabulary.live_events import Printed as Printed

@@ -101,3 +101,9 @@ class StreamIncomplete(LiveEvent, frozen=True):
     """This follower sees facts only: the owner's live channel cannot be reached."""
 
     reason: str
+
+
+class CaughtUp(LiveEvent, frozen=True):
+    """A follower has been sent everything up to this fact, and what is open: what comes now is new."""
+
+    seq: int

@@ -1,0 +1,236 @@
+"""The socket of an open session: other processes of the same user see what happens in it, as it happens.
+
+Its name is that of the opening, which stands in the session's lease. Only facts and live events go out;
+nothing comes in: whoever wants something of a session asks its inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import struct
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler import __version__
+from ostler.kernel.journal import Journal
+from ostler.kernel.processes import ProcessId
+from ostler.runs.watching.tail import LiveTail
+from ostler.vocabulary.events import Event
+from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event, encode_event
+
+LONGEST_PATH = 100
+"""Bytes: the system's limit for the address of a socket is 104 or 108."""
+MOST_UNREAD = 4_000_000
+"""Bytes that one reader may leave unread: beyond, it is left to the log."""
+PATIENCE = 2.0
+"""Seconds for an owner to answer."""
+
+
+class PackedFact(msgspec.Struct, array_like=True):
+    seq: int
+    run: str
+    time_ms: int
+    type: str
+    body: bytes
+    parent: int | None
+    origin: str
+
+
+class Hello(msgspec.Struct, array_like=True):
+    """The first message: whose version this is, the last fact so far, and the open tail."""
+
+    version: str
+    last_seq: int
+    tail: list[bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Made when somebody listens: most only speak."""
+    return msgspec.msgpack.Decoder(kind)
+
+
+def socket_of(folder: Path | None, owner: ProcessId) -> Path | None:
+    """Where an opening of a session listens; None where there is no such place."""
+    if folder is None or not owner.opening:
+        return None
+    path = folder / f"{owner.opening}.sock"
+    if len(os.fsencode(path)) <= LONGEST_PATH:
+        return path
+    short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return Path(f"/tmp/ostler-{os.getuid()}", short, path.name)
+
+
+def _make_private(folder: Path) -> None:
+    """Raises `OSError` where somebody else could put something there, or look into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not only ours")
+
+
+class Channel:
+    """Of a session that is open here, from its first run until it is closed."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._tail = LiveTail()
+        self._last_seq = journal.state.last_seq
+        self._readers: set[asyncio.StreamWriter] = set()
+        self._path: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._stop_seeing = journal.observe(self._see)
+
+    async def open(self) -> None:
+        """Listens. Where that cannot be, others see the facts only."""
+        store, owner = self._journal.store, self._journal.lease.owner
+        path = socket_of(store.meeting_place, owner)
+        if path is None:
+            return
+        try:
+            _make_private(path.parent)
+            self._server = await asyncio.start_unix_server(self._welcome, path)
+        except OSError:
+            return
+        self._path = path
+
+    def _see(self, batch: Sequence[Fact | Event]) -> None:
+        self._tail.see(batch)
+        for one in batch:
+            if isinstance(one, Fact):
+                self._last_seq = one.seq
+        if not self._readers:
+            return
+        message = _framed([_packed(one) for one in batch])
+        for reader in tuple(self._readers):
+            if reader.transport.get_write_buffer_size() > MOST_UNREAD:
+                self._drop(reader)
+            else:
+                reader.write(message)
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tail = [encode_event(event) for event in self._tail.events()]
+        writer.write(_framed(Hello(__version__, self._last_seq, tail)))
+        self._readers.add(writer)
+        try:
+            await reader.read()  # to the end: it only listens
+        except ConnectionError:
+            pass
+        finally:
+            self._drop(writer)
+
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        self._readers.discard(writer)
+        writer.close()
+
+    def close(self) -> None:
+        self._stop_seeing()
+        for reader in tuple(self._readers):
+            self._drop(reader)
+        if self._server is not None:
+            self._server.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _packed(one: Fact | Event) -> PackedFact | bytes:
+    if isinstance(one, Fact):
+        return PackedFact(one.seq, one.run, one.time_ms, one.type, one.body, one.parent, one.origin)
+    return encode_event(one)
+
+
+def _framed(message: object) -> bytes:
+    packed = _encode(message)
+    return struct.pack(">I", len(packed)) + packed
+
+
+class Listening:
+    """A connection to the process that drives a session. `hello` says where its stream begins."""
+
+    def __init__(
+        self, session: str, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.last_seq = hello.last_seq
+        self.tail = [event for event in map(_live_event, hello.tail) if event is not None]
+        self._session = session
+        self._reader = reader
+        self._writer = writer
+
+    async def batches(self) -> AsyncIterator[list[Fact | Event]]:
+        """Until the other side ends."""
+        try:
+            while message := await _message(self._reader):
+                seen = [self._unpacked(one) for one in _decoder(list[PackedFact | bytes]).decode(message)]
+                yield [one for one in seen if one is not None]
+        except (ConnectionError, msgspec.MsgspecError):
+            return  # the log has the rest
+        finally:
+            self.close()
+
+    def _unpacked(self, one: PackedFact | bytes) -> Fact | Event | None:
+        if isinstance(one, bytes):
+            return _live_event(one)
+        return Fact(one.seq, self._session, one.run, one.time_ms, one.body, one.type, one.parent, one.origin)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _live_event(body: bytes) -> Event | None:
+    """None for one of a newer version: it cannot be joined to anything."""
+    event = decode_event(body)
+    return None if isinstance(event, UnknownEvent) else event
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    """The next one; empty at the end."""
+    try:
+        (size,) = struct.unpack(">I", await reader.readexactly(4))
+        return await reader.readexactly(size)
+    except asyncio.IncompleteReadError:
+        return b""
+
+
+async def listen(session: str, folder: Path | None, owner: ProcessId) -> Listening | str:
+    """A connection to the owner of a session, or why there is none."""
+    path = socket_of(folder, owner)
+    if path is None or not owner.is_here():
+        return f"process {owner.pid} on {owner.host} drives it, which cannot be reached from here"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                return Listening(session, _decoder(Hello).decode(await _message(reader)), reader, writer)
+            except BaseException:
+                writer.close()
+                raise
+    except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+        return f"process {owner.pid} drives it, and does not answer ({type(error).__name__})"
+
+
+def sweep(folder: Path | None) -> None:
+    """Removes the sockets that processes left which are gone."""
+    nobody = ProcessId(0, "", "", "", opening="own")
+    example = socket_of(folder, nobody)
+    if example is None or not example.parent.is_dir():
+        return
+    import socket
+
+    for path in example.parent.glob("*.sock"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0.2)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue
