@@ -1,0 +1,47 @@
+"""`ostler serve`: sessions over HTTP, live streams and a web page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ostler.faces.cli.arguments import Parser, add_model_options, add_work_options
+from ostler.vocabulary.errors import ConfigurationError
+from ostler.vocabulary.extras import how_to_install
+
+DEFAULT_PORT = 8420
+
+
+def run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        import starlette
+        import uvicorn
+    except ImportError:
+        raise ConfigurationError(f"serving needs starlette and uvicorn: {how_to_install('server')}") from None
+    del starlette, uvicorn
+    if options.openapi:
+        from ostler.faces.web.app import OPERATIONS, PREFIX
+        from ostler.faces.web.openapi import openapi
+        from ostler.faces.web.operations import encode
+
+        sys.stdout.buffer.write(encode(openapi(OPERATIONS, PREFIX)) + b"\n")
+        return 0
+    from ostler.faces.web.serving import serve
+
+    return serve(options)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="ostler serve",
+        description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"0 takes any ({DEFAULT_PORT})")
+    parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
+    add_model_options(parser)
+    add_work_options(parser)
+    return parser

@@ -1,0 +1,54 @@
+"""What happens in a session: pages of facts, and streams."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ostler.faces.web.operations import Operations, json_response
+from ostler.faces.web.server import Server
+from ostler.faces.web.sse import EventStream
+from ostler.vocabulary.errors import UsageError
+
+operations = Operations("events")
+
+
+class EventsQuery(msgspec.Struct, frozen=True):
+    after: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Only facts with a higher number. A stream that goes on says it with `Last-Event-ID`."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 1000
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+    """Seconds to wait for a fact, if there is none yet."""
+
+
+class FactPage(msgspec.Struct, frozen=True):
+    facts: list[msgspec.Raw]
+    last_seq: int
+    has_more: bool
+
+
+@operations.add("GET", "/sessions/{session}/events", answers=FactPage)
+async def read_events(server: Server, session: str, query: EventsQuery, request: Request) -> ASGIApp:
+    """Facts after a number, or a live stream
+
+    With `Accept: text/event-stream`: the facts, what is open, and then everything as it happens. Only facts
+    have an `id`, which is their number: whoever was cut off goes on with `Last-Event-ID`."""
+    if "text/event-stream" in request.headers.get("accept", ""):
+        after = _last_id(request) or query.after
+        return EventStream(await server.watch.follow(session, after))
+    facts = await server.store.read(session, query.after, query.limit)
+    if not facts and query.wait:
+        facts = await server.next_facts(session, query.after, query.wait)
+    last = await server.store.last_seq(session)
+    shown = facts[-1].seq if facts else query.after
+    return json_response(FactPage([msgspec.Raw(fact.line()) for fact in facts], last, shown < last))
+
+
+def _last_id(request: Request) -> int:
+    given = request.headers.get("last-event-id", "")
+    if given and not given.isdecimal():
+        raise UsageError(f"Last-Event-ID must be the number of a fact, not {given!r}")
+    return int(given or 0)

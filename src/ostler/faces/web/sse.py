@@ -1,0 +1,57 @@
+"""Server-sent events: how facts and live events are written, and a response that streams them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from starlette.types import Receive, Scope, Send
+
+from ostler.runs.watching.hub import Follower
+from ostler.vocabulary.events import Event
+from ostler.vocabulary.facts import Fact, encode_event
+
+SIGN_OF_LIFE = b":\n\n"
+
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),  # nginx would collect what should be seen at once
+]
+
+
+def as_frames(batch: Sequence[Fact | Event]) -> bytes:
+    """Each event is a frame; only facts have an id, which is their number."""
+    return b"".join(
+        [
+            b"id: %d\ndata: %b\n\n" % (one.seq, one.line())
+            if isinstance(one, Fact)
+            else b"data: %b\n\n" % encode_event(one)
+            for one in batch
+        ]
+    )
+
+
+class EventStream:
+    """Sends what a follower yields, until it ends or whoever listens has left."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._follower.stream()) as stream:
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            leaving = asyncio.ensure_future(self._notice_leaving(receive))
+            try:
+                async for data in stream:
+                    body = data or SIGN_OF_LIFE
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+            finally:
+                leaving.cancel()
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _notice_leaving(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        self._follower.close()
