@@ -39,6 +39,7 @@ COMMANDS = {
     "sessions": ("ostler.faces.cli.sessions", "list, show, search, branch, copy, check and delete sessions"),
     "skills": ("ostler.faces.cli.skills", "list the skills that the model or you can use"),
     "steer": ("ostler.faces.cli.steer", "say something to a run between two steps"),
+    "token": ("ostler.faces.cli.token", "list, make and revoke the tokens of the server"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
 

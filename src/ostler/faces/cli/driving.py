@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 from ostler.faces.cli.exit_codes import TERMINATED, exit_code
-from ostler.faces.cli.plain_output import Notices, PlainOutput
 from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
@@ -69,6 +68,8 @@ async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
     """Does the work, prints what comes of it, and gives the session back. Returns the exit code."""
     if as_lines:
         return await _drive_to_lines(session, work)
+    from ostler.faces.cli.plain_output import PlainOutput
+
     output = PlainOutput()
     session.observe(output.see)
     _on_signals(session.cancel)
@@ -85,6 +86,7 @@ async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
 
 async def _drive_to_lines(session: Session, work: Work) -> int:
     from ostler.faces.cli.json_output import JsonOutput
+    from ostler.faces.cli.plain_output import Notices
 
     def end(reason: str) -> None:
         output.hurry()

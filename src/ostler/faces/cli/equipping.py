@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from ostler.vocabulary.errors import ConfigurationError, UsageError
 LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
 
 
-def settings_from(options: argparse.Namespace, cwd: Path) -> Settings:
+def settings_from(
+    options: argparse.Namespace, cwd: Path, by_default: Mapping[str, Any] | None = None
+) -> Settings:
     """The settings for work in that directory, with what the options say; says what a person should know."""
-    loaded = load_settings(cwd, _overrides(options))
+    loaded = load_settings(cwd, _overrides(options), by_default=by_default)
     for notice in loaded.notices:
         say(notice)
     if options.no_tools and options.tools is not None:

@@ -87,7 +87,7 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
         max_output_tokens=settings.max_output_tokens,
         cwd=cwd,
     )
-    harness.use(choose_tools(None, cwd))
+    harness.tools = choose_tools(None, cwd)
     if live:
         if settings.instructions:
             harness.hooks.add(nested_instructions(cwd))

@@ -41,6 +41,12 @@ def _parser() -> Parser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"0 takes any ({DEFAULT_PORT})")
+    parser.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[], help="a name it may be asked for by"
+    )
+    parser.add_argument(
+        "--allow-origin", metavar="URL", action="append", default=[], help="pages from there may ask"
+    )
     parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
     add_model_options(parser)
     add_work_options(parser)

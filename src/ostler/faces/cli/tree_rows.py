@@ -13,6 +13,13 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
 
 _TEXT_LENGTH = 100
+_NAMES = {
+    "user_message": "you",
+    "assistant_message": "assistant",
+    "tool_called": "call",
+    "tool_result": "result",
+    "compacted": "summary",
+}
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,9 +80,9 @@ def rows(nodes: Sequence[Node]) -> Iterator[str]:
     return (row for _, row in placed(nodes))
 
 
-def placed(nodes: Sequence[Node]) -> Iterator[tuple[Node, str]]:
+def placed(nodes: Sequence[Node], *, is_whole: bool = False) -> Iterator[tuple[Node, str]]:
     """Each with its line. Calls and results have one only where something hangs on them: a branch, a label or
-    the leaf."""
+    the leaf; or with `is_whole`."""
     below: dict[int, list[Node]] = {}
     for node in nodes:
         below.setdefault(node.parent, []).append(node)
@@ -85,7 +92,7 @@ def placed(nodes: Sequence[Node]) -> Iterator[tuple[Node, str]]:
     while waiting:
         node, before, indent = waiting.pop()
         children = below.get(node.seq, [])
-        is_told = node.type not in ("tool_called", "tool_result")
+        is_told = is_whole or node.type not in ("tool_called", "tool_result")
         if is_told or before != indent or len(children) > 1 or node.label or node.leaf:
             yield node, before + _row(node)
             before = indent
@@ -109,7 +116,6 @@ def _branches(children: Sequence[Node], indent: str) -> list[tuple[Node, str, st
 
 
 def _row(node: Node) -> str:
-    names = {"user_message": "you", "assistant_message": "assistant"}
     label = f"  [{one_line(node.label)}]" if node.label else ""
     leaf = "  ← leaf" if node.leaf else ""
-    return f"#{node.seq} {names.get(node.type, node.type)}{': ' if node.text else ''}{node.text}{label}{leaf}"
+    return f"#{node.seq} {_NAMES.get(node.type, node.type)}{': ' if node.text else ''}{node.text}{label}{leaf}"

@@ -5,20 +5,20 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ostler.faces.web.problems import MEDIA_TYPE, Problem, problem_of, unforeseen
+from ostler.faces.web.guarding import MOST_BODY, limited
+from ostler.faces.web.problems import problem_of, problem_response, unforeseen
 from ostler.faces.web.server import Server
+from ostler.faces.web.tokens import Access
 from ostler.models.keys import without_keys
 from ostler.vocabulary.errors import OstlerError, UsageError
-
-Access = Literal["none", "observe", "all"]
-"""What a token must allow."""
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -42,6 +42,8 @@ class Operation(msgspec.Struct, frozen=True):
     media_type: str
     answers: Any
     """The type of what it answers with."""
+    most_body: int
+    """Bytes."""
 
     @property
     def name(self) -> str:
@@ -68,6 +70,7 @@ class Operations(list[Operation]):
         access: Access | None = None,
         media_type: str = "application/json",
         answers: Any = None,
+        most_body: int = MOST_BODY,
     ) -> Callable[[Handler], Handler]:
         """Reading needs a token that observes, anything else one that may do all. `answers` is for a function
         that returns a response, and not the data in it."""
@@ -75,7 +78,9 @@ class Operations(list[Operation]):
         def declare(handler: Handler) -> Handler:
             needed: Access = access or ("observe" if method == "GET" else "all")
             kind = answers or get_type_hints(handler, include_extras=True)["return"]
-            self.append(Operation(method, path, handler, needed, self._tag, status, media_type, kind))
+            self.append(
+                Operation(method, path, handler, needed, self._tag, status, media_type, kind, most_body)
+            )
             return handler
 
         return declare
@@ -91,9 +96,10 @@ class Endpoint:
         self._path_parameters = frozenset(self._types) - {"server", "query", "body", "request", "return"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
         answer: ASGIApp
         try:
+            self._server.doorkeeper.require(Request(scope), self._operation.access)
+            request = Request(scope, limited(receive, Headers(scope=scope), self._operation.most_body))
             made = await self._operation.handler(**await self._bound(request))
             answer = made if callable(made) else json_response(made, self._operation.status)
         except OstlerError as error:
@@ -134,7 +140,3 @@ def json_response(answer: Any, status: int = 200) -> Response:
     if answer is None:
         return Response(status_code=204)
     return Response(encode(answer), status, media_type="application/json")
-
-
-def problem_response(problem: Problem) -> Response:
-    return Response(encode(problem), problem.status, media_type=MEDIA_TYPE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
+from starlette.responses import Response
 
 from ostler.models.keys import without_keys
 from ostler.vocabulary.errors import OstlerError, UsageError, kind_of
@@ -66,3 +67,8 @@ def unforeseen() -> Problem:
     """A mistake of ours: what it is stands in the server's own log, not on the wire."""
     detail = "this is a mistake in ostler itself; the server's log says where"
     return Problem("urn:ostler:internal", "Internal Server Error", 500, detail, "internal")
+
+
+def problem_response(problem: Problem) -> Response:
+    headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+    return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)

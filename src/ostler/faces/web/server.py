@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
+from ostler.faces.web.guarding import Doorkeeper
 from ostler.faces.web.sse import as_frames
+from ostler.faces.web.tokens import TokenBook
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
 from ostler.runs.absent_model import AbsentModel
@@ -31,8 +33,9 @@ Equip = Callable[[Path], Awaitable[Harness]]
 class Server:
     """One for each application. `start` and `close` belong to its life cycle."""
 
-    def __init__(self, store: Store, equip: Equip, cwd: Path) -> None:
+    def __init__(self, store: Store, equip: Equip, cwd: Path, tokens: TokenBook) -> None:
         self.store = store
+        self.doorkeeper = Doorkeeper(tokens)
         self.cwd = cwd
         self.watch = Watch(store, as_frames)
         self._equip = equip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import socket
-import sys
 from pathlib import Path
 from types import FrameType
 
@@ -16,8 +15,10 @@ from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import collect_garbage_from_here
 from ostler.faces.cli.equipping import equipped, settings_from
 from ostler.faces.cli.extending import extended
+from ostler.faces.cli.saying import say
 from ostler.faces.web.app import create_app
 from ostler.faces.web.server import Server
+from ostler.faces.web.tokens import TokenBook
 from ostler.kernel.harness import Harness
 from ostler.runs.stores import open_store
 from ostler.vocabulary.errors import UsageError
@@ -52,11 +53,13 @@ async def _serve(options: argparse.Namespace) -> int:
         await extended(options, found, harness)
         return harness
 
-    server = Server(open_store(settings), equip, cwd)
+    tokens = TokenBook()
+    first = tokens.first()
+    server = Server(open_store(settings), equip, cwd, tokens)
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
-        create_app(server),
+        create_app(server, hosts=[_named(host), *options.allow_host], origins=options.allow_origin),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -65,7 +68,11 @@ async def _serve(options: argparse.Namespace) -> int:
     )
     collect_garbage_from_here()
     http = HttpServer(config, server)
-    print(f"ostler: listening at http://{_named(host)}:{port}/", file=sys.stderr)
+    address = f"http://{_named(host)}:{port}/"
+    if first:
+        say(f"a token for programs was made, and is shown only now: {first}")
+    say(f"listening at {address}")
+    say(f"open {address}#token={tokens.code()} in a browser; the link works once, for ten minutes")
     await http.serve(sockets=[listening])
     return 0
 

@@ -1,0 +1,62 @@
+"""Logging in: a token, or the code of a link, becomes a cookie."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostler import __version__
+from ostler.faces.web.operations import Operations
+from ostler.faces.web.problems import NotAllowed
+from ostler.faces.web.server import Server
+from ostler.faces.web.tokens import COOKIE_SECONDS, Scope
+
+operations = Operations("login")
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    token: str
+
+
+@operations.add("POST", "/login", status=204, access="none", answers=type(None))
+async def log_in(server: Server, request: Request, body: Login) -> Response:
+    """Exchange a token for a cookie
+
+    Also the code of the link that the server prints, which can be used once."""
+    book, keeper = server.doorkeeper.book, server.doorkeeper
+    principal = keeper.checked(request, book.of_token(body.token) or book.of_code(body.token))
+    if principal is None:
+        raise NotAllowed("that token is not known; `ostler token` makes another")
+    response = Response(status_code=204)
+    response.set_cookie(
+        book.cookie_name,
+        book.cookie(principal),
+        max_age=COOKIE_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@operations.add("POST", "/logout", status=204, access="none", answers=type(None))
+async def log_out(server: Server) -> Response:
+    """Forget the cookie"""
+    response = Response(status_code=204)
+    response.delete_cookie(server.doorkeeper.book.cookie_name, httponly=True, samesite="strict")
+    return response
+
+
+class Me(msgspec.Struct, frozen=True):
+    scope: Scope
+    version: str
+    cwd: str
+
+
+@operations.add("GET", "/me")
+async def me(server: Server, request: Request) -> Me:
+    """What the token allows, and where the server works"""
+    principal = server.doorkeeper.principal(request)
+    assert principal is not None
+    return Me(principal.scope, __version__, str(server.cwd))

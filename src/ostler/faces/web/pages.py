@@ -1,0 +1,59 @@
+"""The web page: its built files, which come with the package, and nothing from anywhere else."""
+
+from __future__ import annotations
+
+import mimetypes
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ostler.faces.web.problems import problem_of, problem_response
+from ostler.vocabulary.errors import NotFound
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+}
+FOR_EVER = "public, max-age=31536000, immutable"
+"""For files whose names have a hash of what is in them."""
+
+
+class Pages:
+    """Serves the page's files; any other path is the page itself, which knows what to show for it."""
+
+    def __init__(self) -> None:
+        self._files = dict(_files(resources.files("ostler.faces.web") / "page"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        path = request.path_params.get("path", "")
+        await self._answer(request.method, path)(scope, receive, send)
+
+    def _answer(self, method: str, path: str) -> Response:
+        if path.startswith("api/") or method not in ("GET", "HEAD") or "index.html" not in self._files:
+            return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
+        name = path if path in self._files else "index.html"
+        if name == "index.html" and path.startswith("assets/"):  # of a page that is older than the server
+            return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        kept = FOR_EVER if name.startswith("assets/") else "no-cache"
+        return Response(
+            self._files[name].read_bytes(), headers={**HEADERS, "cache-control": kept}, media_type=kind
+        )
+
+
+def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return []
+    found: list[tuple[str, Traversable]] = []
+    for one in folder.iterdir():
+        name = prefix + one.name
+        found += _files(one, f"{name}/") if one.is_dir() else [(name, one)]
+    return found
