@@ -56,7 +56,7 @@ async def _serve(options: argparse.Namespace) -> int:
     tokens = TokenBook()
     first = tokens.first()
     server = Server(open_store(settings), equip, cwd, tokens)
-    listening = _listen(options.host, options.port)
+    listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
         create_app(server, hosts=[_named(host), *options.allow_host], origins=options.allow_origin),
@@ -81,7 +81,7 @@ def _named(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Bound before anything is said: an address that is taken is one line."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -90,5 +90,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except (OSError, OverflowError) as error:
         raise UsageError(f"cannot listen at {_named(host)}:{port}: {error}") from None
+    listening.listen(2048)  # from here on whoever connects is served, if a little later
     listening.setblocking(False)
     return listening
