@@ -108,10 +108,15 @@ class Log(Protocol):
         """Raises `NotFound`."""
         ...
 
+    async def changes(self, seen: int) -> int:
+        """Waits until a fact may have been committed, in any session, since `seen`; returns what to pass the
+        next time. Also wakes for those of other processes, within 100 ms."""
+        ...
+
     async def sessions(
-        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
-        """Newest activity first."""
+        """Newest activity first; with `since_ms`, only where something happened since then."""
         ...
 
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:

@@ -12,7 +12,7 @@ from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.log.leasing import LEASE_MS, is_current, living_holder, lost, next_lease, no_session
 from ostler.log.numbering import require_order, require_whole_session
-from ostler.log.pulse import Pulse, inbox_of
+from ostler.log.pulse import ANYWHERE, Pulse, inbox_of
 from ostler.log.summaries import new_summary, summarised
 from ostler.log.words import excerpt, words_of
 from ostler.vocabulary.errors import NotFound, StoreError
@@ -90,6 +90,9 @@ class MemoryStore:
             else:
                 await self._pulse.wait(session, seen)
 
+    async def changes(self, seen: int) -> int:
+        return await self._pulse.wait(ANYWHERE, seen)
+
     async def last_seq(self, session: str) -> int:
         return self._session(session).summary.last_seq
 
@@ -97,12 +100,14 @@ class MemoryStore:
         return self._session(session).summary
 
     async def sessions(
-        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
         found = [
-            session.summary
-            for session in self._sessions.values()
-            if (cwd is None or session.summary.cwd == cwd) and session.summary.id.startswith(prefix)
+            summary
+            for summary in [session.summary for session in self._sessions.values()]
+            if (cwd is None or summary.cwd == cwd)
+            and summary.id.startswith(prefix)
+            and summary.updated_ms >= since_ms
         ]
         found.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
         return found if limit is None else found[:limit]

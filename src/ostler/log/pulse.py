@@ -11,6 +11,10 @@ POLL_SECONDS = 0.025
 """How often another process's writes are looked for while somebody waits; facts are due within 100 ms."""
 
 
+ANYWHERE = ""
+"""The topic of everything that happens."""
+
+
 def inbox_of(session: str) -> str:
     """The topic of a session's requests; its facts are the topic of the session's own name."""
     return f"inbox of {session}"
@@ -34,8 +38,9 @@ class Pulse:
         return self._versions.get(topic, 0) + self._elsewhere
 
     def tick(self, topic: str) -> None:
-        self._versions[topic] = self._versions.get(topic, 0) + 1
-        self._wake(topic)
+        for one in (topic, ANYWHERE):
+            self._versions[one] = self._versions.get(one, 0) + 1
+            self._wake(one)
 
     async def wait(self, topic: str, seen: int) -> int:
         """Returns once the version is not `seen` any more; raises `StoreError` if that cannot be known."""

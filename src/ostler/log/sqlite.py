@@ -16,7 +16,7 @@ from ostler.kernel.processes import ProcessId
 from ostler.kernel.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.log.leasing import LEASE_MS, is_current, living_holder, lost, next_lease, no_session
 from ostler.log.numbering import require_order, require_whole_session
-from ostler.log.pulse import Pulse, inbox_of
+from ostler.log.pulse import ANYWHERE, Pulse, inbox_of
 from ostler.log.sqlite_connection import PATIENCE, Durability, connect_again
 from ostler.log.sqlite_errors import in_our_words
 from ostler.log.sqlite_rows import (
@@ -132,6 +132,9 @@ class SqliteStore:
             else:
                 await self._pulse.wait(session, seen)
 
+    async def changes(self, seen: int) -> int:
+        return await self._pulse.wait(ANYWHERE, seen)
+
     async def last_seq(self, session: str) -> int:
         return (await self.summary(session)).last_seq
 
@@ -142,13 +145,13 @@ class SqliteStore:
         return SessionSummary(*rows[0])
 
     async def sessions(
-        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = ""
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
     ) -> list[SessionSummary]:
         rows = self._query(
             f"select {SUMMARY_COLUMNS} from sessions"
-            " where (?1 is null or cwd = ?1) and substr(id, 1, length(?2)) = ?2"
+            " where updated >= ?4 and (?1 is null or cwd = ?1) and substr(id, 1, length(?2)) = ?2"
             " order by updated desc, id desc limit ?3",
-            (cwd, prefix, -1 if limit is None else limit),
+            (cwd, prefix, -1 if limit is None else limit, since_ms),
         )
         return [SessionSummary(*row) for row in rows]
 

@@ -202,6 +202,8 @@ class SharedStore(MemoryStore):
 class FaultyStore:
     """The shared store as one process sees it: calls take turns, and one of them may be the last."""
 
+    meeting_place = None
+
     def __init__(self, process: SimulatedProcess, store: SharedStore) -> None:
         self._process = process
         self._store = store

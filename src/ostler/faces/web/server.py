@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
 from ostler.faces.web.guarding import Doorkeeper
-from ostler.faces.web.sse import as_frames
+from ostler.faces.web.sse import as_frame_of_all, as_frames, as_live_frames_of_all
 from ostler.faces.web.tokens import TokenBook
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
@@ -16,6 +17,7 @@ from ostler.runs.absent_model import AbsentModel
 from ostler.runs.session import create_session
 from ostler.runs.supervisor import Supervisor
 from ostler.runs.watching.channel import sweep
+from ostler.runs.watching.everything import Everything
 from ostler.runs.watching.watch import Watch
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.ids import new_id
@@ -30,6 +32,10 @@ SIGN_OF_LIFE = 15.0
 Equip = Callable[[Path], Awaitable[Harness]]
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Server:
     """One for each application. `start` and `close` belong to its life cycle."""
 
@@ -38,6 +44,8 @@ class Server:
         self.doorkeeper = Doorkeeper(tokens)
         self.cwd = cwd
         self.watch = Watch(store, as_frames)
+        self.everything = Everything(store, as_frame_of_all, as_live_frames_of_all, now_ms)
+        self.watch.on_live = self.everything.see_live
         self._equip = equip
         self.supervisor = Supervisor(store, self._equipped, keep_open=KEPT_OPEN)
         self.is_draining = False
@@ -94,11 +102,14 @@ class Server:
             for hub in self.watch.hubs():
                 for follower in hub.followers:
                     follower.keep_alive()
+            for one in self.everything.followers:
+                one.keep_alive()
 
     def close_streams(self) -> None:
         """In the path of the signal: no server ends open streams by itself."""
         self.is_draining = True
         self.watch.close()
+        self.everything.close()
 
     async def close(self) -> None:
         self.close_streams()

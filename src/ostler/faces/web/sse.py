@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
+from msgspec.json import encode as encode_json
 from starlette.types import Receive, Scope, Send
 
+from ostler.runs.watching.everything import EverythingFollower
 from ostler.runs.watching.hub import Follower
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, encode_event
@@ -33,10 +35,26 @@ def as_frames(batch: Sequence[Fact | Event]) -> bytes:
     )
 
 
+def as_frame_of_all(fact: Fact, cursor: str) -> bytes:
+    """In the stream of all sessions the id is that stream's own cursor."""
+    return b"id: %b\ndata: %b\n\n" % (cursor.encode(), fact.line())
+
+
+def as_live_frames_of_all(session: str, events: Sequence[Event]) -> bytes:
+    """A live event has no envelope: the session is put in behind its type."""
+    named = b',"session":%b' % encode_json(session)
+    return b"".join([b"data: %b\n\n" % _with(encode_event(event), named) for event in events])
+
+
+def _with(body: bytes, named: bytes) -> bytes:
+    end = body.index(b'"', len(b'{"type":"')) + 1
+    return body[:end] + named + body[end:]
+
+
 class EventStream:
     """Sends what a follower yields, until it ends or whoever listens has left."""
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: Follower | EverythingFollower) -> None:
         self._follower = follower
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

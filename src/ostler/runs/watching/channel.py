@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
 from functools import cache
@@ -78,6 +79,19 @@ def _make_private(folder: Path) -> None:
         raise PermissionError(f"{folder} is not only ours")
 
 
+class _ListeningSocket(socket.socket):
+    """Closes when it is dropped: a session may end with its event loop, without having been given back."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.bind(str(path))
+        self.listen()
+        self.setblocking(False)
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Channel:
     """Of a session that is open here, from its first run until it is closed."""
 
@@ -98,7 +112,8 @@ class Channel:
             return
         try:
             _make_private(path.parent)
-            self._server = await asyncio.start_unix_server(self._welcome, path)
+            listening = _ListeningSocket(path)
+            self._server = await asyncio.start_unix_server(self._welcome, sock=listening)
         except OSError:
             return
         self._path = path
@@ -223,8 +238,6 @@ def sweep(folder: Path | None) -> None:
     example = socket_of(folder, nobody)
     if example is None or not example.parent.is_dir():
         return
-    import socket
-
     for path in example.parent.glob("*.sock"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(0.2)

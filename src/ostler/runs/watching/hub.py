@@ -106,8 +106,8 @@ class Follower:
         self._is_behind = True
         self._is_closed = False
         self._woken: asyncio.Future[None] | None = None
-        self.keeps_alive = False
-        """A sign of life is due."""
+        self._is_due = False
+        """A sign of life, because nothing was sent for a while."""
 
     def put(self, frame: Frame) -> None:
         if self._is_behind and not frame.first_seq:
@@ -144,6 +144,10 @@ class Follower:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
+    def keep_alive(self) -> None:
+        self._is_due = True
+        self.wake()
+
     def close(self) -> None:
         self._is_closed = True
         self.wake()
@@ -157,8 +161,8 @@ class Follower:
                         yield data
                 elif data := self._next():
                     yield data
-                elif self.keeps_alive:
-                    self.keeps_alive = False
+                elif self._is_due:
+                    self._is_due = False
                     yield b""
                 elif not self._is_behind and not self._is_closed:
                     self._woken = asyncio.get_running_loop().create_future()
@@ -185,7 +189,7 @@ class Follower:
         if self._missed:
             missed, self._missed = self._missed, {}
             ready.append(self._hub.encode(self._hub.tail.since(missed)))
-        self.keeps_alive = False
+        self._is_due = False
         return b"".join(ready)
 
     def _not_seen(self, batch: Batch) -> Batch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from ostler.kernel.journal import Journal
@@ -33,6 +33,8 @@ class Watch:
         self._driven: dict[str, Journal] = {}
         self._relays: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
+        self.on_live: Callable[[str, Sequence[Event]], None] = lambda session, events: None
+        """Sees the live events of sessions that are driven here."""
 
     @property
     def followers(self) -> int:
@@ -72,6 +74,8 @@ class Watch:
         def see(batch: Sequence[Fact | Event]) -> None:
             if self._driven.get(session) is journal:
                 hub.see(batch)
+                if live := [one for one in batch if not isinstance(one, Fact)]:
+                    self.on_live(session, live)
 
         journal.observe(see)
         journal.on_close.append(lambda: self._leave(journal))

@@ -52,3 +52,31 @@ def _last_id(request: Request) -> int:
     if given and not given.isdecimal():
         raise UsageError(f"Last-Event-ID must be the number of a fact, not {given!r}")
     return int(given or 0)
+
+
+class EverythingQuery(msgspec.Struct, frozen=True):
+    after: str = ""
+    """The cursor of the last fact that was seen; from now on, if it is left out."""
+    deltas: bool = False
+    """In a stream: also the live events of sessions that this server drives."""
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+    """Seconds to wait for a fact, if there is none yet."""
+
+
+class EverythingPage(msgspec.Struct, frozen=True):
+    facts: list[msgspec.Raw]
+    after: str
+    """The cursor behind them."""
+
+
+@operations.add("GET", "/events", answers=EverythingPage)
+async def read_all_events(server: Server, query: EverythingQuery, request: Request) -> ASGIApp:
+    """Facts of all sessions after a cursor, or a live stream of them
+
+    With `Accept: text/event-stream`. The `id` of a fact is the stream's own cursor, for `Last-Event-ID` or
+    `after`; the number of a fact in its session is its `seq`."""
+    if "text/event-stream" in request.headers.get("accept", ""):
+        after = request.headers.get("last-event-id", "") or query.after
+        return EventStream(await server.everything.follow(after, live=query.deltas))
+    facts, cursor = await server.everything.page(query.after, query.wait)
+    return json_response(EverythingPage([msgspec.Raw(fact.line()) for fact in facts], cursor))
