@@ -3,6 +3,8 @@
     ostler -e examples/extensions/git_checkpoint.py --permissions edit -p "try another way"
     ostler -e examples/extensions/git_checkpoint.py -p --continue /undo
 
+The terminal has an `/undo` of its own: there it is `/git_checkpoint:undo`.
+
 A checkpoint is a commit that no branch names (`git stash create`): nothing of your index or branch changes.
 Which commit belongs to which run stands in the session's state.
 """

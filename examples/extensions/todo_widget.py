@@ -2,7 +2,7 @@
 
     ostler -e examples/extensions/todo_widget.py -p "…"
 
-`/todo` prints the list. `ctrl+shift+t` hides the widget and shows it again.
+`/todo` prints the list. `alt+t` hides the widget and shows it again.
 """
 
 from ostler import events
@@ -20,7 +20,7 @@ def setup(ostler: Ostler) -> None:
     def updated(event: events.TodoUpdated, context: ExtensionContext) -> None:
         _show(context)
 
-    @ostler.shortcut("ctrl+shift+t", description="Show or hide the to-do list")
+    @ostler.shortcut("alt+t", description="Show or hide the to-do list")
     def toggle(context: ExtensionContext) -> None:
         context.state["hidden"] = not context.state.get("hidden", False)
         _show(context)

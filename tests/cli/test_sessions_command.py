@@ -101,7 +101,7 @@ def test_a_session_is_shown_to_be_read(ostler: Ostler, serve: Serve) -> None:
         "# assistant:\n  I look.\n",
         "# read: a.txt\n",
         "# bash: rm a.txt",
-        "# read ok: 1 lines",
+        "# read ok: 1 line",
         "# bash failed (call_refused): permissions are read-only: ",
         "# assistant:\n  It says\n\n    text.",
     ]

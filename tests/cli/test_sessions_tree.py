@@ -55,11 +55,11 @@ def test_entries_get_names_and_lose_them(ostler: Ostler, serve: Serve) -> None:
         for one in ostler("sessions", "tree", session, "--json").lines
         if one["type"] == "tool_result"
     ]
-    assert "tool_result" not in ostler("sessions", "tree", session).out
+    assert " result: " not in ostler("sessions", "tree", session).out
     ostler("sessions", "label", session, str(results[0]), "what", "was", "read")
-    assert f"#{results[0]} tool_result: read  [what was read]\n" in ostler("sessions", "tree", session).out
+    assert f"#{results[0]} result: read  [what was read]\n" in ostler("sessions", "tree", session).out
     ostler("sessions", "label", session, str(results[0]))
-    assert "tool_result" not in ostler("sessions", "tree", session).out
+    assert " result: " not in ostler("sessions", "tree", session).out
 
 
 def test_an_entry_that_is_not_there_is_refused(ostler: Ostler, serve: Serve) -> None:

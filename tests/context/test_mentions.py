@@ -118,6 +118,11 @@ def test_a_directory_is_listed_without_what_is_ignored(work: Path) -> None:
     ]
 
 
+def test_a_link_that_leads_nowhere_is_listed_like_a_file(work: Path) -> None:
+    (work / "src" / "link").symlink_to("x" * 300)
+    assert shown("@src/", work)[0].splitlines()[1:] == ["a.py", "deep/", "deep/b.py", "link"]
+
+
 def test_a_large_directory_shows_its_upper_levels(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mentions, "MOST_ENTRIES", 2)
     assert shown("@src", work)[0].splitlines()[1:] == [

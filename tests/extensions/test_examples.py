@@ -233,9 +233,9 @@ async def test_the_todo_widget_follows_the_list_and_can_be_hidden() -> None:
         test.assert_status_text("left", "1 to do")
         assert "● read\n│ ○ write" in await test.face.screen()
         assert await test.command("/todo") == "● read\n○ write"
-        await test.press("ctrl+shift+t")
+        await test.press("alt+t")
         test.assert_no_widget("list")
-        await test.press("ctrl+shift+t")
+        await test.press("alt+t")
         test.assert_widget("list")
 
 

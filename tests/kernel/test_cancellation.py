@@ -11,7 +11,7 @@ from ostler.models.scripted import Call, Turn
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.requests import Cancel, Continue, Prompt, Steer
+from ostler.vocabulary.requests import Cancel, Continue, Prompt, Rename, Steer
 from tests.running import Ran, run, started
 
 
@@ -143,6 +143,31 @@ async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_anot
     ran.session.observe(steer)
     ran.quiet = await ran.session.prompt(as_content("go"))
     assert [m.text for m in ran.model.requests[-1].transcript] == ["go", "first answer", "more"]
+
+
+async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
+    given: list[bool] = []
+
+    @tool
+    async def steered() -> str:
+        """Gives one back that the run has read, and one that it has not."""
+        for id in ("read", "kept"):
+            await store.submit(ran.session.id, Steer(id=id, content=as_content(id)))
+        await store.submit(ran.session.id, Rename(id="behind them", title="so both are read"))
+        async for _ in store.follow(ran.session.id):
+            if await store.settled(ran.session.id, "behind them"):
+                break
+        given.append(ran.session.give_back("read"))
+        await store.submit(ran.session.id, Steer(id="unread", content=as_content("unread")))
+        given.append(ran.session.give_back("unread"))
+        return "done"
+
+    ran = await started([Call("steered"), "ok"], tools=[steered])
+    store = ran.session.journal.store
+    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 10)
+    assert given == [True, True]
+    assert [m.text for m in ran.model.requests[-1].transcript if m.role == "user"] == ["go", "kept"]
+    assert not ran.session.give_back("kept")
 
 
 async def test_prompts_in_the_inbox_are_runs_of_their_own_in_order() -> None:

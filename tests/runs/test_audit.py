@@ -273,7 +273,8 @@ async def test_what_a_person_answered_is_why_a_call_ran() -> None:
 
 
 async def test_a_no_is_the_persons_and_not_the_guards() -> None:
-    for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", "no")):
+    declined = "The person declined this call."
+    for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
         ran = await asked(no)
         assert of_calls(ran)[1:] == [
             ("permission.answer", "user", "denied"),

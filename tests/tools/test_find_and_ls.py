@@ -31,6 +31,7 @@ def tree(tmp_path: Path) -> Path:
         path.touch()
     (tmp_path / ".gitignore").write_text("node_modules/\n*.log\n")
     (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "lost").symlink_to("x" * 300)  # no system can follow it
     return tmp_path
 
 
@@ -38,6 +39,7 @@ def tree(tmp_path: Path) -> Path:
     ("pattern", "found"),
     [
         ("*.py", ["src/app.py"]),
+        ("lost", ["lost"]),
         ("*.{ts,tsx}", ["src/web/app.ts", "src/web/deep/view.tsx"]),
         ("src/*", ["src/app.py", "src/web/"]),
         ("src/**/*.ts*", ["src/web/app.ts", "src/web/deep/view.tsx"]),

@@ -52,6 +52,13 @@ def check(terminal: Terminal, name: str, *, title: str = "") -> None:
         _compare(IMAGES / f"{name}.svg", _drawn(rows[: text.count("\n") + 1], columns, f"Ostler: {title}"))
 
 
+def check_text(screen: str, name: str, columns: int) -> None:
+    """The same for a screen that somebody else shows, without its styles."""
+    cells = [[Cell(one, 1, {}) for one in row] for row in screen.splitlines()]
+    rows = ["".join(cell.text for cell in masked(row, columns)).rstrip() for row in cells]
+    _compare(SCREENS / f"{name}-{columns}.txt", "\n".join(rows).rstrip() + "\n")
+
+
 def _compare(path: Path, now: str) -> None:
     if os.environ.get(RENEW):
         path.parent.mkdir(exist_ok=True)

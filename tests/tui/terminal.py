@@ -56,6 +56,8 @@ class Terminal:
         rows: int = 24,
     ) -> None:
         self.columns = columns
+        self.written = b""
+        """All that the program has sent."""
         self._emulator = Emulator(columns, rows)
         self._emulator.on_reply(self._reply)
         self._ours, theirs = pty.openpty()
@@ -168,6 +170,7 @@ class Terminal:
                 return has_read
             if not data:
                 return has_read
+            self.written += data
             self._emulator.feed(data)
             has_read, seconds = True, 0
         return has_read

@@ -28,7 +28,7 @@ def test_a_call_stands_in_a_frame_with_its_title_in_the_top_edge() -> None:
 
 
 def test_what_a_frame_is_about_gives_way_to_its_title_and_note() -> None:
-    rows = plain(framed([], 50, None, title="bash", about="a very long\ncommand " * 9, note="1.2 s"))
+    rows = plain(framed(["ok"], 50, None, title="bash", about="a very long\ncommand " * 9, note="1.2 s"))
     assert rows[0] == "╭─ bash a very long command a very lon… · 1.2 s ──"
     assert_drawable(rows, 50)
 

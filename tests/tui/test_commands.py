@@ -17,6 +17,7 @@ from ostler.faces.tui.conversation import Conversation
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelEvent, ModelRequest
 from ostler.log.memory import MemoryStore
+from ostler.models.keys import fingerprint
 from ostler.models.scripted import ScriptedModel, Turn
 from ostler.runs.session import create_session
 from ostler.testkit.vendors import FakeVendor, Refusal, call, turn
@@ -79,7 +80,7 @@ OWN = {
         "extensions",
         "reload",
     ),
-    *("settings", "key", "doctor", "btw", "queue"),
+    *("settings", "key", "doctor", "btw", "queue", "login", "logout", "yolo"),
 }
 
 
@@ -250,29 +251,68 @@ def test_another_model_goes_on_where_one_has_failed(
     assert KEY not in terminal.everything() and "sk-spare" not in terminal.everything()
 
 
+def test_the_same_model_is_asked_once_more_and_escape_leaves_it_as_it_was(
+    open_tui: Open, serve: Serve, ostler: Ostler, configure: Configure
+) -> None:
+    vendor = serve(
+        turn(call("bash", {"command": "echo x >> done"})),
+        Refusal(404, "no such model", code="model_not_found"),
+        Refusal(404, "no such model", code="model_not_found"),
+        turn("It is there now."),
+    )
+    configure()
+    terminal = open_tui(vendor, "--yes", rows=30)
+    terminal.wait_for(">")
+    say(terminal, "work")
+    terminal.wait_for("❯ openai/fake once more")
+    terminal.press("esc")
+    terminal.wait_for("once more", gone=True)
+    told = "".join(terminal.screen().split())
+    assert "checkthemodel'snameandthebaseURL" in told, "what to do is not cut off"
+    say(terminal, "/retry")
+    terminal.wait_for("❯ openai/fake once more")
+    terminal.press("enter")
+    terminal.wait_for("It is there now.")
+    terminal.wait_for("completed")
+    assert (ostler.work / "done").read_text() == "x\n"
+    assert len([one for one in vendor.requests if one.json]) == 4
+
+
 def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
     open_tui: Open, serve: Serve, ostler: Ostler, configure: Configure
 ) -> None:
-    configure()
-    command = [Path(sys.executable).parent / "ostler"]
+    vendor = serve(turn("OK"), turn("At last."), api_key="sk-right-canary-012345")
+    configure(f"[providers.anthropic]\nbase_url = '{vendor.base_url('anthropic')}'\n")
+    command = [Path(sys.executable).parent / "ostler", "say", "hello"]
     environment = ostler.environment({"LANG": "C.UTF-8"})
     with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
         terminal.wait_for("how shall it answer?")
         screen = terminal.wait_for_ever("this was looked for")
         for way in ("give a vendor's key", "local server", "model file", "the demo"):
             assert way in terminal.wait_for(way), screen
+        terminal.type("model file")
+        terminal.wait_for("❯ run a model file")
         terminal.press("enter")
-        terminal.wait_for("whose key?")
-        terminal.type("anthropic")
-        terminal.wait_for("❯ anthropic")
+        terminal.wait_for("where is the GGUF file?")
+        terminal.type("nowhere.gguf")
         terminal.press("enter")
-        terminal.wait_for("key for anthropic")
-        terminal.paste("sk-ant-canary-012345")
-        terminal.wait_for("•••••")
-        terminal.press("enter")
-        terminal.wait_for("answers from now on")
-        terminal.wait_for("a new session begins")
+        terminal.wait_for("there is no file")
+        tried = {"sk-wrong-canary": "the key is not kept", "sk-right-canary-012345": "At last."}
+        for key, comes in tried.items():
+            terminal.wait_for("╭─ how shall it answer?")
+            terminal.press("enter")
+            terminal.wait_for("╭─ whose key?")
+            terminal.type("anthropic")
+            terminal.wait_for("❯ anthropic")
+            terminal.press("enter")
+            terminal.wait_for("╭─ key for anthropic")
+            terminal.paste(key)
+            terminal.wait_for("•••••")
+            terminal.press("enter")
+            terminal.wait_for(comes)
+        assert "▌ say hello" in terminal.everything()
         assert "canary" not in terminal.everything()
+    assert len([one for one in vendor.requests if one.json]) == 3
     assert ostler("key", "list").out.startswith("anthropic")
 
 
@@ -287,20 +327,20 @@ def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Os
         "/tools": "Runs a shell command",
         "/cost": "MODEL",
         "/context": "step 1 of 1",
-        "/permissions": "the profile is read-only",
+        "/permissions": "the profile is ",
         "/agents": "there are no agents",
         "/skills": "there are no skills",
         "/extensions": "no extension is loaded",
         "/queue": "no prompt waits",
-        "/session": "hello",
+        "/session": "messages  2",
         "/settings": "api_key: (set)",
-        "/key": "mine",
+        "/key": fingerprint("sk-hidden-0123"),
         "/doctor": "servers on this machine",
         "/copy": "9 characters are in the clipboard",
         "/thinking enormous": "there is no level 'enormous'",
         "/thinking high": "thinking: high",
         "/model nowhere/nothing": "nowhere",
-        "/jump far": "is not the number of an entry",
+        "/fork far": "is not the number of an entry",
         "/import missing.jsonl": "No such file or directory",
     }.items():
         say(terminal, command)

@@ -50,7 +50,7 @@ def test_a_diff_has_the_numbers_of_the_lines() -> None:
 def test_added_and_removed_lines_have_colours_and_changed_words_stand_out() -> None:
     rows = change_rows(details("a = old(1)\n", "a = new(1)\n"), 60, COLORS)
     assert color_of(rows[0], "a = ") == "error" and color_of(rows[1], "a = ") == "success"
-    assert "\x1b[38;2;0;0;5;48;2;0;0;8mold\x1b[0m" in rows[0]
+    assert "\x1b[38;2;0;0;7;48;2;0;0;9mold\x1b[0m" in rows[0]
     without = change_rows(details("a = old(1)\n", "a = new(1)\n"), 60, None)
     assert "\x1b[4mold\x1b[0m" in without[0] and "\x1b[4mnew\x1b[0m" in without[1]
 
@@ -121,7 +121,7 @@ def test_an_edit_is_followed_while_it_is_written(size: int) -> None:
     for start in range(0, len(ARGUMENTS), size):
         edit.feed(ARGUMENTS[start : start + size])
     assert edit.path == "src/a.py"
-    rows = ["edit 1", "- a", "- b", '+ c "quoted"', "+ d é😀", "edit 2", "- x", "+ y", "+ z"]
+    rows = ["- a", "- b", '+ c "quoted"', "+ d é😀", "⋮ edit 2", "- x", "+ y", "+ z"]
     assert plain(edit.tail(20, 60, None)) == rows
     assert plain(edit.tail(3, 60, None)) == rows[-3:]
 

@@ -204,6 +204,74 @@ def test_queued_prompts_are_seen_taken_back_and_the_run_is_steered(
     ]
 
 
+def test_a_steer_is_taken_back_changed_and_told_once(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+    vendor = serve(turn(call("bash", {"command": WAIT})), turn("first"))
+    terminal = open_tui(vendor, "--yes")
+    terminal.wait_for(">")
+    say(terminal, "begin")
+    terminal.wait_for("running")
+    terminal.type("be quick\x1bs")
+    terminal.wait_for("steering: be quick")
+    terminal.press("up")
+    screen = terminal.wait_for("> be quick")
+    assert "steering" not in screen
+    terminal.type("er\x1bs")
+    terminal.wait_for("steering: be quicker")
+    (ostler.work / "go").touch()
+    terminal.wait_for("completed")
+    assert told(vendor).count("be quick") == 1
+    assert "be quicker" in told(vendor)
+    terminal.press("up")
+    terminal.wait_for("> be quicker")  # told already: it comes from what was typed before
+
+
+def test_what_is_held_after_a_stop_is_sent_by_enter_in_the_empty_line(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("second"))
+    terminal = open_tui(vendor, "--yes")
+    terminal.wait_for(">")
+    say(terminal, "begin")
+    terminal.wait_for("running")
+    say(terminal, "then this")
+    terminal.wait_for("queued: then this")
+    terminal.press("esc")
+    terminal.wait_for("held: then this")
+    terminal.wait_for("cancelled")
+    terminal.wait_for("enter in the empty line")
+    terminal.press("enter")
+    screen = terminal.wait_for("second")
+    assert "held" not in screen
+    assert "then this" in told(vendor)
+
+
+def test_any_of_the_waiting_prompts_is_changed_or_dropped(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    vendor = serve(turn(call("bash", {"command": WAIT})), turn("first"), turn("second"))
+    terminal = open_tui(vendor, "--yes")
+    terminal.wait_for(">")
+    say(terminal, "begin")
+    terminal.wait_for("running")
+    for text in ("number one", "number two", "number three"):
+        say(terminal, text)
+        terminal.wait_for(f"queued: {text}")
+    say(terminal, "/queue")
+    terminal.wait_for("drops it")
+    terminal.type("two")
+    terminal.wait_for("1 of 1")
+    terminal.press("ctrl+d")
+    terminal.wait_for("queued: number two", gone=True)
+    terminal.type("three")
+    terminal.wait_for("❯ number three")
+    terminal.press("enter")
+    terminal.wait_for("> number three")
+    terminal.press("ctrl+c")
+    (ostler.work / "go").touch()
+    terminal.wait_for("second")
+    assert "number one" in told(vendor)
+    assert "number two" not in told(vendor)
+    assert "number three" not in told(vendor)
+
+
 def test_what_was_steered_too_late_is_in_the_line_again(open_tui: Open, serve: Serve) -> None:
     vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("second"))
     terminal = open_tui(vendor, "--yes")
@@ -233,6 +301,8 @@ def test_escape_twice_leads_back_to_the_last_prompt(open_tui: Open, serve: Serve
     assert "cancelled" in terminal.wait_for("> something wrong")
     terminal.press("ctrl+c")
     terminal.wait_for("goes on from where it was")
+    terminal.press("esc")
+    terminal.wait_for("esc again goes back")
     terminal.press("esc")
     terminal.wait_for("> something wrong")
     terminal.press("ctrl+w")
@@ -305,8 +375,8 @@ def test_a_paste_answers_no_question(open_tui: Open, serve: Serve, ostler: Ostle
 
 def test_the_keys_of_vi_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     ostler.configure('editing = "vi"')
-    vendor = serve(turn("done"))
-    terminal = open_tui(vendor)
+    vendor = serve(turn("done"), turn(call("bash", {"command": "sleep 60"})))
+    terminal = open_tui(vendor, "--yes")
     terminal.wait_for(">")
     terminal.type("one two")
     terminal.wait_for("one two")
@@ -316,3 +386,18 @@ def test_the_keys_of_vi_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostl
     terminal.press("enter")
     terminal.wait_for("completed")
     assert "one TWO" in told(vendor)
+
+    terminal.press("esc")
+    terminal.wait_for("esc again goes back")
+    terminal.press("i")
+    terminal.type("sent")
+    terminal.wait_for("> sent")
+    terminal.press("esc", "0", "enter")
+    terminal.wait_for("running")
+    terminal.type("typed at once")  # a new line begins with inserting
+    terminal.press("alt+enter")
+    terminal.type("and more\x1bs")
+    terminal.wait_for("steering: typed at once")
+    terminal.press("esc")
+    terminal.wait_for("cancelled")
+    assert "> typed at once\n  and more" in terminal.wait_for("and more")

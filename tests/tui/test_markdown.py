@@ -189,3 +189,19 @@ def test_any_text_is_drawn_within_the_width_and_harmless(text: str, width: int) 
     assert_drawable(
         markdown_rows(f"```py\n{text}\n```\n| a | b |\n|--|--|\n| {text} | c |", width, None), width
     )
+
+
+@given(st.text(alphabet="ab1 .,:;!?'\"()-+=#/\\`*_~[]<>&|é漢\n\t", max_size=60), st.integers(1, 30))
+def test_plain_words_are_drawn_as_the_parser_would_have_it(text: str, width: int) -> None:
+    rows = markdown_rows(text, width, COLORS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(markdown, "_plain", lambda text: "")
+        assert markdown_rows(text, width, COLORS) == rows
+
+
+def test_plain_words_do_not_wait_for_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> None:
+        raise AssertionError("a parser was asked")
+
+    monkeypatch.setattr(markdown, "_parser", nobody)
+    assert drawn("Plain words: nothing to parse here, or is there?") != ""

@@ -17,8 +17,8 @@ from ostler.faces.tui.pickers import picker as picker_module
 from ostler.faces.tui.pickers.models import Candidate, model_choice, rescuers
 from ostler.faces.tui.pickers.picker import Choice, Picked, Picker
 from ostler.faces.tui.pickers.reading import ReadingPanel
-from ostler.faces.tui.pickers.secret import SecretLine
 from ostler.faces.tui.pickers.sessions import PAGE, SessionPages
+from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.store import SessionSummary
 from ostler.log.memory import MemoryStore
 
@@ -37,7 +37,7 @@ def plain(rows: Sequence[str]) -> list[str]:
     return [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in rows]
 
 
-def press(one: Picker | SecretLine | ReadingPanel, *keys: str) -> None:
+def press(one: Picker | TextLine | ReadingPanel, *keys: str) -> None:
     for key in keys:
         one.key(key)
 
@@ -182,7 +182,7 @@ def test_columns_give_way_where_there_is_no_room() -> None:
 
 
 async def test_a_secret_is_never_drawn() -> None:
-    one = SecretLine("key for somebody", lambda: None)
+    one = TextLine("key for somebody", lambda: None, is_secret=True)
     asking = asyncio.ensure_future(one.ask(Panels(lambda: None)))
     await asyncio.sleep(0)
     press(one, *"sk-secretx", "backspace")

@@ -27,7 +27,8 @@ from ostler.extensions import Content, Widget
 def setup(ostler):
     @ostler.command("garden")
     async def garden(arguments, context):
-        context.ui.set_widget(Widget("todo", Content("never seen")))
+        context.ui.set_widget(Widget("todo", Content(render=lambda width: "\x1b[1mkept in sight")))
+        context.ui.set_status("weather", "rain")
         chosen = await context.ui.multi_select("What is done?", ["sow", "weed"], selected=[])
         context.print_info(f"done: {', '.join(chosen.values)}")
         return "that is all"
@@ -96,7 +97,10 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
     _say(terminal, "2")
     screen = terminal.wait_for("that is all")
     assert "garden: done: weed" in screen
-    assert "never seen" not in screen
+    assert "kept in sight" not in screen
+    _say(terminal, "/shown")
+    shown = terminal.wait_for("garden, widget: kept in sight")
+    assert "garden, status: rain" in shown
 
 
 # --- without a terminal -----------------------------------------------------------------------------
@@ -163,3 +167,22 @@ async def test_a_question_is_declined_with_a_word() -> None:
     questions.take("/cancel")
     with pytest.raises(CallRefused):
         await asking
+
+
+async def test_a_permission_says_all_that_would_run_and_what_always_would_allow() -> None:
+    said: list[str] = []
+    questions = PlainQuestions(lambda *lines: said.extend(lines))
+    command = "echo " + "a" * 200 + "; rm -rf last"
+    details = {
+        "tool": "bash",
+        "arguments": {"command": command, "timeout": 5},
+        "remember": {"session": ["bash(git push)"]},
+    }
+    question = Question("Allow bash […]", "permission", ("yes", "session", "no"), details=details)
+    asking = asyncio.ensure_future(questions.ask(QuestionAsked("q1", question)))
+    await asyncio.sleep(0)
+    assert f"command: {command}" in said
+    assert "timeout: 5" in said
+    assert "3. yes, and for this session: git push with any arguments" in said
+    questions.take("3")
+    assert await asking == "session"

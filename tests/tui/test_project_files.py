@@ -274,3 +274,8 @@ def test_without_git_the_tree_is_walked(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert paths(opened(root), "app") == ["src/app.py", "tests/test_app.py"]
+
+
+def test_a_link_that_leads_nowhere_one_may_look_is_a_file_like_others(root: Path, opened: Opened) -> None:
+    (root / "src" / "odd link").symlink_to("x" * 300)
+    assert paths(opened(root), "odd link") == ["src/odd link"]

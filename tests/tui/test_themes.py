@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
 from ostler.extensions.showing.themes import DEFAULT, DEFAULT_THEME, ThemeBook
-from ostler.faces.tui.themes.choosing import chosen_theme, colors_of
+from ostler.faces.tui.drawing.diff import diff_lines, diff_rows
+from ostler.faces.tui.themes.choosing import chosen_theme, colors_of, missing_theme
 from ostler.faces.tui.themes.shelf import BUILT_IN, ThemeShelf, themes_for
 from ostler.faces.tui.themes.theme_file import parse_theme
 from ostler.runs.settings import load_settings
@@ -96,6 +98,18 @@ def test_the_text_of_a_built_in_theme_is_readable(name: str, dark: bool) -> None
     assert {slot: found[slot] for slot in needed if found[slot] < needed[slot]} == {}
     assert contrast(colors.text, colors.highlight) >= 4.5
     assert (contrast(colors.background, "#000000") < contrast(colors.background, "#ffffff")) == dark
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_changed_words_of_a_diff_are_readable_on_their_tint(name: str, dark: bool) -> None:
+    rows = diff_rows(diff_lines("@@ -1 +1 @@\n-one old word\n+one new word\n"), 60, shown(name, dark))
+    found = re.findall(r"38;2;(\d+);(\d+);(\d+);48;2;(\d+);(\d+);(\d+)m(?:old|new)", "".join(rows))
+    assert len(found) == 2
+    for digits in found:
+        red, green, blue, *behind = map(int, digits)
+        text, tint = f"#{red:02x}{green:02x}{blue:02x}", "#{:02x}{:02x}{:02x}".format(*behind)
+        assert contrast(text, tint) >= 4.5
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -319,30 +333,31 @@ def test_an_extensions_theme_goes_first_whenever_it_came(shelf: ThemeShelf) -> N
     assert book["nord"] == shelf["nord"]
 
 
-def test_the_setting_chooses_and_an_unknown_theme_is_said_with_those_there_are(
-    home: Path, project: Path, shelf: ThemeShelf, said: Notices
+async def test_the_setting_chooses_and_a_theme_that_there_is_not_is_said_in_a_line(
+    home: Path, project: Path, shelf: ThemeShelf
 ) -> None:
     (home / "config.toml").write_text("theme = 'nord'\nappearance = 'light'")
     settings = load_settings(project, {}, {}).settings
     book = ThemeBook()
     book.bring_along(shelf)
-    assert (chosen_theme(settings.theme, book, {}, said.append), settings.appearance) == ("nord", "light")
-    assert chosen_theme("", book, {}, said.append) == DEFAULT
-    assert said == []
-    assert chosen_theme("nrod", book, {}, said.append) == DEFAULT
-    assert said == [f"there is no theme 'nrod'; there are: {', '.join(sorted(NAMES))}"]
+    assert (chosen_theme(settings.theme, {}), settings.appearance) == ("nord", "light")
+    assert chosen_theme("", {}) == DEFAULT
+    assert await missing_theme("nord", book, None, "") == ""
+    unknown = await missing_theme(chosen_theme("nrod", {}), book, None, "")
+    assert unknown == "there is no theme 'nrod'; /theme shows those there are"
+    assert book.resolved("nrod", dark=True).name == DEFAULT
     assert load_settings(project, {}, {"OSTLER_THEME": "dusk"}).settings.theme == "dusk"
     with pytest.raises(ConfigurationError, match=r"appearance must be .*auto"):
         load_settings(project, {}, {"OSTLER_APPEARANCE": "noon"})
 
 
-def test_without_colours_no_theme_is_shown(shelf: ThemeShelf, said: Notices) -> None:
+def test_without_colours_no_theme_is_shown(shelf: ThemeShelf) -> None:
     book = ThemeBook()
     book.bring_along(shelf)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        assert chosen_theme("nord", book, environment, said.append) == ""
+        assert chosen_theme("nord", environment) == ""
     assert colors_of(book, "", dark=True) == ThemeColors(dark=True)
-    assert chosen_theme("nord", book, {"NO_COLOR": "", "TERM": "xterm"}, said.append) == "nord"
+    assert chosen_theme("nord", {"NO_COLOR": "", "TERM": "xterm"}) == "nord"
     assert colors_of(book, "nord", dark=True).primary == shelf["nord"].primary.dark
 
 

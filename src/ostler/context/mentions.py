@@ -120,7 +120,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
 
 
 def _listing(folder: Path, cwd: Path) -> str:
-    from ostler.tools.walking import in_path_order, walk
+    from ostler.tools.walking import in_path_order, is_folder, walk
 
     name = without_surrogates(shown(folder, cwd)).rstrip("/")
     seen = 0
@@ -130,14 +130,11 @@ def _listing(folder: Path, cwd: Path) -> str:
         seen += 1
         return seen > _MOST_WALKED
 
-    paths = [
-        (path.relative_to(folder), path.is_dir() and not path.is_symlink())
-        for path in walk(folder, stop, hidden=False)
-    ]
+    paths = [(path.relative_to(folder), is_folder(path)) for path in walk(folder, stop, hidden=False)]
     # The upper levels say most: they come first when not all of it fits.
     paths.sort(key=lambda one: (len(one[0].parts), in_path_order(str(one[0]))))
     rows = sorted(
-        (f"{path}/" if is_folder else str(path) for path, is_folder in paths[:MOST_ENTRIES]),
+        (f"{path}/" if has_more else str(path) for path, has_more in paths[:MOST_ENTRIES]),
         key=in_path_order,
     )
     kept = first_that_fit(map(without_surrogates, rows))

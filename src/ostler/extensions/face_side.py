@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.extensions.calling import CodeFailed, call_within, takes
 from ostler.extensions.moments import TerminalResized
-from ostler.extensions.registrations import Shortcut, ToolRenderer
+from ostler.extensions.registrations import Command, Shortcut, ToolRenderer
 from ostler.extensions.showing.shortcuts import is_of_faces, normalised_key
 from ostler.runs.lease import hold, kept_lease
 
@@ -30,6 +30,9 @@ class FaceSide:
 
     @property
     def loaded(self) -> list[Extension]:
+        raise NotImplementedError
+
+    def command_named(self, name: str) -> tuple[Extension, Command] | None:
         raise NotImplementedError
 
     @cached_property
@@ -109,13 +112,12 @@ class FaceSide:
     async def completions(self, session: str, command: str, typed: str) -> list[str]:
         """What may stand behind a command, after what was typed there: nothing, if nobody says."""
         attending = self.sessions.get(session)
-        named = command.removeprefix("/")
-        extension = next((one for one in self.loaded if named in one.registered.commands), None)
-        complete = extension.registered.commands[named].complete if extension else None
-        if attending is None or extension is None or complete is None:
+        found = self.command_named(command)
+        if attending is None or found is None or (complete := found[1].complete) is None:
             return []
+        extension = found[0]
         arguments = (typed, attending.channels[extension.name].context)[: takes(complete)]
-        what = f"completing /{named}"
+        what = f"completing /{found[1].name}"
         made = await attending.painter.guarded(extension, what, complete, *arguments)
         if made is None or isinstance(made, list | tuple):
             return [str(one) for one in made or ()]

@@ -254,8 +254,17 @@ class ExtensionHost(FaceSide):
                 found.setdefault(name, (extension, command))
         return found
 
+    def command_named(self, name: str) -> tuple[Extension, Command] | None:
+        """Also by the name of its extension, as `checkpoint:undo`: where somebody else has the short one."""
+        plain = name.removeprefix("/")
+        owner, _, short = plain.rpartition(":")
+        for extension in self.loaded:
+            if extension.name == owner and short in extension.registered.commands:
+                return extension, extension.registered.commands[short]
+        return self.commands().get(plain)
+
     async def run_command(self, session: Attended, name: str, arguments: str) -> str:
-        found = self.commands().get(name.removeprefix("/"))
+        found = self.command_named(name)
         if found is None:
             known = ", ".join(sorted(self.commands())) or "none"
             raise NotFound(f"there is no command {name!r}; the extensions' commands are: {known}")

@@ -458,7 +458,8 @@ def _unstorable(problem: str) -> Failed:
 
 
 def _cancelled(reason: str, output: str = "") -> Failed:
-    return _cut(f"Cancelled: {reason}." if reason else "Cancelled.", output, "tool_cancelled")
+    why = f": {reason}" if reason not in ("", "cancelled") else ""
+    return _cut(f"Cancelled{why}.", output, "tool_cancelled")
 
 
 def _cut(

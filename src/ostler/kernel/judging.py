@@ -114,7 +114,8 @@ class Judging:
         """What an answered question makes of its call."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):
-                reason = answered.answer if isinstance(answered.answer, str) else ""
+                own_words = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
+                reason = answered.answer if own_words else ""
                 return failed(reason or "The person declined this call.", kind="call_refused")
             if asked.asked_by == "permission" and self._harness.remember is not None:
                 for event in self._harness.remember(asked, answered, self._journal.session):

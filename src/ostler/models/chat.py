@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
 from ostler.models.chat_dialect import ChatDialect
 from ostler.models.chat_messages import MessageEncoder, encode_system, encode_tools
-from ostler.models.chat_stream import ChatDecoder
 from ostler.models.reasoning_levels import nearest
-from ostler.models.schemas import is_strict
 from ostler.models.sendable import hidden
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import Taken
 from ostler.models.transport import Transport
 from ostler.models.wire_model import WireModel, key_headers
 from ostler.vocabulary.messages import Block
+
+if TYPE_CHECKING:  # loaded when something is asked
+    from ostler.models.chat_stream import ChatDecoder
+    from ostler.models.shortfalls import Taken
 
 _encode = msgspec.json.Encoder().encode
 
@@ -81,6 +82,8 @@ class ChatModel(WireModel):
             head["tool_choice"] = choice
         schema = request.answer_schema
         if schema is not None and self._takes_schema:
+            from ostler.models.schemas import is_strict
+
             answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             head["response_format"] = {"type": "json_schema", "json_schema": answer}
         return head
@@ -103,6 +106,8 @@ class ChatModel(WireModel):
         return {"type": "function", "function": {"name": choice}}
 
     def _decoder(self, request: ModelRequest) -> ChatDecoder:
+        from ostler.models.chat_stream import ChatDecoder
+
         return ChatDecoder(request, self._provider, self._model, self._settings.prices)
 
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
@@ -112,6 +117,8 @@ class ChatModel(WireModel):
         return hidden(block, pdf=self._dialect.pdf != "never")
 
     def _taken(self, request: ModelRequest) -> Taken:
+        from ostler.models.shortfalls import Taken
+
         choice, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
         made: Literal["as_asked", "any", "free"] = "as_asked"
         if choice is None and request.tools and request.tool_choice != "auto":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -35,6 +34,8 @@ _BY_STATUS: dict[int, type[ModelError]] = {
     503: Overloaded,
     529: Overloaded,
 }
+
+_PROXY_LOGIN = 407
 
 _BY_CODE: dict[str, type[ModelError]] = {
     "authentication_error": AuthenticationFailed,
@@ -186,7 +187,7 @@ def error_of_status(
             status=status,
             request_id=request_id(headers),
         )
-    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+    if status == _PROXY_LOGIN:
         return proxy_login(who, "HTTP_PROXY")
     kind = _class_of(status, said)
     asked = retry_after(headers)
@@ -203,7 +204,7 @@ def error_of_status(
 def proxy_login(who: str, variable: str) -> InvalidRequest:
     return InvalidRequest(
         f"the proxy on the way to {who} wants a valid login: write {variable} as http://USER:PASSWORD@HOST:PORT",
-        status=HTTPStatus.PROXY_AUTHENTICATION_REQUIRED.value,
+        status=_PROXY_LOGIN,
     )
 
 
@@ -254,6 +255,8 @@ def _is_overflow(said: VendorError) -> bool:
 
 
 def _phrase(status: int) -> str:
+    from http import HTTPStatus
+
     return HTTPStatus(status).phrase.lower() if status in set(HTTPStatus) else "no reason given"
 
 

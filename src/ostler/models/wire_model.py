@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
-from ostler.models.answer import AnswerDecoder
-from ostler.models.exchange import Endpoint
 from ostler.models.sendable import hidden, unseen, without_foreign_data, without_unseen
 from ostler.models.settings import ModelSettings
-from ostler.models.shortfalls import Taken, shortfalls
 from ostler.models.transport import Transport
 from ostler.vocabulary.messages import Block, Message
+
+if TYPE_CHECKING:  # loaded when something is asked
+    from ostler.models.answer import AnswerDecoder
+    from ostler.models.exchange import Endpoint
+    from ostler.models.shortfalls import Taken
 
 
 def key_headers(key: str, header: str) -> dict[str, str]:
@@ -45,14 +49,18 @@ class WireModel:
         # No source says which models read files, but one that takes only text reads none.
         self._reads_files = set(self._settings.input) != {"text"}
         self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
-        self._endpoint = Endpoint(
-            provider,
-            url,
-            headers,
-            secret=secret,
-            extra_headers=self._settings.headers,
-            transport=transport,
-        )
+
+        def endpoint() -> Endpoint:
+            from ostler.models.exchange import Endpoint
+
+            extra = self._settings.headers
+            return Endpoint(provider, url, headers, secret=secret, extra_headers=extra, transport=transport)
+
+        self._make_endpoint = endpoint
+
+    @cached_property
+    def _endpoint(self) -> Endpoint:
+        return self._make_endpoint()
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
@@ -79,7 +87,8 @@ class WireModel:
         self._endpoint.prepare()
 
     async def aclose(self) -> None:
-        await self._endpoint.aclose()
+        if "_endpoint" in vars(self):
+            await self._endpoint.aclose()
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
         decoder = self._decoder(request)
@@ -95,6 +104,8 @@ class WireModel:
 
     def _shortfalls(self, request: ModelRequest) -> list[str]:
         """What is asked that this model cannot do, a sentence each."""
+        from ostler.models.shortfalls import shortfalls
+
         taken = self._taken(self._with_usable_tools(request))
         return shortfalls(self.name, request, taken, self._settings, self._hidden)
 

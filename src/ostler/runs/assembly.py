@@ -62,7 +62,7 @@ def make_harness(
         attend=_auditing(settings.audit, say) if settings.audit else None,
         context=kept,
     )
-    harness.use(choose_tools(settings.tools, cwd, say))
+    harness.tools = choose_tools(settings.tools, cwd, say)
     kept.equip(harness)
     tell_at_first(harness, settings, cwd, date.today(), say)
     if settings.instructions:
@@ -117,20 +117,20 @@ def _auditing(audit: str, say: Say) -> Callable[[Journal], None]:
     return attend
 
 
-def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text: None) -> list[Tool]:
-    """The tools that come with Ostler, or those of them that are named."""
-    from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tools
+def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text: None) -> dict[str, Tool]:
+    """The tools that come with Ostler, or those of them that are named, by name."""
+    from ostler.tools.builtin import BUILTIN_TOOLS, ToolToLoad
 
     there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL)
     names = there_are if names is None else tuple(names)
     unknown = [name for name in names if name not in there_are]
     if unknown:
         raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(there_are))}")
-    tools = builtin_tools(name for name in names if name in BUILTIN_TOOLS)
+    tools: dict[str, Tool] = {name: ToolToLoad(name) for name in names if name in BUILTIN_TOOLS}
     if DELEGATE in names:
-        tools.append(_delegate(cwd, names, say))
-    if SKILL in names:
-        tools += _skill(cwd, say)
+        tools[DELEGATE] = _delegate(cwd, names, say)
+    if SKILL in names and (skill := _skill(cwd, say)):
+        tools[SKILL] = skill
     return tools
 
 
@@ -147,15 +147,15 @@ def _delegate(cwd: Path, tools: tuple[str, ...], say: Say) -> Tool:
     return DelegateTool(agents.found)
 
 
-def _skill(cwd: Path, say: Say) -> list[Tool]:
+def _skill(cwd: Path, say: Say) -> Tool | None:
     """No tool where there is no skill that the model may choose."""
     if not has_folder(cwd, (".ostler/skills", ".agents/skills"), "skills"):
-        return []
+        return None
     skills = skills_in(cwd)
     for notice in skills.notices:
         say(notice)
     if not skills.for_model:
-        return []
+        return None
     from ostler.context.skill_tool import SkillTool
 
-    return [SkillTool(skills.for_model)]
+    return SkillTool(skills.for_model)

@@ -8,7 +8,6 @@ import msgspec
 
 from ostler.kernel.child import ChildRequest, ExecutionPolicy, HistoryPolicy
 from ostler.kernel.tool import ToolContext, ToolSpec, checked
-from ostler.runs.children import outcome_of
 from ostler.vocabulary.display import Display
 from ostler.vocabulary.errors import InvalidArguments
 from ostler.vocabulary.messages import as_content
@@ -78,6 +77,8 @@ class DelegateTool:
         return delegation
 
     async def run(self, arguments: Delegation, context: ToolContext) -> Ok | Failed:
+        from ostler.runs.children import outcome_of
+
         return outcome_of(await context.run_child(self.request(arguments)))
 
     def request(self, delegation: Delegation) -> ChildRequest:

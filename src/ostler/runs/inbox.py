@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Order, all_told
 from ostler.kernel.harness import Attendant, Attended, Harness
 from ostler.kernel.journal import Journal
-from ostler.kernel.loop import Loop
 from ostler.kernel.questions import as_stored, run_of
 from ostler.kernel.run_state import RunState
 from ostler.runs import tree_requests
@@ -38,6 +38,9 @@ from ostler.vocabulary.requests import (
     Steer,
     UndoCompaction,
 )
+
+if TYPE_CHECKING:  # loaded when something is driven
+    from ostler.kernel.loop import Loop
 
 SECRET_NEEDS_ITS_CALL = (
     "a secret is not put into the inbox, which is a file: it must be answered where the run is driven"
@@ -74,6 +77,14 @@ class InboxReader:
     def take(self) -> list[Steer]:
         steers, self._steers = self._steers, []
         return steers
+
+    def give_back(self, request: str) -> bool:
+        """Keeps a steer from the loop, for whoever has thought again; False if the loop has taken it."""
+        kept = [steer for steer in self._steers if steer.id != request]
+        is_here = len(kept) < len(self._steers) or request not in self._seen
+        self._steers = kept
+        self._seen.add(request)
+        return is_here
 
     async def read(self) -> None:
         """Takes up what is there. Prompts wait their turn: the session starts them one by one."""
@@ -187,7 +198,7 @@ class InboxReader:
                 dropped = await self._prompts_before(request) if drop else []
                 journal.record(events.PromptsReleased(request.id), settles=request.id)
                 for waiting in dropped:
-                    refused = events.RequestRefused(waiting.id, "the held prompts were dropped")
+                    refused = events.RequestRefused(waiting.id, "a prompt was dropped before its turn")
                     journal.record(refused, settles=waiting.id)
             case _:
                 refused = events.RequestRefused(request.id, self._reason_against(request))

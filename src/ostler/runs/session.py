@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostler import __version__
 from ostler.kernel.budget import Budget
@@ -14,10 +14,8 @@ from ostler.kernel.child import ChildPeek, ChildRequest, ChildResult
 from ostler.kernel.harness import Children, Harness, ParentCall
 from ostler.kernel.hooks import Handled, InputDraft, Refuse
 from ostler.kernel.journal import Journal, Observer, World, open_journal, oversight
-from ostler.kernel.loop import Loop
 from ostler.kernel.processes import ProcessId, current_process
 from ostler.kernel.questions import Questions, as_stored
-from ostler.kernel.spawned import Spawned
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.stopping import is_being_cancelled
 from ostler.kernel.store import Store
@@ -31,6 +29,10 @@ from ostler.vocabulary.events import RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import Message, PlainBlock, text_of
 from ostler.vocabulary.usage import Usage
+
+if TYPE_CHECKING:  # loaded when something is driven
+    from ostler.kernel.loop import Loop
+    from ostler.kernel.spawned import Spawned
 
 NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
 
@@ -47,7 +49,9 @@ class Session:
         self.questions = Questions()
         self._cancel: CancelToken | None = None
         self._loop: Loop | None = None
+        self._inbox: InboxReader | None = None
         self._cancelled_before_start = ""
+        self._is_watchable = False
         self._resting: asyncio.Future[None] | None = None
         self._spawned: Spawned | None = None
         """The children that extensions have between two runs."""
@@ -74,9 +78,15 @@ class Session:
         if self._loop is not None and self.state.run is not None:
             return self._loop.spawned
         if self._spawned is None:
+            from ostler.kernel.spawned import Spawned
+
             children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
             self._spawned = Spawned(self.journal, self.harness, children, hold=lambda: hold(self.journal))
         return self._spawned
+
+    def give_back(self, steer: str) -> bool:
+        """Keeps a steer from the run under way; False if that has it. The caller records what comes of it."""
+        return self._inbox is not None and self._inbox.give_back(steer)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         return self.journal.observe(observer)
@@ -334,6 +344,8 @@ class Session:
     @asynccontextmanager
     async def _driving(self) -> AsyncIterator[tuple[Loop, InboxReader]]:
         """A loop on the open run and the inbox that it is steered by, with the lease renewed meanwhile."""
+        from ostler.kernel.loop import Loop
+
         cancel = self._cancel = CancelToken()
         if self._cancelled_before_start:
             cancel.cancel(self._cancelled_before_start)
@@ -341,14 +353,26 @@ class Session:
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
         self.harness.children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
         loop = self._loop = Loop(self.journal, self.harness, cancel=cancel, questions=self.questions)
-        inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
+        inbox = self._inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
         loop.steering, loop.attended = inbox, self
+        await self._become_watchable()
         try:
             async with kept_lease(self.journal):
                 yield loop, inbox
         finally:
             await loop.spawned.end()
-            self._cancel = self._loop = None
+            self._cancel = self._loop = self._inbox = None
+
+    async def _become_watchable(self) -> None:
+        """From its first run on, other processes can see what happens here as it happens."""
+        if self._is_watchable or self.journal.store.meeting_place is None:
+            return
+        from ostler.runs.watching.channel import Channel
+
+        self._is_watchable = True
+        channel = Channel(self.journal)
+        self.journal.on_close.append(channel.close)
+        await channel.open()
 
     async def close(self) -> None:
         """Ends what extensions and tools left running, and gives the lease back."""
@@ -361,6 +385,8 @@ class Session:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
+        for closed in self.journal.on_close:
+            closed()
 
 
 class _ChildrenWhenNeeded:

@@ -103,6 +103,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
     notify: Literal["auto", "bell", "off"] = "auto"
     """How the terminal calls you when you are needed: with a notification where it can, a bell, or not."""
+    images: Literal["auto", "kitty", "iterm2", "blocks", "off"] = "auto"
+    """How the terminal draws pictures: by a protocol that it knows, in coloured blocks, or not."""
     screen_reader: bool = False
     """In a terminal: plain lines, one after the other, without boxes and without anything that moves."""
     editing: Literal["emacs", "vi"] = "emacs"
@@ -128,11 +130,16 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load_settings(
-    cwd: Path, overrides: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+    cwd: Path,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    by_default: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The settings for work in `cwd`; `overrides` are those that were named on the spot."""
+    """The settings for work in `cwd`; `overrides` are those that were named on the spot, and `by_default`
+    holds where nobody has set anything."""
     notices: list[str] = []
-    values = _with_paths_of(configuration_file().parent, read_user_file())
+    values = {**(by_default or {}), **_with_paths_of(configuration_file().parent, read_user_file())}
     rules = {str(configuration_file()): values.get("context", {})}
     project = read_project_file(cwd, environment)
     if project is not None:

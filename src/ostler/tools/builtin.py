@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from typing import Any
 
-from ostler.kernel.tool import Tool
+from ostler.kernel.tool import Tool, ToolContext, ToolSpec
 from ostler.vocabulary.errors import UnknownTool
 
 BUILTIN_TOOLS = {
@@ -27,6 +28,27 @@ def builtin_tool(name: str) -> Tool:
     module, _, attribute = BUILTIN_TOOLS[name].partition(":")
     found: Tool = getattr(import_module(module), attribute)
     return found
+
+
+class ToolToLoad:
+    """Stands for a built-in tool, which is loaded when it is looked at: until something is asked of a model,
+    nobody does."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def load(self) -> Tool:
+        return builtin_tool(self.__name__)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.load().spec
+
+    def validate(self, arguments: dict[str, Any]) -> Any:
+        return self.load().validate(arguments)
+
+    async def run(self, arguments: Any, context: ToolContext) -> Any:
+        return await self.load().run(arguments, context)
 
 
 def builtin_tools(names: Iterable[str] | None = None) -> list[Tool]:

@@ -13,7 +13,7 @@ from ostler.tools.globs import compile_glob
 from ostler.tools.paths import missing, plain_failures, resolve, shown
 from ostler.tools.threads import Stop, in_thread
 from ostler.tools.truncation import first_that_fit, without_surrogates
-from ostler.tools.walking import in_path_order, walk
+from ostler.tools.walking import in_path_order, is_folder, walk
 from ostler.vocabulary.errors import ToolFailed
 from ostler.vocabulary.outcomes import Ok, ok
 
@@ -61,7 +61,7 @@ def _matching(root: Path, pattern: str, stop: Stop) -> list[str]:
         name = entry.relative_to(root).as_posix()
         if not matches.fullmatch(name):
             continue
-        is_directory = entry.is_dir() and not entry.is_symlink()
+        is_directory = is_folder(entry)
         if is_directory or not only_directories:
             found.append((in_path_order(name), name + "/" if is_directory else name))
     return [name for _, name in sorted(found)]

@@ -57,6 +57,26 @@ def scaled_down(content: bytes, media_type: str) -> Scaled | None:
         return None
 
 
+def small_picture(content: bytes, media_type: str, size: tuple[int, int]) -> Image | None:
+    """Upright, and within a size in pixels; None when it cannot be decoded here. Takes its time: not for the
+    event loop."""
+    if not can_scale():
+        return None
+    try:
+        from PIL import ImageOps
+        from PIL.Image import Resampling
+
+        picture = _opened(content, media_type)
+        if picture.width * picture.height > MAX_PIXELS:
+            return None
+        picture.draft(None, size)
+        upright = ImageOps.exif_transpose(_smoothly_resizable(picture))
+        upright.thumbnail(size, Resampling.LANCZOS)
+        return upright
+    except Exception:  # decoders raise whatever malformed bytes lead them to
+        return None
+
+
 def _scaled(side: int, longest: int) -> int:
     return max(round(side * LONGEST_SIDE / longest), 1)
 

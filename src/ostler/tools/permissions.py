@@ -72,6 +72,9 @@ def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
         if not isinstance(decoded, dict):
             return arguments
         arguments = decoded
+    pattern, path = arguments.get("pattern"), arguments.get("path")
+    if isinstance(pattern, str) and pattern and isinstance(path, str):
+        return pattern if path in ("", ".") else f"{pattern} in {path}"
     for key in _PREVIEWED:
         value = arguments.get(key)
         if isinstance(value, str) and value:

@@ -190,7 +190,8 @@ def _as_text(found: _Lines, details: dict[str, Any]) -> Ok:
     }
     rows = [f"{number}\t{line}" for number, line in enumerate(window.lines, window.start)]
     rows += _notes(window, total, has_more)
-    return ok("\n".join(rows), details=details, summary=f"{len(window.lines)} lines")
+    count = len(window.lines)
+    return ok("\n".join(rows), details=details, summary=f"{count} line{'' if count == 1 else 's'}")
 
 
 def _notes(window: LineWindow, total: int | None, has_more: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 from ostler.vocabulary.errors import ToolFailed
@@ -38,6 +39,14 @@ def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Pa
             continue
         if entry.depth() > 0:
             yield entry.path()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a directory itself: not a link to one, which may lead to where nobody may look."""
+    try:
+        return S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def in_path_order(path: str) -> list[bytes]:

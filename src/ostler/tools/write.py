@@ -53,7 +53,8 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
         "diff_truncated": written.diff.truncated,
         "digest": digest,
     }
-    summary = f"{lines} lines" if written.created else f"+{written.diff.added} -{written.diff.removed}"
+    created = f"{lines} line{'' if lines == 1 else 's'}"
+    summary = created if written.created else f"+{written.diff.added} -{written.diff.removed}"
     return ok(f"wrote {len(data)} bytes ({lines} lines) to {name}", details=details, summary=summary)
 
 

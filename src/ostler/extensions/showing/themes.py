@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
 from ostler.vocabulary.errors import UsageError
@@ -46,6 +46,8 @@ class ThemeBook:
     def __init__(self) -> None:
         self._themes: dict[str, list[tuple[object, Theme]]] = {}
         self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a theme has come or gone: it may be the one that is shown."""
 
     def bring_along(self, themes: Mapping[str, Theme]) -> None:
         """The face's own, with a `default` among them. One that is registered goes before them."""
@@ -63,12 +65,14 @@ class ThemeBook:
                     raise UsageError(f"the theme {name!r}: {slot} is no colour like #rrggbb: {one!r:.60}")
         kept = [one for one in self._themes.get(name, ()) if one[0] is not owner]
         self._themes[name] = [*kept, (owner, theme)]
+        self.changed()
 
     def forget(self, owner: object) -> None:
         for name, known in list(self._themes.items()):
             self._themes[name] = [one for one in known if one[0] is not owner]
             if not self._themes[name]:
                 del self._themes[name]
+        self.changed()
 
     def names(self) -> list[str]:
         return sorted({*self._themes, *self._brought})

@@ -117,6 +117,7 @@ def _run_prompt(arguments: list[str]) -> int:
         _look_for_command(parser, arguments[0])
     options = parse_words(parser, arguments)
     if not options.print and not options.json and is_terminal:
+        _refuse_late_command(parser, options.words, arguments)
         from ostler.faces.tui.entry import run_tui
 
         return run_tui(options)
@@ -128,6 +129,16 @@ def _run_prompt(arguments: list[str]) -> int:
     from ostler.faces.cli.prompt import run_prompt
 
     return run_prompt(options)
+
+
+def _refuse_late_command(parser: Parser, words: list[str], arguments: list[str]) -> None:
+    """A command behind options would be said to a model."""
+    before_end = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if words and words[0] in COMMANDS and words[0] in before_end:
+        parser.error(
+            f"{words[0]} is a command: options stand behind it, as in `ostler {words[0]} …`; "
+            f"`ostler … -- {words[0]} …` is a prompt"
+        )
 
 
 def _look_for_command(parser: Parser, word: str) -> None:

@@ -15,9 +15,9 @@ from ostler.faces.cli.extending import command_in, extended, run_command, run_se
 from ostler.faces.cli.saying import say
 from ostler.faces.cli.stdin import prompt_from
 from ostler.kernel.harness import Harness
+from ostler.kernel.state import fold
 from ostler.kernel.store import Store
 from ostler.runs.home import store_file
-from ostler.runs.run_tree import state_of
 from ostler.runs.session import Session, create_session
 from ostler.runs.settings import Settings
 from ostler.runs.stores import find_session, newest_session, open_store
@@ -61,7 +61,11 @@ async def kept_model(options: argparse.Namespace, settings: Settings, cwd: Path)
             session = await find_session(store, options.session)
         else:
             session = await newest_session(store, cwd)
-        return (await state_of(store, session)).settings.model if session else ""
+        if not session:
+            return ""
+        # Nothing else is folded: the session is opened right after this, and may be long.
+        facts = await store.read_opening(session)
+        return fold([fact for fact in facts if fact.type == "settings_changed"]).settings.model
     finally:
         await store.close()
 

@@ -118,4 +118,5 @@ def _branches(children: Sequence[Node], indent: str) -> list[tuple[Node, str, st
 def _row(node: Node) -> str:
     label = f"  [{one_line(node.label)}]" if node.label else ""
     leaf = "  ← leaf" if node.leaf else ""
-    return f"#{node.seq} {_NAMES.get(node.type, node.type)}{': ' if node.text else ''}{node.text}{label}{leaf}"
+    name = _NAMES.get(node.type, node.type)
+    return f"#{node.seq} {name}{': ' if node.text else ''}{node.text}{label}{leaf}"

@@ -22,6 +22,8 @@ class Activity:
         self._transcript = transcript
         self._now = now
         self._words = ""
+        self._before = ""
+        """What was said before a call beside the steps."""
         self._retry_at: float | None = None
         self._asked: set[str] = set()
         self._stage_since = self._run_since = now()
@@ -74,7 +76,10 @@ class Activity:
                 if purpose == "step":
                     self._begin(f"asking {model}")
                 elif purpose in _BESIDE:
+                    self._before = self._words
                     self._begin(_BESIDE[purpose])
+            case events.UsageReported(purpose=purpose) if purpose in _BESIDE:
+                self._begin(self._before)  # which is nothing, if it was done in between two runs
             case events.ToolInputStarted() | events.ToolStarted():
                 self._begin("working")
             case events.ModelFailed(retry_in=float(seconds)):

@@ -7,14 +7,19 @@ touched again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Literal
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input import Input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
@@ -31,10 +36,17 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.processors import Processor
 from prompt_toolkit.output import Output
-from prompt_toolkit.styles import BaseStyle, DummyStyle
+from prompt_toolkit.styles import BaseStyle, DummyStyle, Style, merge_styles
+from prompt_toolkit.styles.defaults import PROMPT_TOOLKIT_STYLE
+
+from ostler.faces.tui.drawing.color_depth import with_depth
+from ostler.faces.tui.own_screen import OwnScreen
+from ostler.faces.tui.reflow import breaks_rows, cursor_after
 
 FRAMES = 15
 """A second, at most."""
+SMALLEST_HALF = 6
+"""Rows that a region may take in any case: a question needs them."""
 ESCAPE_SECONDS = 0.05
 """After which Escape was pressed by itself."""
 
@@ -49,10 +61,27 @@ _SHIFT_ENTER = {"\x1b[13;2u": Keys.ControlJ, "\x1b[27;2;13~": Keys.ControlJ}
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 
 
+class _InlineApplication(Application[None]):
+    """Is told of a new size before it draws: `erase` takes away what stands elsewhere now."""
+
+    def __init__(self, erase: Callable[[], None], **how: Any) -> None:
+        super().__init__(**how)
+        self._erase = erase
+
+    def _on_resize(self) -> None:
+        self._erase()
+        super()._on_resize()
+
+    def _create_merged_style(self, include_default_pygments_style: object) -> BaseStyle:
+        """Of the toolkit's own styles those of a line to type in: reading all takes longer than a frame."""
+        return merge_styles([Style(PROMPT_TOOLKIT_STYLE), self.style or DummyStyle()])
+
+
 class TerminalApp:
     """Regions of rows around one line to type in. It knows nothing of sessions.
 
-    Where `instead` has rows, those are seen in place of the line.
+    Where `instead` has rows, those are seen in place of the line. Regions in `first` have room before all
+    others, in that order: what there is none left for is not seen.
     """
 
     def __init__(
@@ -64,6 +93,7 @@ class TerminalApp:
         below: Sequence[Rows],
         prompt: Callable[[], AnyFormattedText],
         instead: Rows = lambda width, most: (),
+        first: Sequence[Rows] = (),
         style: BaseStyle | None = None,
         input: Input | None = None,
         output: Output | None = None,
@@ -72,24 +102,39 @@ class TerminalApp:
     ) -> None:
         self.editor = editor
         self._waiting: list[str] = []
+        self.is_whole: Callable[[Rows], bool] = lambda region: False
+        """Whether a region has all the room now, on a screen of its own: when it is gone, everything is as it
+        was."""
+        self._own_screen = OwnScreen()
+        self.ends_blank = False
+        """The last row that was printed is a blank one."""
         self._frame: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._is_left = False
+        self.is_seen = asyncio.Event()
+        """There was a frame: what nobody sees in the first one can wait for it."""
         window = Window(
             BufferControl(editor, input_processors=list(highlights)),
             wrap_lines=True,
-            height=lambda: Dimension(min=1, max=max(1, min(8, self.size.rows // 3))),
+            height=lambda: Dimension(min=1, max=self._most_lines),
             dont_extend_height=True,
             get_line_prefix=lambda line, wrapped: prompt() if line == 0 and wrapped == 0 else "  ",
+        )
+        self._shown: dict[Rows, Sequence[str]] = {}
+        self._shared_at = -1
+        self._in_need = sorted(
+            (instead, *above, *below), key=lambda one: first.index(one) if one in first else len(first)
         )
         drawn = self._region(instead)
         line = (drawn, ConditionalContainer(window, ~drawn.filter))
         regions = [*map(self._region, above), *line, *map(self._region, below)]
-        self.application: Application[None] = Application(
+        self.application: Application[None] = _InlineApplication(
+            self._begin_resized,
             layout=Layout(HSplit(regions), focused_element=window),
             key_bindings=keys,
             style=style or DummyStyle(),
             full_screen=False,
+            erase_when_done=True,
             mouse_support=False,
             input=input,
             output=output,
@@ -108,33 +153,46 @@ class TerminalApp:
     def size(self) -> Size:
         return self.application.output.get_size()
 
-    def _region(self, rows: Rows) -> ConditionalContainer:
-        shown: list[Sequence[str]] = [()]
-        looked_at = -1
+    @property
+    def _most_lines(self) -> int:
+        """Of the line to type in."""
+        return max(1, min(8, self.size.rows // 3))
 
-        def look() -> bool:
-            """The toolkit asks several times for each frame, and what is shown takes its time to draw."""
-            nonlocal looked_at
-            if looked_at != self.application.render_counter:
-                looked_at = self.application.render_counter
-                size = self.size
-                shown[0] = rows(size.columns, max(1, size.rows // 2))
-            return bool(shown[0])
+    def _region(self, rows: Rows) -> ConditionalContainer:
+        def shown() -> Sequence[str]:
+            return self._share()[rows]
 
         window = Window(
-            FormattedTextControl(lambda: ANSI("\n".join(shown[0])), focusable=False, show_cursor=False),
-            height=lambda: Dimension.exact(len(shown[0])),
+            FormattedTextControl(lambda: ANSI("\n".join(shown())), focusable=False, show_cursor=False),
+            height=lambda: Dimension.exact(len(shown())),
             wrap_lines=False,
         )
-        from prompt_toolkit.filters import Condition
+        return ConditionalContainer(window, Condition(lambda: bool(shown())))
 
-        return ConditionalContainer(window, Condition(look))
+    def _share(self) -> dict[Rows, Sequence[str]]:
+        """What each region shows, so that all of it fits. The toolkit asks several times for each frame, and
+        what is shown takes its time to draw."""
+        if self._shared_at != self.application.render_counter:
+            self._shared_at = self.application.render_counter
+            size = self.size
+            left = size.rows - self._line_rows(size.columns)
+            for region in self._in_need:
+                most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
+                self._shown[region] = region(size.columns, most)[:most] if most > 0 else ()
+                left -= len(self._shown[region])
+        return self._shown
+
+    def _line_rows(self, columns: int) -> int:
+        lines = self.editor.text.split("\n")[: self._most_lines]
+        return min(self._most_lines, sum(1 + (len(line) + 2) // max(1, columns) for line in lines))
 
     # --- what is printed for good ---------------------------------------------------------------------
 
     def print(self, rows: Sequence[str]) -> None:
         """Puts rows above, with the next frame."""
         self._waiting += rows
+        if rows:
+            self.ends_blank = not rows[-1]
         self.refresh()
 
     def refresh(self) -> None:
@@ -157,23 +215,51 @@ class TerminalApp:
         """Before anything is drawn, also because of a key: what has left the tail stands above it at once."""
         application = self.application
         application.output.write_raw(_BEGIN_FRAME)
-        if self._waiting:
+        self._own_screen.set(
+            not self._is_left and any(map(self.is_whole, self._in_need)), application.renderer
+        )
+        self._erase_after_resize()
+        if self._waiting and not self._own_screen.is_seen:
             rows, self._waiting = self._waiting, []
             application.renderer.erase()
-            application.output.write_raw("\r\n".join(rows) + "\x1b[0m\r\n")
+            application.output.write_raw(
+                with_depth("\r\n".join(rows), application.color_depth) + "\x1b[0m\r\n"
+            )
+
+    def _begin_resized(self) -> None:
+        self.application.output.write_raw(_BEGIN_FRAME)
+        self._erase_after_resize()
+
+    def _erase_after_resize(self) -> None:
+        """All of what was drawn, also where the terminal has broken its rows meanwhile."""
+        renderer, columns = self.application.renderer, self.size.columns
+        screen, size = renderer.last_rendered_screen, renderer._last_size
+        if screen is None or size is None or size.columns == columns:
+            return
+        if columns < size.columns and breaks_rows(os.environ) and not self._own_screen.is_seen:
+            renderer._cursor_pos = cursor_after(screen, renderer._cursor_pos, columns)
+        has_left = renderer._cursor_pos.y >= self.size.rows
+        renderer.erase(leave_alternate_screen=False)
+        if has_left:  # the first row on the screen may go on with one that has left it
+            self.application.output.write_raw("\r\n")
 
     def _end_frame(self, _: object) -> None:
         self.application.output.write_raw(_END_FRAME)
         self.application.output.flush()
+        self.is_seen.set()
 
     async def run(self) -> None:
         def begin() -> None:
             self.refresh()
 
         if not self._is_left:
-            await self.application.run_async(pre_run=begin)
-        for row in self._waiting:  # what came while it was leaving
-            self.application.output.write_raw(f"{row}\r\n")
+            with _interrupts(self.application):
+                await self.application.run_async(pre_run=begin, handle_sigint=False)
+
+    def finish(self) -> None:
+        """Prints what came while it was leaving."""
+        for row in self._waiting:
+            self.application.output.write_raw(with_depth(f"{row}\r\n", self.application.color_depth))
         self.application.output.flush()
 
     def exit(self) -> None:
@@ -181,3 +267,18 @@ class TerminalApp:
         if self.application.is_running and not self._is_left:
             self.application.exit()
         self._is_left = True
+
+
+@contextmanager
+def _interrupts(application: Application[None]) -> Iterator[None]:
+    """An interrupt from elsewhere is a key. The toolkit would load `ctypes` for it, before a frame."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, lambda: application.key_processor.send_sigint())
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)

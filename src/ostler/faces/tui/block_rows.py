@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,6 @@ from ostler.faces.tui.drawing.diff import change_rows
 from ostler.faces.tui.drawing.folding import folded
 from ostler.faces.tui.drawing.markdown import markdown_rows, part_rows
 from ostler.faces.tui.drawing.pieces import (
-    BOLD,
     DIM,
     Piece,
     cells,
@@ -39,15 +37,18 @@ from ostler.faces.tui.drawing.pieces import (
 )
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
 from ostler.faces.tui.open_calls import OpenCall
-from ostler.faces.tui.questions import OpenQuestions
 from ostler.faces.tui.status import Part, elapsed, short
+from ostler.kernel.tool import default_summary
 from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
+from ostler.vocabulary.messages import Text
 
 RESULT_ROWS = 12
 """Of a result that is not a change of a file."""
 CHANGE_ROWS = 40
+PROMPT_ROWS = 40
 TAIL_ROWS = 12
+UNFOLD = " · ctrl+o shows all"
 
 _SLOTS = {"failed": "error", "refused": "warning"}
 _ENDS = {"completed": "✓", "cancelled": "■", "refused": "✗", "limit": "■", "interrupted": "■", "failed": "✗"}
@@ -80,11 +81,13 @@ class BlockRows:
         match block:
             case UserBlock(text=text, attachments=attached):
                 rows = user_rows(text, width, self.colors, attachments=attached)
+                rows = folded(rows, PROMPT_ROWS, width, self.colors)
                 return ["", *([self._dim("while it worked:", width)] if block.is_steer else []), *rows, ""]
             case TextBlock(part=part):
-                return part_rows(part, width, self.colors)
+                rows = part_rows(part, width, self.colors)
+                return ["", *rows] if part.begins and rows else rows
             case ReasoningBlock():
-                return [self._reasoning(block, width)]
+                return ["", self._reasoning(block, width)]
             case CallBlock():
                 return ["", *self._call(block, width, dress)]
             case NoticeBlock(text=text, level=level):
@@ -92,15 +95,16 @@ class BlockRows:
             case PrintedBlock(printed=printed):
                 return printed_rows(printed, width, self.colors)
             case ReceiptBlock():
-                return ["", self._receipt(block, width)]
+                return ["", *self._receipt(block, width)]
 
     def opened(self, block: Block | OpenCall, width: int, most: int) -> list[str]:
         """The end of something that still changes."""
         match block:
             case OpenCall():
-                return self._open_call(block, width, most)
+                return ["", *self._open_call(block, width, most)]
             case ReasoningBlock():
-                return [self._reasoning(block, width), *self._last_thoughts(block, width)]
+                said = f"✻ thinking, {len(block.text.split())} words"
+                return ["", self._dim(said, width), *self._last_thoughts(block, width)]
             case _:
                 return self.closed(block, width)[-most:]
 
@@ -118,18 +122,20 @@ class BlockRows:
 
     def _last_thoughts(self, block: ReasoningBlock, width: int) -> list[str]:
         lines = harmless(block.text).strip().splitlines()[-2:]
-        return [self._dim(f"  {line}", width) for line in lines]
+        return [f"  {self._dim(line, width - 2)}" for line in lines]
 
     # --- calls ----------------------------------------------------------------------------------------
 
     def _call(self, block: CallBlock, width: int, dress: CallDress | None) -> list[str]:
-        note = block.summary or ("refused" if block.stage == "refused" else "")
+        is_said_below = block.stage != "done" and block.summary == default_summary([Text(block.result)])
+        note = "" if is_said_below else block.summary
+        note = note or ("" if block.stage == "done" else block.stage)
         if block.seconds >= 1:
             note = f"{note} · {elapsed(block.seconds)}" if note else elapsed(block.seconds)
         rows = self._result(block, inside(width))
         if dress is not None:
             rows = self._dressed_result(block, dress, inside(width), rows)
-        rows = [*self._children(block, inside(width)), *rows]
+        rows = [*self._children(block, inside(width)), *rows, *self._images(block, inside(width))]
         slot = _SLOTS.get(block.stage, "muted_border")
         return self._framed_call(block, rows, width, self._about(block), one_line(note), slot, dress)
 
@@ -169,34 +175,52 @@ class BlockRows:
             return rows
         body = block.result if dress.body is None else dress.body
         drawn_as = markdown_rows if dress.markdown else terminal_rows
-        return folded(drawn_as(body, width, self.colors), CHANGE_ROWS, width, self.colors)
+        return folded(drawn_as(body, width, self.colors), CHANGE_ROWS, width, self.colors, UNFOLD)
 
     def _result(self, block: CallBlock, width: int) -> list[str]:
         details = block.details or {}
         if details.get("diff") and block.stage == "done":
-            return change_rows(details, width, self.colors, most=CHANGE_ROWS)
+            return change_rows(details, width, self.colors, most=CHANGE_ROWS, hint=UNFOLD)
         if block.display and block.display.view == "markdown":
-            return folded(markdown_rows(block.result, width, self.colors), CHANGE_ROWS, width, self.colors)
+            rows = markdown_rows(block.result, width, self.colors)
+            return folded(rows, CHANGE_ROWS, width, self.colors, UNFOLD)
         if block.kind in ("read", "search") and block.stage == "done":
             return []  # what was looked at is the model's affair; its summary says how much it was
-        rows = terminal_rows(block.result, width, self.colors)
-        return folded(rows, RESULT_ROWS, width, self.colors)
+        if block.stage == "refused":  # a sentence, and not the output of a program
+            return [drawn(row) for row in wrapped([Piece(harmless(block.result).strip())], width)]
+        rows = terminal_rows(block.result, width, self.colors, len(block.result))
+        return folded(rows, RESULT_ROWS, width, self.colors, UNFOLD)
 
     def _open_call(self, call: OpenCall, width: int, most: int) -> list[str]:
-        block, room = call.block, max(1, min(TAIL_ROWS, most - 2))
-        if block.stage == "writing":
+        block, room = call.block, max(1, min(TAIL_ROWS, most - 3))
+        rows = call.output.rows(inside(width), self.colors, room)
+        rows = [*self._children(block, inside(width)), *rows]
+        if not rows and not call.is_asked:
             rows = call.arguments.tail(room, inside(width), self.colors)
-            about, note = call.arguments.path, "…"
+        if block.stage == "writing":
+            about, note = call.arguments.path, call.arguments.note
         else:
-            rows = call.output.rows(inside(width), self.colors, room)
-            rows = [*self._children(block, inside(width)), *rows]
             about = self._about(block)
             note = elapsed(block.seconds) if block.stage == "running" else "waits"
         dress = self.open_dress(block, width)
         return self._framed_call(block, rows[-room:], width, one_line(about), note, "accent", dress)
 
+    def waiting_call(self, call: OpenCall, width: int) -> str:
+        """In one row."""
+        block = call.block
+        return framed(
+            [], width, self.colors, title=self._title(block), about=self._about(block), note="waits"
+        )[0]
+
     def _children(self, block: CallBlock, width: int) -> list[str]:
         return [self._dim(f"⚙ {line}", width) for line in block.children]
+
+    def _images(self, block: CallBlock, width: int) -> list[str]:
+        if not block.images:
+            return []
+        from ostler.faces.tui.drawing.pictures import image_words
+
+        return [self._dim(image_words(one), width) for one in block.images]
 
     def _title(self, block: CallBlock) -> str:
         icon = f"{block.display.icon} " if block.display and block.display.icon else ""
@@ -209,7 +233,7 @@ class BlockRows:
 
     # --- the rest -------------------------------------------------------------------------------------
 
-    def _receipt(self, block: ReceiptBlock, width: int) -> str:
+    def _receipt(self, block: ReceiptBlock, width: int) -> list[str]:
         said = [f"{_ENDS.get(block.status, '·')} {block.status}"]
         if block.reason and block.reason != block.status:
             said.append(block.reason)
@@ -221,34 +245,11 @@ class BlockRows:
             said.append(dollars(block.cost))
         if block.seconds >= 1:
             said.append(elapsed(block.seconds))
-        return self._dim(" · ".join(said), width)
+        style = sgr(self.colors, "error" if block.status == "failed" else "muted") or DIM
+        return [drawn(row) for row in wrapped([Piece(one_line(" · ".join(said)), style)], width)]
 
     def note(self, text: str, width: int) -> list[str]:
         return notice_rows(text, width, self.colors)
-
-    def question(self, questions: OpenQuestions, width: int) -> list[str]:
-        """What is asked, with what a person needs to see to judge it, and what can be answered."""
-        asked = questions.present
-        if asked is None:
-            return []
-        question, room = asked.question, inside(width)
-        rows = markdown_rows(question.text, room, self.colors)
-        rows += self._details(question.details or {}, room)
-        for place, (_, said) in enumerate(questions.options):
-            is_marked = place == questions.marked
-            text = cut(f"{'❯' if is_marked else ' '} {place + 1}. {one_line(said)}", room)
-            rows.append(drawn([Piece(text, sgr(self.colors, "accent", BOLD) if is_marked else "")]))
-        if not questions.options:
-            rows.append(self._dim("type the answer, enter sends it, esc declines", room))
-        more = f"{questions.behind} more" if questions.behind else ""
-        return framed(rows, width, self.colors, title="?", about=asked.asked_by, note=more, slot="warning")
-
-    def _details(self, details: dict[str, Any], width: int) -> list[str]:
-        if details.get("diff"):
-            return change_rows(details, width, self.colors, most=CHANGE_ROWS)
-        if command := details.get("command"):
-            return terminal_rows(f"$ {command}", width, self.colors)
-        return []
 
     def parts(self, parts: Sequence[Part], between: str = "  ") -> str:
         pieces = [Piece(one_line(part.text), sgr(self.colors, part.slot)) for part in parts]

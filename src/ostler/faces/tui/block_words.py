@@ -56,11 +56,15 @@ def call_words(name: str, arguments: dict[str, object] | None) -> str:
 def _call(block: CallBlock) -> list[str]:
     how = "" if block.stage == "done" else f" {block.stage}"
     said = [f"result of {block.name}{how}: {one_line(block.summary)}".removesuffix(": ")]
+    if block.images:
+        from ostler.faces.tui.drawing.pictures import image_words
+
+        said += map(image_words, block.images)
     if block.kind in ("read", "search") and block.stage == "done":
         return said
     diff = (block.details or {}).get("diff")
     lines = plain(str(diff) if diff and block.stage == "done" else block.result).strip("\n").split("\n")
-    shown = [line for line in lines if line][:RESULT_LINES]
+    shown = [line for line in lines if line and line != block.summary][:RESULT_LINES]
     if len(lines) > len(shown) == RESULT_LINES:
         shown.append(f"and {len(lines) - RESULT_LINES} more lines")
     return [*said, *shown]

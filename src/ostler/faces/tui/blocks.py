@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.faces.tui.drawing.growing_markdown import Part
 from ostler.vocabulary.display import Display
 from ostler.vocabulary.events import Printed
+from ostler.vocabulary.messages import Image
+
+if TYPE_CHECKING:  # loaded when there is an answer
+    from ostler.faces.tui.drawing.growing_markdown import Part
 
 Level = Literal["info", "warning", "error"]
-CallStage = Literal["writing", "waiting", "running", "done", "failed", "refused"]
+CallStage = Literal["writing", "waiting", "running", "done", "failed", "refused", "stopped"]
 
 
 class UserBlock(msgspec.Struct, frozen=True):
@@ -19,6 +22,8 @@ class UserBlock(msgspec.Struct, frozen=True):
 
     text: str
     attachments: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
+    """That are among them."""
     is_steer: bool = False
 
 
@@ -50,6 +55,8 @@ class CallBlock(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     children: tuple[str, ...] = ()
     """What its children do, a line each."""
+    images: tuple[Image, ...] = ()
+    """In its result."""
 
 
 class NoticeBlock(msgspec.Struct, frozen=True):

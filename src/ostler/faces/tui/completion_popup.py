@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cells, cut, drawn, one_line, sgr
-from ostler.faces.tui.editor.completions import (
-    CommandEntry,
-    CompleteArguments,
-    Completion,
-    Completions,
-    completions_at,
-    wanted_at,
-)
-from ostler.faces.tui.editor.project_files import Found, ProjectFiles
 from ostler.faces.tui.input_line import InputLine
 from ostler.faces.tui.panels import Panels
+
+if TYPE_CHECKING:  # loaded when something is typed that can be completed
+    from ostler.faces.tui.editor.completions import (
+        CommandEntry,
+        CompleteArguments,
+        Completion,
+        Completions,
+        Wanted,
+    )
+    from ostler.faces.tui.editor.project_files import Found, ProjectFiles
 
 MOST_ROWS = 8
 _KEYS = frozenset({"up", "down", "tab", "shift+tab", "enter", "esc", "ctrl+n", "ctrl+p"})
@@ -68,7 +70,7 @@ class CompletionPopup:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        wanted = wanted_at(*self._present())
+        wanted = self._wanted()
         if wanted is None or self._panels.present not in (None, self):
             self._dismissed = None
             self._hide()
@@ -76,6 +78,8 @@ class CompletionPopup:
             self._looking = asyncio.ensure_future(self._look())
 
     async def _look(self) -> None:
+        from ostler.faces.tui.editor.completions import completions_at
+
         text, cursor = self._present()
         if text.lstrip().startswith("/") and (self._found is None or self._found.wanted.kind != "command"):
             self._entries = await asyncio.to_thread(self._commands)
@@ -102,8 +106,18 @@ class CompletionPopup:
     def _present(self) -> tuple[str, int]:
         return self._line.text, self._line.buffer.cursor_position
 
+    def _wanted(self) -> Wanted | None:
+        text, cursor = self._present()
+        if "/" not in text and "@" not in text:
+            return None
+        from ostler.faces.tui.editor.completions import wanted_at
+
+        return wanted_at(text, cursor)
+
     async def _search_files(self, query: str) -> Sequence[Found]:
         if self._files is None:
+            from ostler.faces.tui.editor.project_files import ProjectFiles
+
             loop = asyncio.get_running_loop()
 
             def on_more() -> None:
@@ -115,7 +129,7 @@ class CompletionPopup:
     def _look_on(self) -> None:
         """There are more files than there were."""
         self._has_more = self._looking is not None
-        wanted = wanted_at(*self._present())
+        wanted = self._wanted()
         if wanted is not None and wanted.kind == "path" and not self._has_more:
             completes = self._completes_when_found
             self.look()
@@ -169,7 +183,7 @@ class CompletionPopup:
         assert self._found is not None
         wanted, item = self._found.wanted, self._found.items[self._marked]
         self._line.replace(wanted.begin, wanted.end, item.text, wanted.begin + item.cursor)
-        following = wanted_at(*self._present())
+        following = self._wanted()
         if following is not None and following.kind == "command":
             self._dismissed = following.begin
             self.look()

@@ -78,9 +78,9 @@ class Conversation:
                     seen = await self.store.arrivals(self.session.id, seen)
         except (OstlerError, StoreError) as error:
             self.problem = error
-            self.session.journal.publish(
-                [Warned(f"the session cannot go on: {error.message}", about="store")]
-            )
+            how = f"leave, and `ostler --session {self.session.id}` opens it again"
+            text = f"the session cannot go on here: {error.message}; {how}"
+            self.session.journal.publish([Warned(text, about="store")])
 
     async def _next(self) -> Quiet:
         request, self._continues = self._continues, ""
@@ -92,10 +92,14 @@ class Conversation:
 
     async def say(self, content: Content) -> str:
         """A prompt: it starts a run, or waits for its turn."""
+        await self.release()
+        return await self._ask(Prompt(id=self._new_id(), by="tui", content=content))
+
+    async def release(self) -> None:
+        """Prompts that are held have their turn now."""
         state = self.session.state
         if state.held and state.run is None:  # also while the run that was stopped is still being left
             await self._ask(ReleasePrompts(id=self._new_id(), by="tui"))
-        return await self._ask(Prompt(id=self._new_id(), by="tui", content=content))
 
     async def steer(self, content: Content) -> str:
         """Something for the model to be told between two steps; a prompt, if nothing is under way."""
@@ -148,6 +152,8 @@ class Conversation:
         return (await self.store.read(session.id, seq - 1, 1))[0].event
 
     async def _ask(self, request: AnyRequest) -> str:
+        if self.problem is not None:  # nobody would take it up
+            raise self.problem
         if self.host is not None:
             self.host.own_requests.add(request.id)
         await self.store.submit(self.session.id, request)
@@ -164,6 +170,8 @@ class Conversation:
             await asyncio.wait(self.beside)
         if self.is_working:
             self.session.cancel("the terminal was closed")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
         if self._driving is not None:
             self._driving.cancel()
             await asyncio.wait({self._driving})

@@ -7,58 +7,64 @@ from collections.abc import Callable
 import msgspec
 
 from ostler.extensions.showing.ui_data import (
+    Anchor,
     ConfirmDialog,
     InputDialog,
     MultiSelectDialog,
     OverlayDialog,
-    Rendering,
     SelectDialog,
     dialog_of,
-    overlay_extent,
 )
-from ostler.faces.tui.block_rows import BlockRows, on_background
+from ostler.faces.tui.asking.text_field import TextField
+from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.markdown import markdown_rows
-from ostler.faces.tui.drawing.pieces import (
-    BOLD,
-    DIM,
-    REVERSE,
-    Piece,
-    cells,
-    cut,
-    drawn,
-    harmless,
-    one_line,
-    sgr,
-    styled,
-    tint,
-)
+from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cut, drawn, one_line, sgr
+from ostler.faces.tui.overlay_panel import ContentRows, OverlayPanel
 from ostler.faces.tui.panels import Panel
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.vocabulary.events import QuestionAsked
 
-ContentRows = Callable[[str, str, Rendering | None, int], list[str]]
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
 _MOST_TEXT = 8
 
 
 class AskedPanel:
-    """Shows what is asked: a dialog in its own way, everything else in that of `other`."""
+    """Shows what is asked: a dialog in its own way, everything else in the panel that `other` makes for it.
 
-    def __init__(self, questions: OpenQuestions, other: Panel, draw: BlockRows, content: ContentRows) -> None:
+    Whoever is typing when it comes goes on typing: no letter of theirs is an answer before they pause.
+    """
+
+    def __init__(
+        self,
+        questions: OpenQuestions,
+        other: Callable[[QuestionAsked], Panel],
+        draw: BlockRows,
+        content: ContentRows,
+        is_typing: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._questions = questions
         self._other = other
         self._draw = draw
         self._content = content
+        self._is_typing = is_typing
         self._asked: QuestionAsked | None = None
-        self._panel: Panel = other
+        self._panel: Panel | None = None
+        self._is_noticed = False
 
     @property
-    def _present(self) -> Panel:
+    def _present(self) -> Panel | None:
         if self._asked is not self._questions.present:
             self._asked = self._questions.present
-            self._panel = self._made(self._asked) if self._asked else self._other
+            self._panel = self._made(self._asked) if self._asked else None
+            self._is_noticed = False
         return self._panel
+
+    @property
+    def _ready(self) -> Panel | None:
+        panel = self._present
+        self._is_noticed = self._is_noticed or not self._is_typing()
+        return panel if self._is_noticed else None
 
     def _made(self, asked: QuestionAsked) -> Panel:
         questions, draw = self._questions, self._draw
@@ -74,20 +80,26 @@ class AskedPanel:
                 return ManyDialog(questions, asked, draw, dialog)
             case OverlayDialog() as dialog:
                 return OverlayPanel(questions, dialog, draw, self._content)
-        return self._other
+        return self._other(asked)
+
+    @property
+    def anchor(self) -> Anchor:
+        return panel.anchor if isinstance(panel := self._present, OverlayPanel) else "center"
 
     @property
     def takes_text(self) -> bool:
-        return self._present.takes_text
+        return self._ready is not None and self._ready.takes_text
 
     def rows(self, width: int, most: int) -> list[str]:
-        return self._present.rows(width, most)
+        return self._present.rows(width, most) if self._present else []
 
     def takes(self, key: str) -> bool:
-        return self._present.takes(key)
+        panel = self._present if key == "esc" else self._ready
+        return panel is not None and panel.takes(key)
 
     def key(self, key: str) -> None:
-        self._present.key(key)
+        if self._present is not None:
+            self._present.key(key)
 
 
 class _Dialog:
@@ -207,120 +219,15 @@ class TextDialog(_Dialog):
         self, questions: OpenQuestions, asked: QuestionAsked, draw: BlockRows, dialog: InputDialog
     ) -> None:
         super().__init__(questions, asked, draw)
-        self._placeholder = dialog.placeholder
-        self._before, self._after = dialog.default, ""
+        self._field = TextField(dialog.default, placeholder=dialog.placeholder)
 
     def below(self, width: int, most: int) -> list[str]:
-        if not self._before and not self._after:
-            rest = one_line(self._placeholder) or " "
-            style = sgr(self.draw.colors, "very_muted") or DIM
-            return [drawn([Piece("> "), Piece(rest[0], REVERSE), Piece(cut(rest[1:], width - 3), style)])]
-        before, after = _in_one_line(self._before), _in_one_line(self._after) or " "
-        before = before[-width:]
-        while cells(before) > max(0, width - 4):
-            before = before[1:]
-        row = [Piece("> "), Piece(before), Piece(after[0], REVERSE)]
-        return [drawn([*row, Piece(cut(after[1:], width - 3 - cells(before)))])]
+        return [drawn([Piece("> "), *self._field.row(width - 2, self.draw.colors)])]
 
     def key(self, key: str) -> None:
-        match key:
-            case "esc":
-                self.questions.decline()
-            case "enter":
-                self.questions.type(self._before + self._after)
-            case "backspace":
-                self._before = self._before[:-1]
-            case "delete":
-                self._after = self._after[1:]
-            case "left" if self._before:
-                self._before, self._after = self._before[:-1], self._before[-1] + self._after
-            case "right" if self._after:
-                self._before, self._after = self._before + self._after[0], self._after[1:]
-            case "home" | "ctrl+a":
-                self._before, self._after = "", self._before + self._after
-            case "end" | "ctrl+e":
-                self._before, self._after = self._before + self._after, ""
-            case "ctrl+u":
-                self._before = ""
-            case "ctrl+k":
-                self._after = ""
-            case "ctrl+w":
-                self._before = self._before.rstrip().rpartition(" ")[0]
-            case _ if len(key) == 1:
-                self._before += " " if key in "\r\n" else key
-
-
-class OverlayPanel:
-    """A window with actions. Inside of a conversation it stands where panels do, whatever its anchor is."""
-
-    takes_text = True
-
-    def __init__(
-        self, questions: OpenQuestions, dialog: OverlayDialog, draw: BlockRows, content: ContentRows
-    ) -> None:
-        self._questions = questions
-        self._dialog = dialog
-        self._draw = draw
-        self._content = content
-        self._top = 0
-
-    def takes(self, key: str) -> bool:
-        return True
-
-    def rows(self, width: int, most: int) -> list[str]:
-        dialog, colors = self._dialog, self._draw.colors
-        columns, height = overlay_extent(dialog, width, most)
-        rows = self._content(dialog.text, dialog.markdown, dialog.render, inside(columns))
-        room = max(1, height - 3)
-        self._top = max(0, min(self._top, len(rows) - room))
-        shown = [*rows[self._top : self._top + room], self._actions(inside(columns))]
-        more = len(rows) - self._top - room
-        has_colors = bool(colors and colors.name)
-        made = framed(
-            shown,
-            columns,
-            colors,
-            title=dialog.title,
-            note=f"{more} more rows" if more > 0 else "",
-            slot="accent",
-            edge_style=styled(dialog.style.border) if has_colors else "",
-        )
-        if has_colors and (background := tint(dialog.style.background, dialog.style.background, 1.0)):
-            made = [on_background(row, background, columns) for row in made]
-        margin = " " * ((width - columns) // 2)
-        return [f"{margin}{row}" for row in made][:most]
-
-    def _actions(self, width: int) -> str:
-        accent = sgr(self._draw.colors, "accent", REVERSE)
-        said = [answer for answer, _ in self._questions.options]
-        pieces = [
-            piece
-            for place, text in enumerate(said)
-            for piece in (
-                Piece(f"[{one_line(text)}]", accent if place == self._questions.marked else ""),
-                Piece(" "),
-            )
-        ]
-        return drawn(pieces)
-
-    def key(self, key: str) -> None:
-        questions = self._questions
-        match key:
-            case "esc" if self._dialog.actions:
-                questions.decline()
-            case "esc":
-                questions.choose(0)
-            case "enter":
-                questions.choose()
-            case "left" | "shift+tab":
-                questions.move(-1)
-            case "right" | "tab":
-                questions.move(1)
-            case "up" | "down":
-                self._top += 1 if key == "down" else -1
-            case "pgup" | "pgdown":
-                self._top += 10 if key == "pgdown" else -10
-
-
-def _in_one_line(text: str) -> str:
-    return harmless(text.replace("\n", " ").replace("\t", " "))
+        if key == "esc":
+            self.questions.decline()
+        elif key == "enter":
+            self.questions.type(self._field.text)
+        else:
+            self._field.key(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ostler.faces.tui.blocks import Block
+from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.transcript import Transcript
 from ostler.kernel.journal import Journal
 from ostler.vocabulary.facts import Fact
@@ -12,8 +13,11 @@ from ostler.vocabulary.facts import Fact
 FACTS = 300
 """That are read at first; four times as many whenever that was too little."""
 
-_UNSEEN = frozenset({"model_called", "usage", "step_started", "step_ended", "run_started", "audited"})
-"""Types that sessions are full of, and nobody sees: they are not decoded."""
+_UNSEEN = frozenset(
+    {"model_called", "usage", "step_started", "step_ended", "run_started", "audited", "request_refused"}
+)
+"""Types that sessions are full of, and nobody sees: they are not decoded. That something was refused is news
+for whoever asked, and for nobody later."""
 
 
 async def earlier_facts(journal: Journal, blocks: int) -> tuple[list[Fact], bool]:
@@ -53,4 +57,4 @@ def last_rows(blocks: Iterable[Block], draw: Callable[[Block], list[str]], most:
             break
         drawn.append(draw(block))
         count += len(drawn[-1])
-    return [row for rows in reversed(drawn) for row in rows]
+    return apart(reversed(drawn), after_blank=False)

@@ -7,11 +7,14 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.key_binding.key_processor import KeyPress, KeyProcessor
 from prompt_toolkit.keys import Keys
 
 from ostler.extensions.showing.shortcuts import normalised_key
 from ostler.faces.tui.foreign_panel import ForeignPanel
+from ostler.faces.tui.keys import alt_in_vi
+from ostler.faces.tui.modified_keys import know_modified_keys, name_of_modified
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
@@ -30,6 +33,9 @@ _PARTS = {"c": "ctrl", "s": "shift"}
 _NEVER = frozenset({"ctrl+c", "ctrl+d", ""})
 """What an editor is not asked about: keys that end something, and what is no key."""
 
+_AGAIN = frozenset({"ctrl+c", "esc", ""})
+"""What may be pressed a second time, and is said to be: what is said stays. Any other key takes it away."""
+
 Stroke = tuple[KeyPress, ...]
 """One key, or Escape and the key that was pressed with Alt."""
 
@@ -40,6 +46,8 @@ def name_of(stroke: Stroke) -> str:
         name = name_of(stroke[1:])
         return f"alt+{name}" if name else ""
     key = stroke[0].key
+    if key == Keys.Ignore:
+        return name_of_modified(stroke[0].data)
     if key in _NAMES:
         return _NAMES[Keys(key)]
     if len(key) == 1:
@@ -96,12 +104,21 @@ class ExtensionKeys(KeyProcessor):
             super().feed_multiple(key_presses, first)
             return
         for stroke in strokes_of(key_presses):
+            if name_of(stroke) not in _AGAIN:
+                self._tui.notice = ""
             if self._deciding is not None or self._typed or self._wants_to_decide(stroke):
                 self._typed.append(stroke)
             elif not self._is_taken(stroke):
-                super().feed_multiple(list(stroke))
+                self._feed(stroke)
         if self._typed and self._deciding is None:
             self._deciding = asyncio.ensure_future(self._decide())
+
+    def _feed(self, stroke: Stroke) -> None:
+        if len(stroke) > 1 and self._tui.app.application.editing_mode == EditingMode.VI:
+            self.process_keys()  # what was typed before it
+            if alt_in_vi(self._tui, name_of(stroke)):
+                return
+        super().feed_multiple(list(stroke))
 
     # --- at once --------------------------------------------------------------------------------------
 
@@ -137,7 +154,7 @@ class ExtensionKeys(KeyProcessor):
                     stroke = await self._decided(stroke)
                 elif self._is_taken(stroke):
                     stroke = ()
-                super().feed_multiple(list(stroke))
+                self._feed(stroke)
                 self.process_keys()
         finally:
             self._deciding = None
@@ -167,6 +184,7 @@ class ExtensionKeys(KeyProcessor):
 
 def give_keys_to_extensions(tui: Tui) -> None:
     """From now on they see keys before the face does, and hear of its size."""
+    know_modified_keys()
     application = tui.app.application
     application.key_processor = ExtensionKeys(application.key_processor, tui)
     application.before_render += lambda _: tui.extensions.look_at_size()

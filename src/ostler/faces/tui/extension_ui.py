@@ -9,11 +9,12 @@ import msgspec
 
 from ostler.extensions.showing.ui_data import Rendering, Shown, ShownStatus, ShownWidget, Visibility
 from ostler.faces.tui.block_rows import BlockRows, CallDress
+from ostler.faces.tui.block_words import plain
 from ostler.faces.tui.blocks import Block, CallBlock
 from ostler.faces.tui.drawing.boxes import barred, inside
-from ostler.faces.tui.drawing.markdown import markdown_rows
-from ostler.faces.tui.drawing.pieces import Piece, drawn, harmless, sgr, styled, wrapped
+from ostler.faces.tui.drawing.pieces import cut, one_line, sgr, styled
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
+from ostler.faces.tui.extension_content import MOST_ROWS, ContentRows, shares
 from ostler.faces.tui.face import TuiFace, host_of
 from ostler.faces.tui.foreign_panel import ForeignPanel
 from ostler.faces.tui.panels import Panels
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # loaded when there are extensions
     from ostler.extensions.registrations import ToolRenderer
 
 PROMPT = "> "
+_LONGEST_NOTE = 40
+"""Cells: a longer one would never find room in the status."""
 
 
 class ExtensionUi:
@@ -54,6 +57,7 @@ class ExtensionUi:
         self._line: str | None = None
         """How the line to type in was drawn last: it is seen until the next one is there."""
         self.renderings = Renderings(changed)
+        self._content = ContentRows(lambda: draw.colors)
         draw.open_dress = self.open_dress
 
     @property
@@ -132,36 +136,51 @@ class ExtensionUi:
     def _bar(self, name: str, width: int, most: int) -> list[str]:
         if name not in self._values:
             return []
-        return self._framed(msgspec.convert(self._values[name], Shown), width)[: most // 2]
+        return self._framed([msgspec.convert(self._values[name], Shown)], width, max(1, most // 2))
 
     def _widgets(self, placement: str, width: int, most: int) -> list[str]:
         shown = [msgspec.convert(self._values[name], ShownWidget) for name in self._named("widget:")]
         chosen = sorted(
             (one for one in shown if one.placement == placement), key=lambda one: (one.priority, one.order)
         )
-        return [row for one in chosen for row in self._framed(one, width)][: most // 2]
+        return self._framed(chosen, width, max(1, most // 2))
 
-    def _framed(self, shown: Shown, width: int) -> list[str]:
-        room = width if shown.style.borderless else inside(width)
-        rows = self.content_rows(shown.text, shown.markdown, shown.render, room)
-        if shown.style.borderless or not rows:
+    def _framed(self, shown: Sequence[Shown], width: int, most: int) -> list[str]:
+        """One below the other; none of them takes the room of all."""
+        drawn = [
+            self.content_rows(
+                one.text,
+                one.markdown,
+                one.render,
+                width if one.style.borderless else inside(width),
+                most + 1,
+            )
+            for one in shown
+        ]
+        given = shares([len(rows) for rows in drawn], most)
+        return [
+            row
+            for one, rows, room in zip(shown, drawn, given, strict=True)
+            for row in self._bordered(one, self._content.shortened(rows, room), width)
+        ]
+
+    def _bordered(self, shown: Shown, rows: list[str], width: int) -> list[str]:
+        if shown.style.borderless:
             return rows
         colors = self._draw.colors
         border = styled(shown.style.border) if colors and colors.name else ""
         return barred(rows, width, border or sgr(colors, "border"))
 
-    def content_rows(self, text: str, markdown: str, render: Rendering | None, width: int) -> list[str]:
+    def content_rows(
+        self, text: str, markdown: str, render: Rendering | None, width: int, most: int = MOST_ROWS
+    ) -> list[str]:
         """Of a widget or an overlay, at a width."""
-        colors = self._draw.colors
-        if render is not None:
-            lines = self._rendered(render, width)
-            if lines is not None:
-                return terminal_rows(lines, width, colors) if lines else []
+        lines = self._rendered(render, width) if render is not None else None
+        if lines is not None:
+            return self._content.text(lines, width, most)
         if markdown:
-            return markdown_rows(markdown, width, colors)
-        if "\x1b" in text:  # with its own colours
-            return terminal_rows(text, width, colors)
-        return [drawn(row) for row in wrapped([Piece(harmless(text))], width)] if text else []
+            return self._content.markdown(markdown, width, most)
+        return self._content.text(text, width, most)
 
     def _rendered(self, render: Rendering, width: int) -> str | None:
         host = self.host
@@ -174,7 +193,8 @@ class ExtensionUi:
     def notes(self) -> tuple[str, ...]:
         """For the status, in their order."""
         shown = [msgspec.convert(self._values[name], ShownStatus) for name in self._named("status:")]
-        return tuple(one.text for one in sorted(shown, key=lambda one: (one.priority, one.order)))
+        texts = (one.text for one in sorted(shown, key=lambda one: (one.priority, one.order)))
+        return tuple(cut(words, _LONGEST_NOTE) for text in texts if (words := one_line(plain(text))))
 
     @property
     def visibility(self) -> Visibility:

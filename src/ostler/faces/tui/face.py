@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -69,9 +71,24 @@ class TuiFace:
         from prompt_toolkit.application.run_in_terminal import in_terminal
 
         async with in_terminal():
-            with self.unwatched(), self.stray.given_back() if self.stray else nullcontext():
-                yield
+            try:
+                with self.unwatched(), self.stray.given_back() if self.stray else nullcontext():
+                    yield
+            finally:
+                self._to_a_new_row(self.app)
         self.app.refresh()
+
+    def _to_a_new_row(self, app: TerminalApp) -> None:
+        """Unless the cursor is at the beginning of one: as many blanks as fit into a row lead into the next
+        one from anywhere else."""
+        output = app.application.output
+        output.write_raw(" " * (app.size.columns - 1) + "\r")
+        output.flush()
+
+    async def stop_for_shell(self) -> None:
+        """As Ctrl+Z does elsewhere, until the shell lets it go on. The whole group, as a terminal would."""
+        async with self.suspended():
+            os.kill(0, signal.SIGTSTP)
 
     def exit(self) -> None:
         self._is_left = True
@@ -111,14 +128,23 @@ class TuiFace:
         if book is not self.book:
             self.book = book
             book.bring_along(self._brought)
+            book.changed = self._recolor
+            self._recolor()
 
     def begin_with(self, theme: str) -> None:
-        """Empty where there are no colours."""
+        """Empty where there are no colours. One that nobody has brought yet is shown once somebody does."""
         self._theme = theme
         self._recolor()
 
+    def see_background(self, *, dark: bool) -> None:
+        """The terminal has said, late, what is behind its text."""
+        if dark is not self.is_dark:
+            self.is_dark = dark
+            self._recolor()
+
     def theme(self) -> str:
-        return self._theme
+        """A theme that its extension took along comes back with it: when it is loaded anew, for example."""
+        return self._theme if not self._theme or self._theme in self.book else DEFAULT
 
     def set_theme(self, name: str) -> None:
         """From the next frame on. Where there are no colours, there are none after it."""

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ostler.faces.cli.columns import aligned
-from ostler.faces.tui.commands.lines import print_lines
+import msgspec
+
 from ostler.faces.tui.commands.models import ask_for_key, set_model
 from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.store import Store
+from ostler.models.provider_table import Provider
 from ostler.runs.first_run import Finding, Surroundings
 from ostler.runs.home import gguf_folder
+from ostler.runs.model_choice import for_any_model, model_maker
 from ostler.runs.settings import load_settings
-from ostler.vocabulary.errors import OstlerError
+from ostler.vocabulary.errors import OstlerError, UsageError
+from ostler.vocabulary.extras import how_to_install
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
 
 DEMO = "demo/script"
-_KINDS = {"key": "key", "server": "local server", "gguf": "model file"}
+AGAIN = "looked again:"
+_KINDS = {"key": "a key", "server": "a local server", "gguf": "a model file"}
+_REFUSED_KEY = ("authentication_failed", "permission_denied")
 _DEMO = Choice("the demo", "demo", about="a script with the real tools: no key, no network; not a model")
 
 
@@ -28,22 +35,20 @@ async def first_steps(tui: Tui, open_store: Callable[[], Store] | None = None) -
     """Shows what was looked for, and lets a person choose how to go on: until something can answer, or they
     go away from it. From then on sessions are kept in the store that is opened, if the present one is for
     the demo only."""
-    is_told = False
+    says = "nothing can answer yet; this was looked for:"
     while True:
         settings = load_settings(tui.conversation.harness.cwd, {}).settings
         around = Surroundings(settings)
         findings = await asyncio.to_thread(list, around.findings())
-        if not is_told:
-            rows = [
-                (_KINDS[one.kind], one.name, one.detail, one.to_do) for one in findings if one.kind in _KINDS
-            ]
-            heading = "nothing can answer yet; this was looked for:"
-            print_lines(tui, [heading, *aligned(rows)], has_heading=True)
-            is_told = True
+        if says:
+            kinds = ("server", "gguf") if says == AGAIN else tuple(_KINDS)
+            news = [one for one in findings if one.kind in kinds]
+            tui.say("\n".join([says, *_in_words(news, around)]))
         picked = await Picker("how shall it answer?", _ways(findings), tui.colors).ask(tui.panels)
         if picked is None:
             tui.say("the demo answers until you choose: /model, /key, or /doctor for more")
             return
+        says = AGAIN if picked.choice.value == "again" else ""
         try:
             if await _go(tui, picked.choice.value, around):
                 if open_store is not None and tui.conversation.harness.model.name != DEMO:
@@ -51,6 +56,25 @@ async def first_steps(tui: Tui, open_store: Callable[[], Store] | None = None) -
                 return
         except OstlerError as error:
             tui.say(error.message, "error")
+
+
+def _in_words(findings: list[Finding], around: Surroundings) -> list[str]:
+    """A line for each kind; what is there in spite of all has one of its own."""
+    names = [around.providers[one.name].key_variables[0] for one in findings if _is_absent_key(one)]
+    lines = [f"a key: none was kept, and none is in {', '.join(names)}"] if names else []
+    nobody = [one for one in findings if one.kind == "server" and not one.found]
+    if nobody:
+        lines.append("a local server: " + ", ".join(f"{one.name} at {one.detail}" for one in nobody))
+    lines += [
+        f"{_KINDS[one.kind]}: {': '.join(filter(None, (one.name, one.detail, one.to_do)))}"
+        for one in findings
+        if one.kind in _KINDS and not _is_absent_key(one) and one not in nobody
+    ]
+    return lines
+
+
+def _is_absent_key(one: Finding) -> bool:
+    return one.kind == "key" and not one.found
 
 
 def _ways(findings: list[Finding]) -> list[Choice]:
@@ -72,9 +96,8 @@ def _ways(findings: list[Finding]) -> list[Choice]:
             "look again for a local server", "again", about="start one, such as Ollama, and come back here"
         )
     )
-    if not any(one.kind == "gguf" and one.models for one in findings):
-        about = f"put a GGUF file into {gguf_folder()}, and look again"
-        ways.append(Choice("run a model file", "again", about=about))
+    about = f"you say where the GGUF file is; one in {gguf_folder()} is found by itself"
+    ways.append(Choice("run a model file", "file", about=about))
     return [*ways, _DEMO]
 
 
@@ -82,8 +105,10 @@ async def _go(tui: Tui, way: str, around: Surroundings) -> bool:
     """Whether something can answer now."""
     if way == "again":
         return False
+    if way == "file":
+        way = await _model_file(tui, around)
     if way != "key":
-        return await set_model(tui, way)
+        return bool(way) and await set_model(tui, way)
     usable = [one for one in around.providers.values() if one.default_model and one.key_variables]
     choices = [
         Choice(
@@ -94,5 +119,49 @@ async def _go(tui: Tui, way: str, around: Surroundings) -> bool:
     picked = await Picker("whose key?", choices, tui.colors).ask(tui.panels)
     if picked is None or not await ask_for_key(tui, picked.choice.value.name):
         return False
-    provider = picked.choice.value
-    return await set_model(tui, f"{provider.name}/{provider.default_model}")
+    provider: Provider = picked.choice.value
+    return await _is_taken(tui, provider) and await set_model(tui, _default(provider))
+
+
+async def _model_file(tui: Tui, around: Surroundings) -> str:
+    """The model that a file is; empty if none was named."""
+    named = await TextLine("where is the GGUF file?", tui.colors, hint="enter takes it, esc goes back").ask(
+        tui.panels
+    )
+    if not named:
+        return ""
+    file = await asyncio.to_thread(_existing, named)
+    if not around.can_run_gguf:
+        raise UsageError(how_to_install("local"))
+    return f"gguf/{file}"
+
+
+def _existing(named: str) -> Path:
+    file = Path(named).expanduser().absolute()
+    if not file.is_file():
+        raise UsageError(f"there is no file {file}")
+    return file
+
+
+async def _is_taken(tui: Tui, provider: Provider) -> bool:
+    """Asks the vendor; a key that it refuses is forgotten again."""
+    from ostler.faces.cli.key import forget
+    from ostler.models.key_check import refusal_of_key
+
+    tui.say(f"asking {provider.name} whether it takes the key")
+    settings = for_any_model(load_settings(tui.conversation.harness.cwd, {}).settings)
+    name = _default(provider)
+    model = model_maker(msgspec.structs.replace(settings, model=name))(name)
+    refusal = await refusal_of_key(model)
+    if refusal is None:
+        return True
+    if refusal.kind in _REFUSED_KEY:
+        forget(provider)
+        tui.say(f"{refusal.message}; the key is not kept", "error")
+        return False
+    tui.say(f"{refusal.message}; the key is kept, and not known to work", "warning")
+    return True
+
+
+def _default(provider: Provider) -> str:
+    return f"{provider.name}/{provider.default_model}"

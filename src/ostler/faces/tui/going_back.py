@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,13 +10,13 @@ import msgspec
 
 from ostler.faces.tui.conversation import Conversation
 from ostler.faces.tui.input_line import InputLine
+from ostler.faces.tui.pressed_twice import PressedTwice
 from ostler.faces.tui.shell_commands import ShellCommands
 from ostler.faces.tui.waiting_prompts import WaitingPrompts
-from ostler.runs.session import Session
 from ostler.vocabulary.events import RequestRefused, UserMessage
 from ostler.vocabulary.requests import Navigate
 
-TWICE_SECONDS = 0.8
+CLEAR_FIRST = "to go back to your last prompt, clear the line first"
 
 
 class _Left(msgspec.Struct, frozen=True):
@@ -36,38 +35,47 @@ class GoingBack:
         line: InputLine,
         shell: ShellCommands,
         waiting: WaitingPrompts,
+        twice: PressedTwice,
         say: Callable[[str], None],
     ) -> None:
         self._conversation = conversation
         self._line = line
         self._shell = shell
         self._waiting = waiting
+        self._twice = twice
         self._say = say
-        self._escaped = -TWICE_SECONDS
-        self._has_stopped = False
-        """By the Escape before."""
+        self._first_at: tuple[str, int] = ("", 0)
+        self._first_run = ""
+        """What an Escape that may be the first of two has stopped."""
+        self._in_turn = asyncio.Lock()
         self._left: _Left | None = None
 
     def escape(self) -> Coroutine[Any, Any, None]:
-        """What counts is what was there when the key was pressed."""
-        now = time.monotonic()
-        is_twice = now - self._escaped <= TWICE_SECONDS
-        self._escaped = now
-        return self._escape(is_twice=is_twice, is_empty=not self._line.text)
+        """What counts is what was there when the key was pressed. The second of two belongs to the first only
+        if nothing else has begun in between."""
+        session = self._conversation().session
+        at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
+        is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
+        if is_second:
+            self._say("")
+            return self._go()
+        self._first_at, self._first_run = at, run.id if run else ""
+        if not self._line.text and not self._shell and (run or session.state.prompts):
+            self._twice.first()
+        return self._escape(is_empty=not self._line.text)
 
-    async def _escape(self, *, is_twice: bool, is_empty: bool) -> None:
-        conversation = self._conversation()
-        is_busy = conversation.session.state.run is not None or await conversation.is_busy()
-        if self._shell:
-            await self._shell.stop()
-            return
-        has_stopped, self._has_stopped = self._has_stopped and is_twice, is_busy
-        if is_busy and not has_stopped:
-            await self.stop()
-        if is_empty and (is_twice or not is_busy):
+    async def _escape(self, *, is_empty: bool) -> None:
+        async with self._in_turn:
+            if self._shell:
+                await self._shell.stop()
+            elif self._conversation().session.state.run is not None or await self._conversation().is_busy():
+                await self.stop()
+            elif not is_empty:
+                self._say(CLEAR_FIRST)
+
+    async def _go(self) -> None:
+        async with self._in_turn:
             await self.go()
-        elif is_twice:
-            self._say("to go back to your last prompt, clear the line first")
 
     async def stop(self) -> None:
         """Ends the run under way, and one that is about to begin."""
@@ -80,7 +88,9 @@ class GoingBack:
         """The session goes on from before the last prompt, which is in the line to be changed."""
         conversation = self._conversation()
         session = conversation.session
-        await _at_rest(session)
+        await _at_rest(conversation)
+        if self._line.text:
+            self._say(CLEAR_FIRST)
         if not session.state.prompts or self._line.text:
             return
         leaf, number = session.state.leaf, max(session.state.prompts)
@@ -95,23 +105,22 @@ class GoingBack:
         self._left = _Left(session.id, leaf, to, typed.text)
         self._say("back before your last prompt; ctrl+c leads to where you were, and files stay as they are")
 
-    async def return_(self, cleared: str) -> None:
-        """Whoever clears what was put into the line did not want to go back."""
+    async def return_(self, cleared: str) -> str:
+        """Whoever clears what was put into the line did not want to go back. Returns what came of it."""
         left, self._left = self._left, None
         conversation = self._conversation()
         session = conversation.session
         if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
-            return
+            return ""
         came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
-        if not isinstance(came, RequestRefused):
-            self._say("the conversation goes on from where it was")
+        return "" if isinstance(came, RequestRefused) else "the conversation goes on from where it was"
 
 
-async def _at_rest(session: Session) -> None:
+async def _at_rest(conversation: Conversation) -> None:
     came = asyncio.Event()
-    stop = session.observe(lambda batch: came.set())
+    stop = conversation.session.observe(lambda batch: came.set())
     try:
-        while session.state.run is not None:
+        while conversation.session.state.run is not None or await conversation.is_busy():
             came.clear()
             await came.wait()
     finally:

@@ -12,7 +12,6 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 
 from ostler.faces.tui.editor.chips import Chips
-from ostler.faces.tui.editor.dropped_paths import insertion, may_be_dropped
 from ostler.faces.tui.editor.pictures import Picture
 from ostler.faces.tui.editor.prompt_history import PromptHistory
 
@@ -93,6 +92,8 @@ class InputLine:
     # --- pasting --------------------------------------------------------------------------------------
 
     def paste(self, pasted: str, cwd: Path) -> None:
+        from ostler.faces.tui.editor.dropped_paths import may_be_dropped
+
         if may_be_dropped(pasted):
             before = self.pasting if self.pasting is not None and not self.pasting.done() else None
             at = self.buffer.cursor_position
@@ -103,6 +104,8 @@ class InputLine:
     async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
         """Keys that are typed meanwhile stand behind it. Returns how many letters it and those before it
         have brought."""
+        from ostler.faces.tui.editor.dropped_paths import insertion
+
         chips = self.chips
         brought = await before if before is not None else 0
         at = min(at + brought, len(self.text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.filters import (
@@ -13,12 +12,14 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
+
+from ostler.faces.tui.looking_back import LookingBack
+from ostler.faces.tui.pressed_twice import PressedTwice
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
-
-TWICE_SECONDS = 2.0
 
 PANEL_KEYS = {
     "escape": "esc",
@@ -64,20 +65,17 @@ def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
         for one in "" if event.data.startswith("\x1b") else event.data:
             tui.panels.key(one)
 
-    @keys.add(Keys.CPRResponse, eager=True, save_before=lambda event: False)
-    def located(event: KeyPressEvent) -> None:
-        """Where the cursor is: an answer of the terminal's, which no panel may take for something typed."""
-        event.app.renderer.report_absolute_cursor_row(int(event.data[2:-1].partition(";")[0]))
-
 
 def _bind_line(tui: Tui, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
-    # With a filter, so that Escape alone is seen at once where it has a meaning of its own.
+    # With a filter, so that Escape alone is seen at once where it has a meaning of its own. What is pressed
+    # with Alt while one inserts with the keys of vi, `alt_in_vi` does.
     with_alt = emacs_mode
 
     @keys.add("enter")
     def submit(event: KeyPressEvent) -> None:
         writing.enter()
+        event.app.vi_state.input_mode = InputMode.INSERT  # with the keys of vi, a new line begins with it
 
     @keys.add("escape", "enter", filter=with_alt)
     @keys.add("c-j")
@@ -103,6 +101,10 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
         if not line.delete_chip():
             line.buffer.delete_before_cursor(event.arg)
 
+    @keys.add("s-tab")
+    def think(event: KeyPressEvent) -> None:
+        writing.soon(writing.thinking.next())
+
     @keys.add("tab")
     def complete(event: KeyPressEvent) -> None:
         writing.popup.complete_when_found()
@@ -127,6 +129,10 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
     def thoughts(event: KeyPressEvent) -> None:
         tui.show_thoughts()
 
+    @keys.add("c-o", filter=~vi_navigation_mode)
+    def unfold(event: KeyPressEvent) -> None:
+        writing.soon(LookingBack(tui).last())
+
     @keys.add("c-l")
     def repaint(event: KeyPressEvent) -> None:
         """Not the screen: what was printed above stays."""
@@ -134,32 +140,54 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
         event.app.invalidate()
 
 
+def alt_in_vi(tui: Tui, name: str) -> bool:
+    """Whether a key that was pressed with Alt has meant something. The toolkit cannot tell that one from
+    Escape and the same key after it, which mean something else to those who use vi."""
+    if not vi_insert_mode() or tui.panels.takes_text:
+        return False
+    match name:
+        case "alt+enter":
+            tui.writing.line.buffer.newline(copy_margin=False)
+        case "alt+s":
+            tui.writing.steer()
+        case _:
+            return False
+    return True
+
+
 def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
-    last_ctrl_c = -TWICE_SECONDS
+    leaving = PressedTwice(tui, "ctrl+c again leaves")
+    in_empty_line = Condition(lambda: not line.text)
 
-    @keys.add("escape", filter=emacs_mode | vi_navigation_mode)
+    @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
     def escape(event: KeyPressEvent) -> None:
+        event.app.vi_state.input_mode = InputMode.NAVIGATION
         writing.soon(writing.back.escape())
 
     @keys.add("c-c")
+    @keys.add(Keys.SIGINT)
     def interrupt(event: KeyPressEvent) -> None:
         """Clears the line, closes a panel, ends what the shell runs; twice in a row it leaves."""
-        nonlocal last_ctrl_c
-        now = time.monotonic()
-        if now - last_ctrl_c <= TWICE_SECONDS:
+        if leaving.is_second:
             tui.leave()
             return
-        last_ctrl_c = now
         if tui.questions.present is None and tui.panels.takes("esc"):
             tui.panels.key("esc")
         elif not line.text and writing.shell:
             writing.soon(writing.shell.stop())
         cleared = line.take()
-        tui.notice = "ctrl+c again leaves"
-        writing.soon(writing.back.return_(cleared.text))
-        tui.app.refresh()
+        leaving.first()
+        writing.soon(return_(cleared.text))
 
-    @keys.add("c-d", filter=Condition(lambda: not line.text))
+    async def return_(cleared: str) -> None:
+        if came := await writing.back.return_(cleared):
+            leaving.first(came)
+
+    @keys.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        writing.soon(tui.face.stop_for_shell())
+
+    @keys.add("c-d", filter=in_empty_line)
     def leave(event: KeyPressEvent) -> None:
         tui.leave()

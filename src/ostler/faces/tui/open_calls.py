@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.extensions.parts.children import SubagentEvents
-from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.blocks import CallBlock
-from ostler.faces.tui.drawing.growing_arguments import GrowingEdit, GrowingWrite
 from ostler.faces.tui.drawing.terminal_text import TerminalText
-from ostler.kernel.partial_json import GrowingString
 from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
 from ostler.vocabulary import events
+
+if TYPE_CHECKING:
+    from ostler.extensions.parts.children import SubagentEvents
+    from ostler.faces.tui.drawing.growing_arguments import GrowingArguments
 
 _LINE = 200
 """Characters of a child's last words that are kept."""
@@ -23,15 +24,32 @@ _LINE = 200
 class OpenCall:
     """A call that has no result yet: its arguments grow, then its output does."""
 
-    def __init__(self, block: CallBlock, since: float) -> None:
+    def __init__(self, block: CallBlock, since: float, cwd: Path | None = None) -> None:
         self.block = block
         self.since = since
-        self.arguments = _growing(block.name)
+        self.is_asked = False
+        """A question about it stands, which shows what it would do."""
         self.output = TerminalText()
         self._children: dict[str, Child] = {}
+        self._cwd = cwd
+        self._written: list[str] = []
+        self._arguments: GrowingArguments | None = None
 
     def write(self, fragment: str) -> None:
-        self.arguments.feed(fragment)
+        self._written.append(fragment)
+
+    @property
+    def arguments(self) -> GrowingArguments:
+        """As far as they are written. They are read when they are looked at: of most calls in a session that
+        is opened, nobody ever does."""
+        if self._arguments is None:
+            from ostler.faces.tui.drawing.growing_arguments import growing_arguments
+
+            self._arguments = growing_arguments(self.block.name, self._cwd)
+        if self._written:
+            written, self._written = "".join(self._written), []
+            self._arguments.feed(written)
+        return self._arguments
 
     def start(self, now: float, arguments: dict[str, Any] | None) -> None:
         self.since = now
@@ -66,10 +84,14 @@ class Child:
         self._name = name
         self._line = line
         self._is_talking = False
-        self._reader = SubagentEvents()
+        self._reader: SubagentEvents | None = None
         self.has_ended = False
 
     def see(self, event: events.ChildEvent) -> None:
+        if self._reader is None:
+            from ostler.extensions.parts.children import SubagentEvents
+
+            self._reader = SubagentEvents()
         seen = self._reader.read(event)
         match seen.kind if seen else "":
             case "text" | "reasoning" if seen:
@@ -91,33 +113,6 @@ class Child:
 
     def said(self) -> str:
         return f"{self._name}: {self._line.strip()}" if self._line else self._name
-
-
-class GrowingPath:
-    """The arguments of any other tool: what they are about is seen as soon as it is there."""
-
-    def __init__(self) -> None:
-        self._fields = [
-            GrowingString(name) for name in ("path", "command", "query", "pattern", "url", "task")
-        ]
-
-    @property
-    def path(self) -> str:
-        return next((field.value for field in self._fields if field.found), "")
-
-    def feed(self, fragment: str) -> None:
-        for field in self._fields:
-            field.feed(fragment)
-
-    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
-        return []
-
-
-GrowingArguments = GrowingWrite | GrowingEdit | GrowingPath
-
-
-def _growing(tool: str) -> GrowingArguments:
-    return GrowingWrite() if tool == "write" else GrowingEdit() if tool == "edit" else GrowingPath()
 
 
 def _line(text: str) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from ostler.extensions.showing.ui_data import Anchor
+
 
 class Panel(Protocol):
-    """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`)."""
+    """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`).
+
+    It stands right above the line to type in; one with an `anchor` may stand elsewhere.
+    """
 
     @property
     def takes_text(self) -> bool:
@@ -48,7 +53,26 @@ class Panels:
         self._changed()
 
     def rows(self, width: int, most: int) -> list[str]:
-        return self.present.rows(width, most) if self.present else []
+        return self._rows_at("center", width, most)
+
+    def top(self, width: int, most: int) -> list[str]:
+        """Above all that still changes."""
+        return self._rows_at("top", width, most)
+
+    def bottom(self, width: int, most: int) -> list[str]:
+        """Below the line to type in."""
+        return self._rows_at("bottom", width, most)
+
+    def _rows_at(self, anchor: Anchor, width: int, most: int) -> list[str]:
+        panel = self.present
+        if panel is None or getattr(panel, "anchor", "center") != anchor:
+            return []
+        return panel.rows(width, most)
+
+    @property
+    def is_tall(self) -> bool:
+        """What is seen wants all the room that there is."""
+        return getattr(self.present, "is_tall", False)
 
     def takes(self, key: str) -> bool:
         return self.present is not None and self.present.takes(key)

@@ -10,19 +10,26 @@ import codecs
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ostler.extensions.face import Headless
+from ostler.extensions.showing.themes import ThemeBook
 from ostler.faces.cli.expanding import expanded
 from ostler.faces.cli.own_output import own_output
 from ostler.faces.tui.block_words import block_words, call_words
 from ostler.faces.tui.blocks import UserBlock
 from ostler.faces.tui.conversation import Conversation
 from ostler.faces.tui.earlier import earlier_facts
+from ostler.faces.tui.editor.chips import Chips
+from ostler.faces.tui.editor.shell_line import shell_line
+from ostler.faces.tui.input_line import Typed
+from ostler.faces.tui.plain_desk import PlainDesk
 from ostler.faces.tui.plain_questions import PlainQuestions
+from ostler.faces.tui.plain_shown import shown_words
 from ostler.faces.tui.transcript import Transcript
+from ostler.kernel.store import Store
 from ostler.runs.session import Session
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import OstlerError
@@ -33,8 +40,10 @@ EARLIER = 20
 """Blocks of an earlier conversation that are told again."""
 
 _HELP = (
-    "Type a prompt and press enter.",
-    "/quit leaves, /stop ends the run, /cancel declines a question, /help says this.",
+    "Type a prompt and press enter. While a run is under way, it waits for its turn.",
+    "/steer WORDS tells the model something at its next step, /stop ends the run.",
+    "A question or a list is answered with a number or with words, /cancel goes away from it.",
+    "!COMMAND is run by the shell. /shown says what extensions show.",
     "Ctrl+C ends the run; when none is under way, it leaves.",
 )
 
@@ -48,6 +57,7 @@ class PlainFace(Headless):
     def __init__(self) -> None:
         self.conversation: PlainConversation | None = None
         self.questions = PlainQuestions(self.say)
+        self.book = ThemeBook()
 
     async def ask(self, asked: QuestionAsked) -> Any:
         return await self.questions.ask(asked)
@@ -65,9 +75,18 @@ class PlainFace(Headless):
             return 0, 0
         return columns, rows
 
+    def set_editor_text(self, text: str) -> None:
+        """The terminal has the line: it can only be said what could be typed."""
+        self.say("you could type:", *text.splitlines())
+
     def exit(self) -> None:
         if self.conversation is not None:
             self.conversation.leave()
+
+    async def switch(self, session: str, prompt: str) -> str:
+        if self.conversation is None:
+            return await super().switch(session, prompt)
+        return await self.conversation.desk.switching.to(session, prompt)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
@@ -81,12 +100,12 @@ class PlainFace(Headless):
 
 
 class PlainConversation:
-    """Lines in, lines out, for one session."""
+    """Lines in, lines out."""
 
     def __init__(self, session: Session, face: PlainFace) -> None:
         self._face = face
         self._transcript = Transcript()
-        self._conversation = Conversation(session, None, self._see)
+        self.desk = PlainDesk(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
@@ -95,28 +114,46 @@ class PlainConversation:
         self._work: set[asyncio.Task[None]] = set()
         face.conversation = self
 
-    async def run(self, first: str = "") -> None:
-        """Until the person leaves."""
+    @property
+    def _conversation(self) -> Conversation:
+        return self.desk.conversation
+
+    async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
+        """Until the person leaves. If no model can answer yet, they are asked how to go on; sessions are kept
+        in the store that is then opened, if it is said how."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.leave)
-        session = self._conversation.session
-        facts, _ = await earlier_facts(session.journal, EARLIER)
-        for block in self._transcript.take(facts)[-EARLIER:]:
-            self._face.say(*block_words(block))
-        self._face.say(f"ostler with {session.harness.model.name}. /help says what can be typed.")
+        await self._tell_earlier()
+        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help says what can be typed.")
         self._conversation.begin()
-        if first:
-            await self._take(first)
-        else:
-            self._prompt()
         self.read()
+        self._begin(self._begin_with(first, needs_model))
         try:
             await self._left.wait()
         finally:
             self.stop_reading()
+            await self.desk.close()
             await self._conversation.leave()
+
+    async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
+        if needs_model:
+            await self.desk.first_steps(needs_model if callable(needs_model) else None)
+        await self._take(first)
+
+    async def _tell_earlier(self) -> None:
+        facts, _ = await earlier_facts(self._conversation.session.journal, EARLIER)
+        for block in self._transcript.take(facts)[-EARLIER:]:
+            self._face.say(*block_words(block))
+
+    async def show(self, conversation: Conversation) -> None:
+        """Another session in place of the one that was left."""
+        self._transcript = Transcript()
+        state = conversation.session.state
+        self._face.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        await self._tell_earlier()
+        conversation.begin()
 
     def leave(self) -> None:
         self._left.set()
@@ -124,19 +161,22 @@ class PlainConversation:
     def _interrupt(self) -> None:
         if self._conversation.is_working:
             self._begin(self._conversation.stop())
+        elif self.desk.writing.shell:
+            self._begin(self.desk.writing.shell.stop())
         else:
             self.leave()
 
     # --- what happens ---------------------------------------------------------------------------------
 
-    def _see(self, batch: Sequence[Fact | Event]) -> None:
+    def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            for block in self._transcript.take([one]):
+            for block in self._transcript.take(self.desk.writing.waiting.take([one])):
                 if isinstance(block, UserBlock) and block.text in self._said:
                     self._said.remove(block.text)
                 else:
                     self._face.say(*block_words(block))
+            self.desk.rescue.take(event)
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
                     self._face.say(call_words(name, arguments))
@@ -144,7 +184,7 @@ class PlainConversation:
                     self._prompt()
 
     def _prompt(self) -> None:
-        if self._face.questions.present is None:
+        if self._face.questions.present is None and self.desk.panels.present is None:
             self._face.say(">")
 
     # --- what a person types --------------------------------------------------------------------------
@@ -175,43 +215,53 @@ class PlainConversation:
     async def _take(self, line: str) -> None:
         """An answer, a command, or a prompt."""
         try:
-            await self._obey(line.strip())
+            await self.obey(line.strip())
         except OstlerError as error:
             self._face.say(f"error: {error.message}")
             self._prompt()
 
-    async def _obey(self, line: str) -> None:
-        name, _, arguments = line.removeprefix("/").partition(" ")
-        match line:
-            case "/quit" | "/exit":
-                self.leave()
+    async def obey(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        match name:
             case "/stop":
                 await self._conversation.stop()
-            case "/help":
-                self._face.say(*_HELP)
+            case "/help" | "/h" | "/?":
+                self._face.say(*_HELP, *self.desk.listed())
+                self._prompt()
+            case "/quit" | "/exit" | "/q":
+                self.leave()
             case _ if self._face.questions.present is not None:
                 self._face.questions.take(line)
+            case _ if self.desk.panels.present is not None:
+                self.desk.panels.take(line)
             case "":
                 self._prompt()
-            case _ if line.startswith("/") and name in self._commands():
-                await self._run_command(name, arguments.strip())
+            case "/shown":
+                self._face.say(*await shown_words(self._conversation.host, self._conversation.session.id))
+                self._prompt()
+            case "/steer":
+                await self._say(rest.strip(), steers=True)
+            case _ if (shell := shell_line(line)) is not None and shell.command:
+                await self.desk.writing.shell.run(shell)
+                self._prompt()
+            case _ if await self.desk.commands.run(line):
+                self._prompt()
             case _:
                 await self._say(line)
 
-    def _commands(self) -> list[str]:
-        host = self._conversation.host
-        return list(host.commands()) if host else []
-
-    async def _run_command(self, name: str, arguments: str) -> None:
-        host = self._conversation.host
-        assert host is not None
-        said = await host.run_command(self._conversation.session, name, arguments)
-        if said:
-            self._face.say(*said.splitlines())
-        self._prompt()
-
-    async def _say(self, line: str) -> None:
-        harness = self._conversation.harness
-        content = await asyncio.to_thread(expanded, (line,), line, harness, self._commands())
+    async def _say(self, line: str, *, steers: bool = False) -> None:
+        if not line:
+            self._face.say("error: say what the model is to be told: /steer WORDS")
+            return
+        conversation = self._conversation
+        names = [one.name for one in self.desk.commands.entries()]
+        content = await asyncio.to_thread(expanded, (line,), line, conversation.harness, names)
+        waiting, typed = self.desk.writing.waiting, Typed(line, Chips())
+        if steers and conversation.is_working:
+            self._face.say("the model is told at its next step")
+            waiting.sent(await conversation.steer(content), typed, content)
+            return
+        if await conversation.is_busy():
+            self._face.say("it waits for its turn; /steer WORDS reaches the run that is under way")
         self._said.append(line)
-        await self._conversation.say(content)
+        waiting.sent(await conversation.say(content), typed)

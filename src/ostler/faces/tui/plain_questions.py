@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ostler.extensions.showing.ui_data import InputDialog, MultiSelectDialog, dialog_of
+from ostler.faces.tui.asking.answers import question_in_words
 from ostler.faces.tui.block_words import plain
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.vocabulary.events import QuestionAsked
@@ -42,7 +43,7 @@ class PlainQuestions:
         if asked is self._shown:
             return
         self._shown = asked
-        _echo(asked is None or not asked.question.secret)
+        echo(asked is None or not asked.question.secret)
         if asked is not None:
             self._say(*_in_words(asked, [said for _, said in self._open.options]))
 
@@ -92,11 +93,13 @@ class PlainQuestions:
 
 def _in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
     question, details = asked.question, asked.question.details or {}
-    lines = ["question: " + plain(question.text)]
+    lines = ["question: " + plain(question_in_words(question))]
     if diff := details.get("diff"):
         lines += plain(str(diff)).splitlines()[:_LONGEST]
     elif command := details.get("command"):
         lines.append(f"command: {plain(str(command))}")
+    elif isinstance(arguments := details.get("arguments"), dict):
+        lines += [f"{plain(name)}: {plain(_spelled(value))}" for name, value in arguments.items()]
     match dialog_of(details):
         case MultiSelectDialog(options=many, selected=selected):
             marks = ["chosen" if place in selected else "not chosen" for place in range(len(many))]
@@ -109,11 +112,15 @@ def _in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
     return [*lines, "answer:"]
 
 
+def _spelled(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _short(answer: str) -> tuple[str, ...]:
     return (answer[0],) if answer in ("yes", "no") else ()
 
 
-def _echo(is_on: bool) -> None:
+def echo(is_on: bool) -> None:
     """Whether the terminal shows what is typed."""
     if sys.stdin is None or not sys.stdin.isatty():
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from ostler.vocabulary.errors import CallRefused
 from ostler.vocabulary.events import QuestionAsked
+from ostler.vocabulary.outcomes import Question
 
 DECLINED = object()
 
@@ -69,7 +71,8 @@ class OpenQuestions:
         question = asked.question
         if question.kind == "permission":
             scopes = [one for one in question.choices if one in ("session", "project", "user")]
-            return [(one, _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
+            said = {scope: _always(question, scope) for scope in scopes}
+            return [(one, said.get(one) or _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
         return [(one, one) for one in question.choices]
 
     def move(self, by: int) -> None:
@@ -108,3 +111,14 @@ class OpenQuestions:
     def _answer(self, answer: Any) -> None:
         if self._open and not self._open[0][1].done():
             self._open[0][1].set_result(answer)
+
+
+def _always(question: Question, scope: str) -> str:
+    """What it would allow from now on, all of it."""
+    remember = (question.details or {}).get("remember")
+    rules = remember.get(scope) if isinstance(remember, dict) else None
+    if not rules:
+        return ""
+    from ostler.faces.tui.asking.rule_words import scope_in_words
+
+    return scope_in_words(scope, rules, sys.maxsize)

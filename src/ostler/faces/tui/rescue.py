@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ostler.faces.tui.commands.models import set_model
-from ostler.faces.tui.pickers.models import candidates, model_choice, rescuers
-from ostler.faces.tui.pickers.picker import Picker
 from ostler.vocabulary.errors import ERRORS, Failure, ModelError, OstlerError
 from ostler.vocabulary.events import RunEnded
 
 if TYPE_CHECKING:
+    from ostler.faces.tui.pickers.picker import Choice
     from ostler.faces.tui.tui import Tui
 
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
 """Failures with which another model would not be better off."""
+
+NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
+KEY = "key"
 
 
 class Rescue:
@@ -38,21 +39,40 @@ class Rescue:
             self._offering.cancel()
 
     async def _offer(self, failure: Failure) -> None:
+        from ostler.faces.tui.commands.models import ask_for_key, set_model
+        from ostler.faces.tui.pickers.models import candidates, model_choice, rescuers
+        from ostler.faces.tui.pickers.picker import Picker
+
         tui, conversation = self._tui, self._tui.conversation
         try:
             found = await asyncio.to_thread(candidates, conversation.harness.cwd)
             others = rescuers(found, conversation.harness.model.name, failure.kind)
-            if not others:
-                tui.say("no other model can answer: /key keeps a key, /model chooses, /retry goes on")
-                return
             choices = [model_choice(one, "") for one in others]
+            choices += _same_model(conversation.harness.model.name, failure.kind)
             picker = Picker("another model goes on", choices, tui.colors, keys={"esc": "leaves it as it is"})
             picked = await picker.ask(tui.panels)
             is_there = conversation is tui.conversation and conversation.session.state.run is None
-            if picked is not None and is_there and await set_model(tui, picked.choice.value.name):
+            if picked is None or not is_there:
+                return
+            name = getattr(picked.choice.value, "name", picked.choice.value)
+            if picked.choice.value == KEY:
+                name = conversation.harness.model.name
+                if not await ask_for_key(tui, name.partition("/")[0]):
+                    return
+            if await set_model(tui, name):
                 await conversation.go_on()
         except OstlerError as error:
             tui.say(error.message, "error")
+
+
+def _same_model(name: str, kind: str) -> list[Choice]:
+    """It may be better off after a while, or with another key."""
+    from ostler.faces.tui.pickers.picker import Choice
+
+    if kind not in NO_ANSWER_WITH_KEY:
+        return [Choice(f"{name} once more", name, about="it is asked again; nothing is repeated")]
+    provider = name.partition("/")[0]
+    return [Choice(f"{name} with another key", KEY, about=f"asks you for a key of {provider}, and keeps it")]
 
 
 def _is_vendors(failure: Failure) -> bool:

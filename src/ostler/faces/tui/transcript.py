@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ostler.faces.tui.asking.answers import answer_in_words, question_in_words
 from ostler.faces.tui.blocks import (
     Block,
     CallBlock,
+    CallStage,
     NoticeBlock,
     PrintedBlock,
     ReasoningBlock,
@@ -18,13 +21,16 @@ from ostler.faces.tui.blocks import (
     TextBlock,
     UserBlock,
 )
-from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
 from ostler.faces.tui.open_calls import OpenCall
+from ostler.faces.tui.prompt_parts import said, shown_with_it
 from ostler.faces.tui.shell_entry import shell_block
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, UnknownEvent
-from ostler.vocabulary.messages import File, Image, Reasoning, Text, text_of
+from ostler.vocabulary.messages import Image, PlainBlock, Reasoning, Text, text_of
+
+if TYPE_CHECKING:  # loaded when there is an answer
+    from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
 
 _CUT: dict[str, str] = {
     "length": "the answer was cut: it is as long as the model's answers may be (`max_output_tokens`)",
@@ -35,6 +41,12 @@ _CUT: dict[str, str] = {
 TAKEN_BACK = "the prompt was taken back before its turn"
 """Whoever did that knows."""
 
+_STAGES: dict[str, CallStage] = {
+    "call_refused": "refused",
+    "tool_cancelled": "stopped",
+    "tool_interrupted": "stopped",
+}
+
 
 class Transcript:
     """Takes events in, gives closed blocks out. What is not closed yet is the tail.
@@ -43,8 +55,10 @@ class Transcript:
     short one.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, cwd: Path | None = None) -> None:
         self._now = now
+        self._cwd = cwd
+        """Where files are looked at that are about to be changed."""
         self._text: GrowingMarkdown | None = None
         self._reasoning = ""
         self._reasoning_since = 0.0
@@ -80,8 +94,10 @@ class Transcript:
             still.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
         if self._text is not None and (part := self._text.open_part()) is not None:
             still.append(TextBlock(part))
+        asked = {one.call for one in self._asked.values()}
         for call in self._calls.values():
             call.look(self._now())
+            call.is_asked = call.block.call in asked
             still.append(call)
         return still
 
@@ -97,7 +113,7 @@ class Transcript:
                 self._reasoning += text
             case events.ToolInputStarted(call=call, name=name):
                 self._close_answer(closed)
-                self._calls[call] = OpenCall(CallBlock(call, name, "writing"), self._now())
+                self._calls[call] = OpenCall(CallBlock(call, name, "writing"), self._now(), self._cwd)
             case events.ToolInputDelta(call=call, text=text) if call in self._calls:
                 self._calls[call].write(text)
             case events.ToolOutput(call=call, text=text) if call in self._calls:
@@ -155,6 +171,8 @@ class Transcript:
 
     def _grow(self, text: str, closed: list[Block]) -> None:
         if self._text is None:
+            from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
+
             self._text = GrowingMarkdown()
         closed += map(TextBlock, self._text.feed(text))
 
@@ -201,10 +219,10 @@ class Transcript:
             return
         if (asked.question.details or {}).get("dialog") == "overlay":
             return
-        given: str = answered.outcome
-        if answered.outcome == "answered" and not asked.question.secret:
-            given = answered.answer if isinstance(answered.answer, str) else _json(answered.answer)
-        closed.append(NoticeBlock(f"{asked.question.text} → {given}{by}"))
+        question = asked.question
+        is_answered = answered.outcome == "answered"
+        given = answer_in_words(question, answered.answer) if is_answered else answered.outcome
+        closed.append(NoticeBlock(f"{question_in_words(question)} → {given}{by}"))
 
     def _take_failure(self, failed: events.ModelFailed, closed: list[Block]) -> None:
         self._close_answer(closed)
@@ -222,7 +240,6 @@ class Transcript:
 
     def _take_call(self, called: events.ToolCalled) -> None:
         known = self._calls.get(called.call)
-        since = known.since if known else self._now()
         block = CallBlock(
             called.call,
             called.name,
@@ -231,22 +248,25 @@ class Transcript:
             called.kind,
             called.display,
         )
-        self._calls[called.call] = OpenCall(block, since)
+        if known is None:
+            self._calls[called.call] = known = OpenCall(block, self._now(), self._cwd)
+            known.write(_json(called.arguments))
+        known.block = block
 
     def _take_result(self, result: events.ToolResultFact, closed: list[Block]) -> None:
         known = self._calls.pop(result.call, None)
         block = known.block if known else CallBlock(result.call, result.name, "done")
         children = known.ended_children() if known else ()
-        stage = "done" if result.failed is None else "failed"
         closed.append(
             msgspec.structs.replace(
                 block,
-                stage="refused" if result.failed == "call_refused" else stage,
+                stage=_STAGES.get(result.failed, "failed") if result.failed else "done",
                 result=text_of(result.content),
                 details=result.details,
                 summary=result.summary,
                 seconds=result.duration_ms / 1000,
                 children=children,
+                images=_images(result.content),
             )
         )
 
@@ -272,9 +292,9 @@ def _json(value: Any) -> str:
 
 
 def _user(message: events.UserMessage) -> UserBlock:
-    attached = tuple(_attachment(block) for block in message.content if isinstance(block, Image | File))
-    return UserBlock(text_of(message.content), attached, message.source == "steer")
+    content = message.content
+    return UserBlock(said(content), shown_with_it(content), _images(content), message.source == "steer")
 
 
-def _attachment(block: Image | File) -> str:
-    return getattr(block, "name", "") or block.media_type
+def _images(content: Sequence[PlainBlock]) -> tuple[Image, ...]:
+    return tuple(block for block in content if isinstance(block, Image))

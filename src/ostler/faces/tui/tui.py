@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.input import Input
@@ -14,6 +15,7 @@ from prompt_toolkit.output import Output
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.activity import Activity
 from ostler.faces.tui.app import Editing, TerminalApp
+from ostler.faces.tui.asking.child_questions import ChildQuestions
 from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.blocks import Level, NoticeBlock
 from ostler.faces.tui.chip_style import ChipStyle
@@ -25,11 +27,12 @@ from ostler.faces.tui.extension_keys import give_keys_to_extensions
 from ostler.faces.tui.extension_ui import PROMPT, ExtensionUi
 from ostler.faces.tui.face import TuiFace
 from ostler.faces.tui.keys import key_bindings
+from ostler.faces.tui.loading_later import load_later
 from ostler.faces.tui.metering import MeterReader
 from ostler.faces.tui.notifying import Notifier, Notify
-from ostler.faces.tui.panels import Panels
+from ostler.faces.tui.open_tail import tail_rows
+from ostler.faces.tui.panels import Panel, Panels
 from ostler.faces.tui.printing import Printing
-from ostler.faces.tui.question_panel import QuestionPanel
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.faces.tui.rescue import Rescue
 from ostler.faces.tui.status import Meters, activity_parts, fitting, status_parts
@@ -37,16 +40,17 @@ from ostler.faces.tui.switching import Switching
 from ostler.faces.tui.transcript import Transcript
 from ostler.faces.tui.writing import Writing
 from ostler.runs.session import Session
-from ostler.vocabulary.events import Event
+from ostler.vocabulary.events import Event, QuestionAsked
 from ostler.vocabulary.facts import Fact
 
-if TYPE_CHECKING:  # loaded when there are extensions
+if TYPE_CHECKING:  # loaded when there are extensions, and pictures
     from ostler.extensions.host import ExtensionHost
+    from ostler.faces.tui.drawing.picture_ways import Way
 
 TICK = 0.12
 """Seconds between two pictures of the spinner."""
 EARLIER = 40
-"""Blocks of an earlier conversation that are shown when it is opened."""
+"""Blocks of an earlier conversation that are shown when it is opened, at most."""
 
 
 class Tui:
@@ -63,18 +67,24 @@ class Tui:
         output: Output | None = None,
         notify: Notify = "auto",
         editing: Editing = "emacs",
+        pictures: Way = "",
     ) -> None:
         self.face = face
         self.questions = questions
         self.panels = Panels(lambda: self.app.refresh())
-        self.transcript = Transcript()
+        self.transcript = Transcript(cwd=session.harness.cwd)
         self.rows = BlockRows()
         self.commands = Commands(self)
         self.extensions = ExtensionUi(
             lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
         )
+        self.children = ChildQuestions()
         asked = AskedPanel(
-            questions, QuestionPanel(questions, self.rows), self.rows, self.extensions.content_rows
+            questions,
+            self._panel_for,
+            self.rows,
+            self.extensions.content_rows,
+            lambda: self.writing.is_typing,
         )
         questions.opened = lambda: self.panels.open(asked)
         questions.closed = lambda: self.panels.close(asked)
@@ -96,6 +106,7 @@ class Tui:
             self.writing.line.buffer,
             keys,
             above=(
+                self.panels.top,
                 self.extensions.header,
                 self._tail,
                 self.writing.shell.rows,
@@ -104,16 +115,35 @@ class Tui:
                 self._activity_row,
                 self.panels.rows,
             ),
-            below=(self.extensions.below, self.extensions.footer, self._status),
+            below=(self.panels.bottom, self.extensions.below, self.extensions.footer, self._status),
             prompt=lambda: PROMPT,
             instead=self.extensions.line,
+            first=(
+                self.extensions.line,
+                self._status,
+                self.panels.rows,
+                self.panels.top,
+                self.panels.bottom,
+                self._activity_row,
+                self._tail,
+                self.writing.shell.rows,
+                self.writing.waiting.rows,
+                self.extensions.above,
+                self.extensions.below,
+            ),
             input=input,
             output=output,
             editing=editing,
             highlights=[ChipStyle(self.writing.line)],
         )
+        self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
         self.printing = Printing(
-            self.rows, self.extensions, lambda: self.app.size.columns, lambda rows: self.app.print(rows)
+            self.rows,
+            self.extensions,
+            lambda: self.app.size.columns,
+            lambda rows: self.app.print(rows),
+            lambda: self.app.ends_blank,
+            pictures,
         )
         face.show(self.app, self.rows)
         give_keys_to_extensions(self)
@@ -125,31 +155,38 @@ class Tui:
         self.conversation.begin()
         if first:
             self.writing.soon(self.submit(first))
-        looking_back = asyncio.ensure_future(self.meter.look_back())
+        later = asyncio.ensure_future(self._after_first_frame())
         self.notifier.begin()
         try:
             await self.app.run()
         finally:
             self.notifier.end()
-            looking_back.cancel()
+            later.cancel()
             if self._ticking:
                 self._ticking.cancel()
             await self.writing.close()
             self.rescue.end()
             await self.conversation.leave()
             await self.printing.finish()
+            self.app.finish()
             self.extensions.stop()
+
+    async def _after_first_frame(self) -> None:
+        await self.app.is_seen.wait()
+        await load_later(self.conversation.harness)
+        await self.meter.look_back()
 
     # --- what happens ---------------------------------------------------------------------------------
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for one in batch:
+        told = self.children.among(batch)
+        for one in told:
             event = one.event if isinstance(one, Fact) else one
             self.activity.take(event)
             self.meter.take(event)
             self.rescue.take(event)
             self.notifier.take(event, self.activity.run_seconds)
-        closed = self.transcript.take(self.writing.waiting.take(batch))
+        closed = self.transcript.take(self.writing.waiting.take(told))
         self.extensions.see(batch)
         if closed:
             self.printing.take(closed)
@@ -166,10 +203,17 @@ class Tui:
         self.app.refresh()
         self._tick()
 
+    def _panel_for(self, asked: QuestionAsked) -> Panel:
+        from ostler.faces.tui.asking.asked import Asked
+        from ostler.faces.tui.asking.panel_for import panel_for
+
+        cwd, who = self.conversation.harness.cwd, partial(self.children.who, asked.id)
+        return panel_for(Asked(self.questions, asked, self.rows, cwd, who))
+
     async def show(self, conversation: Conversation) -> None:
         """Another session in place of the one that was left."""
         self.conversation = conversation
-        self.transcript = Transcript()
+        self.transcript = Transcript(cwd=conversation.harness.cwd)
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(conversation.session, self.activity)
         state = conversation.session.state
@@ -182,9 +226,9 @@ class Tui:
 
     async def _print_earlier(self) -> None:
         """The end of the conversation, about two screens of it."""
-        facts, has_more = await earlier_facts(self.conversation.session.journal, EARLIER)
-        blocks = self.transcript.take(facts)
         columns, rows = self.app.size.columns, self.app.size.rows
+        facts, has_more = await earlier_facts(self.conversation.session.journal, min(EARLIER, rows))
+        blocks = self.transcript.take(facts)
         drawn = last_rows(blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows)
         if has_more or len(blocks) > EARLIER:
             self.app.print(self.rows.note("what came before is not shown", columns))
@@ -193,16 +237,17 @@ class Tui:
     # --- what is seen ---------------------------------------------------------------------------------
 
     def _tail(self, width: int, most: int) -> list[str]:
-        rows = [row for block in self.transcript.tail() for row in self.rows.opened(block, width, most)]
-        return rows[-most:]
+        if self.panels.is_tall:
+            return []
+        return tail_rows(self.transcript.tail(), self.rows, width, most, after_blank=self.app.ends_blank)
 
     def _activity_row(self, width: int, most: int) -> list[str]:
         if self.notice:
             return self.rows.note(self.notice, width)
         frame = int(time.monotonic() / TICK)
-        parts = activity_parts(
-            self.meters(), frame, "" if self.extensions.visibility.hide_hint else "esc stops"
-        )
+        hint = "esc stops" if self.questions.present is None else "esc declines"
+        hidden = self.extensions.visibility.hide_hint
+        parts = activity_parts(self.meters(), frame, "" if hidden else hint)
         return [self.rows.parts(fitting(parts, width))] if parts else []
 
     def _status(self, width: int, most: int) -> list[str]:

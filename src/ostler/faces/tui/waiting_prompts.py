@@ -18,6 +18,7 @@ from ostler.vocabulary.messages import Text
 from ostler.vocabulary.requests import Prompt, Steer
 
 MOST_ROWS = 3
+HELD = "enter in the empty line sends what is held, up takes it back"
 MOST_KEPT = 50
 """Lines that can come back as they were typed."""
 _CHANGING = (
@@ -105,19 +106,32 @@ class WaitingPrompts:
         self._waiting = [one for one in pending if isinstance(one, Prompt | Steer)]
         self._changed()
 
-    async def take_back(self) -> bool:
-        """Puts the last prompt that waits into the line, and takes it out of the inbox."""
+    async def mine(self) -> list[Prompt | Steer]:
+        """What was typed here and may still be taken back."""
+        return [one for _, one in await self.all() if one.by == "tui"]
+
+    async def all(self) -> list[tuple[str, Prompt | Steer]]:
+        """What waits, and as what."""
         await self.look()
-        session = self._conversation().session
-        mine = [one for one in self._waiting if isinstance(one, Prompt) and one.by == "tui"]
         # Without a run, and not held, it may be beginning right now.
-        if not mine or not self._is_queue or self._line.text:
+        return [(self._kind(one), one) for one in self._waiting] if self._is_queue else []
+
+    async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
+        """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
+        waiting = [one.id for _, one in await self.all()]
+        session = self._conversation().session
+        run = session.state.run
+        is_begun = run is not None and run.started.request == request.id
+        if request.id not in waiting or is_begun:
             return False
-        last = mine[-1]
-        if session.state.run is not None and session.state.run.started.request == last.id:
+        if edits and self._line.text:
             return False
-        session.journal.record(events.RequestRefused(last.id, TAKEN_BACK), settles=last.id)
-        self._line.put(self.typed_for(last.id, last.content))
+        if isinstance(request, Steer) and not session.give_back(request.id):
+            return False
+        self._steers.pop(request.id, None)
+        session.journal.record(events.RequestRefused(request.id, TAKEN_BACK), settles=request.id)
+        if edits:  # before anything else can be typed
+            self._line.put(self.typed_for(request.id, request.content))
         await session.journal.commit()
         await self.look()
         return True
@@ -134,12 +148,16 @@ class WaitingPrompts:
         if len(self._waiting) > len(shown):
             more = f"{len(self._waiting) - len(shown)} more before them"
             rows = [*self._draw.note(more, width), *rows]
+        if rows and self._conversation().session.state.run is None:
+            rows += self._draw.note(cut(HELD, width - 2), width)
         return rows
 
-    def _said(self, request: Prompt | Steer) -> str:
+    def _kind(self, request: Prompt | Steer) -> str:
         is_held = self._conversation().session.state.run is None
-        what = "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
-        return f"{what}: {one_line(self.typed_for(request.id, request.content).text)}"
+        return "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
+
+    def _said(self, request: Prompt | Steer) -> str:
+        return f"{self._kind(request)}: {one_line(self.typed_for(request.id, request.content).text)}"
 
     def _soon(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

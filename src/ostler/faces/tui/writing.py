@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,19 @@ from ostler.faces.tui.going_back import GoingBack
 from ostler.faces.tui.history_search import HistorySearch
 from ostler.faces.tui.input_line import InputLine, Typed
 from ostler.faces.tui.key_chords import Chord, KeyChords
+from ostler.faces.tui.looking_back import LookingBack
+from ostler.faces.tui.pressed_twice import PressedTwice
 from ostler.faces.tui.prompt_content import prompt_content
 from ostler.faces.tui.shell_commands import ShellCommands
+from ostler.faces.tui.thinking_level import ThinkingLevel
 from ostler.faces.tui.waiting_prompts import WaitingPrompts
 from ostler.vocabulary.errors import OstlerError
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
+
+TYPING_SECONDS = 0.8
+"""After the last key somebody is taken to be still typing."""
 
 
 class Writing:
@@ -50,12 +57,23 @@ class Writing:
             lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
         )
         self.waiting = WaitingPrompts(lambda: tui.conversation, self.line, draw, changed)
-        self.back = GoingBack(lambda: tui.conversation, self.line, self.shell, self.waiting, self._notice)
+        self.back = GoingBack(
+            lambda: tui.conversation,
+            self.line,
+            self.shell,
+            self.waiting,
+            PressedTwice(tui, "esc again goes back to your last prompt"),
+            self._notice,
+        )
+        self.thinking = ThinkingLevel(lambda: tui.conversation, self._notice)
         self.chords = KeyChords(panels, draw)
         self.chords.chords = {
-            "e": Chord("edits the line in your editor", lambda: self.soon(self._edit_outside())),
+            "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
             "s": Chord("steers with it", self.steer),
+            "t": Chord("thoughts", lambda: tui.show_thoughts()),
+            "m": Chord("messages", lambda: self.soon(LookingBack(tui).choose())),
         }
+        self._typed_at = -TYPING_SECONDS
         self._in_turn = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -82,7 +100,12 @@ class Writing:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    @property
+    def is_typing(self) -> bool:
+        return bool(self.line.text) and time.monotonic() - self._typed_at < TYPING_SECONDS
+
     def _typed(self) -> None:
+        self._typed_at = time.monotonic()
         self._tui.notice = ""
         self.popup.look()
 
@@ -110,15 +133,11 @@ class Writing:
     async def submit(self, typed: Typed, *, steers: bool = False) -> None:
         tui = self._tui
         tui.notice = ""
-        questions = tui.questions
-        if questions.present is not None and not questions.options:
-            if problem := questions.type(typed.pasted_in):
-                self.line.put_back(typed)
-                self._notice(problem)
-            return
         if not typed.text.strip():
+            if len(self.waiting):
+                await tui.conversation.release()
             return
-        self.soon(self.line.remember(typed))
+        self.soon(self._remember(typed))
         if shell_line(typed.text):
             whole = shell_line(typed.pasted_in)
             if whole is None or not whole.command:
@@ -128,18 +147,28 @@ class Writing:
         elif not await tui.commands.run(typed.pasted_in):
             await self._say(typed, steers=steers)
 
+    async def _remember(self, typed: Typed) -> None:
+        """That it cannot be remembered is the least of what a full disk has to say."""
+        try:
+            await self.line.remember(typed)
+        except OstlerError as error:
+            if not self._tui.notice:
+                self._notice(error.message)
+
     async def _say(self, typed: Typed, *, steers: bool) -> None:
-        """What cannot be said is in the line again."""
+        """What cannot be said, or not be kept, is in the line again."""
+        try:
+            await self._tell(typed, steers=steers)
+        except OstlerError as error:
+            self.line.put_back(typed)
+            self._notice(error.message)
+
+    async def _tell(self, typed: Typed, *, steers: bool) -> None:
         conversation = self._tui.conversation
         harness = conversation.harness
         names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
         async with self._in_turn:
-            try:
-                content = await asyncio.to_thread(prompt_content, typed, harness, names)
-            except OstlerError as error:
-                self.line.put_back(typed)
-                self._notice(error.message)
-                return
+            content = await asyncio.to_thread(prompt_content, typed, harness, names)
             if content.digests:
                 from ostler.tools.freshness import remember
 
@@ -169,7 +198,10 @@ class Writing:
             self.line.older()
 
     async def _take_back(self) -> None:
-        if not await self.waiting.take_back() and not self.line.text:
+        mine = await self.waiting.mine()
+        if self.line.text:
+            return
+        if not mine or not await self.waiting.take_back(mine[-1], edits=True):
             self.line.older()
 
     def down(self) -> None:
@@ -181,11 +213,12 @@ class Writing:
 
     def paste(self, pasted: str) -> None:
         """Into the panel that is typed in; never into one where a letter decides something."""
-        panels = self._tui.panels
-        is_decided = self._tui.questions.present is not None or panels.present is self.chords
+        panels, questions = self._tui.panels, self._tui.questions
+        is_asked = questions.present is not None
+        is_decided = bool(questions.options) or panels.present is self.chords
         if panels.takes_text and not is_decided:
-            for letter in pasted:
-                if letter.isprintable():
+            for letter in pasted.replace("\r\n", "\n").replace("\r", "\n"):
+                if letter.isprintable() or (letter == "\n" and is_asked):
                     panels.key(letter)
         else:
             self.line.paste(pasted, self._tui.conversation.harness.cwd)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from base64 import b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.extensions.showing.themes import DEFAULT
 from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
 from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.copying import copy
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.kernel.state import path_of
 from ostler.vocabulary.errors import UsageError
@@ -30,10 +31,15 @@ KEYS = (
     ("!command", "is run by the shell and told to the model; !!command is not told"),
     ("ctrl+v", "a picture or a text from the clipboard"),
     ("ctrl+x e", "writes on in $VISUAL or $EDITOR"),
+    ("shift+tab", "how much the model thinks, from level to level"),
+    ("ctrl+t, ctrl+x t", "what the model thought last"),
+    ("ctrl+x m", "all messages and calls, to read and copy them"),
+    ("ctrl+o", "the last call or thought in full"),
     ("esc", "stops the run, closes what is open; twice leads back to your last prompt"),
     ("ctrl+c", "clears the line; twice leaves"),
     ("ctrl+l", "draws it anew"),
     ("ctrl+d", "leaves, when the line is empty"),
+    ("ctrl+z", "back to the shell until you say fg"),
 )
 
 
@@ -54,7 +60,10 @@ class _Faces:
 
     async def help(self, arguments: str) -> None:
         tui = self._tui
-        rows = [(f"/{one.name} {one.arguments}".rstrip(), one.description) for one in tui.commands.entries()]
+        rows = []
+        for one in tui.commands.entries():
+            also = f" (also {', '.join(f'/{name}' for name in one.aliases)})" if one.aliases else ""
+            rows.append((f"/{one.name} {one.arguments}".rstrip(), one.description + also))
         print_lines(tui, ["commands", *aligned(rows)], has_heading=True)
         print_lines(tui, ["keys", *aligned(KEYS)], has_heading=True)
 
@@ -103,11 +112,7 @@ class _Faces:
         ]
         if not answers:
             raise UsageError("there is no answer to copy yet")
-        encoded = b64encode(answers[-1].encode(errors="replace")).decode()
-        output = self._tui.app.application.output
-        output.write_raw(f"\x1b]52;c;{encoded}\x07")
-        output.flush()
-        self._tui.say(f"{len(answers[-1])} characters are in the clipboard, if the terminal lets us")
+        self._tui.say(await copy(self._tui, answers[-1]))
 
     async def edit(self, arguments: str) -> None:
         from ostler.faces.tui.editor.outside import editor_command, interrupts_for_editor
@@ -115,8 +120,16 @@ class _Faces:
         if not arguments:
             raise UsageError("say which file: /edit FILE")
         command, cwd = editor_command(), self._tui.conversation.harness.cwd
+        file = _file_named(arguments, cwd)
         async with self._tui.face.suspended():
             with interrupts_for_editor():
-                ended = await asyncio.to_thread(subprocess.run, [*command, arguments], cwd=cwd, check=False)
+                ended = await asyncio.to_thread(subprocess.run, [*command, str(file)], cwd=cwd, check=False)
         if ended.returncode:
             self._tui.say(f"{command[0]} ended with {ended.returncode}", "warning")
+
+
+def _file_named(name: str, cwd: Path) -> Path:
+    file = cwd / Path(name).expanduser()
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder; say which file in it: /edit FILE")
+    return file

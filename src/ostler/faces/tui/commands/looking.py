@@ -13,8 +13,7 @@ from ostler.faces.tui.commands.command import Command
 from ostler.faces.tui.commands.lines import print_lines
 from ostler.runs.costs import By
 from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import text_of
-from ostler.vocabulary.requests import Compact, ReleasePrompts
+from ostler.vocabulary.requests import Compact
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
@@ -28,10 +27,7 @@ def commands(tui: Tui) -> list[Command]:
         Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
         Command("context", "what the model was told in the last step", group.context),
         Command("compact", "tell older messages in a summary", group.compact, ("co",), "[wish]"),
-        Command("queue", "prompts that wait for their turn", group.queue, (), "[drop]"),
-        Command("clear-queue", "forget the prompts that wait", group.clear_queue, ("cq",)),
         Command("tools", "what the model can use", group.tools, ("t",)),
-        Command("permissions", "what may run without asking", group.permissions, (), "[revoke number]"),
         Command("agents", "agents that work can be given to", group.agents),
         Command("skills", "skills that can be used", group.skills),
         Command("extensions", "extensions that are loaded", group.extensions),
@@ -77,60 +73,18 @@ class _Looking:
         print_lines(self._tui, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
 
     async def compact(self, arguments: str) -> None:
-        self._tui.notice = "a summary is being written"
-        self._tui.app.refresh()
-        try:
-            await self._tui.conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
-        finally:
-            self._tui.notice = ""
-            self._tui.app.refresh()
-
-    async def queue(self, arguments: str) -> None:
-        if arguments == "drop":
-            await self.clear_queue("")
-            return
-        waiting = await self._tui.conversation.waiting()
-        if not waiting:
-            self._tui.say("no prompt waits")
-            return
-        held = (
-            " (held, because the last run did not complete)"
-            if self._tui.conversation.session.state.held
-            else ""
-        )
-        lines = [f"{number}. {text_of(one.content)}" for number, one in enumerate(waiting, 1)]
-        print_lines(self._tui, [f"waiting{held}; /queue drop forgets them", *lines], has_heading=True)
-
-    async def clear_queue(self, arguments: str) -> None:
-        waiting = await self._tui.conversation.waiting()
-        await self._tui.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
-        if not waiting:
-            self._tui.say("no prompt waits")
+        conversation = self._tui.conversation
+        if conversation.session.state.run is not None:
+            self._tui.say("older messages are summarised before the next step")
+        await conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
 
     async def tools(self, arguments: str) -> None:
         tools = self._tui.conversation.harness.tools
-        rows = [(name, (tools[name].spec.description.splitlines() or [""])[0]) for name in sorted(tools)]
+        rows = [(name, _first_sentence(tools[name].spec.description)) for name in sorted(tools)]
         if rows:
             print_lines(self._tui, list(aligned(rows)))
         else:
             self._tui.say("the model has no tools")
-
-    async def permissions(self, arguments: str) -> None:
-        from ostler.faces.cli.permissions import known_rules, lines_of, take_back
-
-        harness = self._tui.conversation.harness
-        known = await asyncio.to_thread(lambda: list(known_rules(harness.cwd, "")))
-        verb, _, number = arguments.partition(" ")
-        if verb == "revoke":
-            chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
-            if len(chosen) != 1:
-                raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
-            await asyncio.to_thread(take_back, chosen[0])
-            self._tui.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
-            return
-        profile = f"the profile is {harness.permissions}"
-        rules = lines_of(known) or ["there are no rules; the profile alone decides"]
-        print_lines(self._tui, [profile, *rules], has_heading=True)
 
     async def agents(self, arguments: str) -> None:
         from ostler.faces.cli.agents import HEADINGS, notices_of, rows_of
@@ -192,9 +146,16 @@ class _Looking:
         from ostler.faces.cli.doctor import lines_of
         from ostler.runs.diagnosis import diagnose
 
-        cwd = self._tui.conversation.harness.cwd
-        diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(cwd)))
-        print_lines(self._tui, list(lines_of(diagnosis)))
+        harness = self._tui.conversation.harness
+        diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(harness.cwd)))
+        heading = f"{harness.model.name} answers in this session; for others:"
+        print_lines(self._tui, [heading, "", *lines_of(diagnosis)], has_heading=True)
+
+
+def _first_sentence(text: str) -> str:
+    line = text.partition("\n")[0]
+    sentence, point, _ = line.partition(". ")
+    return sentence + point.rstrip()
 
 
 def _shown(name: str, value: Any) -> str:

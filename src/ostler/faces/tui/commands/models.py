@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, get_args
 
-from ostler.faces.tui.commands.command import Command
+from ostler.faces.tui.commands.command import Command, Complete
 from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.pickers.models import Candidate, candidates, model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picker
-from ostler.faces.tui.pickers.secret import SecretLine
+from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.model import ReasoningLevel
 from ostler.runs.settings import Settings, load_settings
 from ostler.vocabulary.errors import UsageError
@@ -35,11 +35,27 @@ def commands(tui: Tui) -> list[Command]:
             "[set|remove provider]",
             complete=group.providers,
         ),
+        Command(
+            "login", "keep a provider's key", group.login, (), "[provider]", complete=group.all_providers
+        ),
+        Command("logout", "forget a key that is kept", group.logout, (), "[provider]", complete=_kept_keys),
     ]
 
 
 async def _levels(typed: str) -> list[str]:
     return list(LEVELS)
+
+
+def _about_level(level: str) -> str:
+    does = "it does not think" if level == "off" else f"its effort is {level}"
+    return f"{does} from the next step on; a model without that level takes the nearest"
+
+
+async def _kept_keys(typed: str) -> list[str]:
+    from ostler.models.key_file import read_key_file
+    from ostler.runs.home import key_file
+
+    return list(read_key_file(key_file()))
 
 
 class _Models:
@@ -76,7 +92,10 @@ class _Models:
         harness = self._tui.conversation.harness
         level = arguments
         if not level:
-            choices = [Choice(one, one, is_present=one == harness.reasoning) for one in LEVELS]
+            choices = [
+                Choice(one, one, about=_about_level(one), is_present=one == harness.reasoning)
+                for one in LEVELS
+            ]
             picked = await Picker("thinking", choices, self._tui.colors).ask(self._tui.panels)
             if picked is None:
                 return
@@ -85,23 +104,28 @@ class _Models:
             raise UsageError(f"there is no level {level!r:.40}; the levels are: {', '.join(LEVELS)}")
         await set_model(self._tui, harness.model.name, level)
 
-    async def providers(self, typed: str) -> list[str]:
+    async def all_providers(self, typed: str) -> list[str]:
         from ostler.models.provider_table import configured_providers
 
+        configured = self._settings().providers
+        known = configured_providers(configured)
+        return [name for name, one in known.items() if one.key_variables or name in configured]
+
+    async def providers(self, typed: str) -> list[str]:
         words = typed.split(" ")
-        names = configured_providers(self._settings().providers)
-        return ["set", "remove"] if len(words) < 2 else [f"{words[0]} {name}" for name in names]
+        if len(words) < 2:
+            return ["set", "remove"]
+        names = await (_kept_keys(typed) if words[0] == "remove" else self.all_providers(typed))
+        return [f"{words[0]} {name}" for name in names]
 
     async def key(self, arguments: str) -> None:
-        from ostler.faces.cli.key import forget, listed, provider_named
+        from ostler.faces.cli.key import listed
 
         verb, _, name = arguments.partition(" ")
-        name = name.strip()
-        if verb == "set" and name and " " not in name:
-            await ask_for_key(self._tui, name)
-        elif verb == "remove" and name:
-            forget(provider_named(name, self._settings()))
-            self._tui.say(f"the key for {name} is forgotten")
+        if verb == "set":
+            await self.login(name)
+        elif verb == "remove":
+            await self.logout(name)
         elif verb:
             raise UsageError(
                 "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
@@ -110,6 +134,27 @@ class _Models:
             print_lines(self._tui, lines)
         else:
             self._tui.say("there are no keys; /key set PROVIDER keeps one")
+
+    async def login(self, arguments: str) -> None:
+        if " " in arguments:
+            raise UsageError("say only the provider; its key is typed unseen, in a line of its own")
+        name = arguments or await self._choose("whose key?", "keeps a key of {}", self.all_providers)
+        if name:
+            await ask_for_key(self._tui, name)
+
+    async def logout(self, arguments: str) -> None:
+        from ostler.faces.cli.key import forget, provider_named
+
+        name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
+        if name:
+            forget(provider_named(name, self._settings()))
+            self._tui.say(f"the key for {name} is forgotten")
+
+    async def _choose(self, title: str, about: str, names: Complete) -> str:
+        choices = [Choice(name, name, about=about.format(name)) for name in await names("")]
+        picker = Picker(title, choices, self._tui.colors, empty="no key is kept")
+        picked = await picker.ask(self._tui.panels)
+        return picked.choice.value if picked is not None else ""
 
     def _settings(self) -> Settings:
         return load_settings(self._tui.conversation.harness.cwd, {}).settings
@@ -131,7 +176,9 @@ async def ask_for_key(tui: Tui, provider: str) -> bool:
     from ostler.faces.cli.key import keep, provider_named
 
     known = provider_named(provider, load_settings(tui.conversation.harness.cwd, {}).settings)
-    given = await SecretLine(f"key for {provider}", tui.colors).ask(tui.panels)
+    hint = "enter keeps it, esc goes back; it is not shown"
+    line = TextLine(f"key for {provider}", tui.colors, is_secret=True, hint=hint)
+    given = await line.ask(tui.panels)
     if not given:
         return False
     tui.say(f"the key for {provider} is kept in {keep(known, given)}")

@@ -3,35 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ostler.faces.tui.commands import asides, faces, looking, models, sessions, trees
-from ostler.faces.tui.commands.command import Command
-from ostler.faces.tui.editor.completions import CommandEntry
 from ostler.faces.tui.switching import BUSY
 from ostler.runs.lease import hold, kept_lease
 from ostler.vocabulary.errors import OstlerError
 
 if TYPE_CHECKING:
+    from ostler.faces.tui.commands.command import Command
+    from ostler.faces.tui.editor.completions import CommandEntry
     from ostler.faces.tui.tui import Tui
 
 
 class Commands:
+    """They are loaded when one is first typed: nothing is seen of them before."""
+
     def __init__(self, tui: Tui) -> None:
         self._tui = tui
-        groups = (sessions, trees, models, looking, asides, faces)
-        self.own: list[Command] = [command for group in groups for command in group.commands(tui)]
-        self._named = {name: one for one in self.own for name in (one.name, *one.aliases)}
+
+    @cached_property
+    def own(self) -> list[Command]:
+        from ostler.faces.tui.commands import (
+            asides,
+            faces,
+            looking,
+            models,
+            permissions,
+            queue,
+            sessions,
+            trees,
+        )
+
+        groups = (sessions, trees, models, queue, permissions, looking, asides, faces)
+        return [command for group in groups for command in group.commands(self._tui)]
+
+    @cached_property
+    def _named(self) -> dict[str, Command]:
+        return {name: one for one in self.own for name in (one.name, *one.aliases)}
 
     def entries(self) -> list[CommandEntry]:
         """What can be completed: the commands, then templates and skills."""
+        from ostler.faces.tui.editor.completions import CommandEntry
+
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
         host = self._tui.conversation.host
         of_extensions = host.commands().items() if host else ()
         brought = [
-            CommandEntry(name, command.description, "…")
-            for name, (_, command) in of_extensions
-            if name not in self._named
+            CommandEntry(
+                f"{extension.name}:{name}" if name in self._named else name, command.description, "…"
+            )
+            for name, (extension, command) in of_extensions
         ]
         taken = {*self._named, *(one.name for one in brought)}
         return [*own, *brought, *(one for one in self._expanded() if one.name not in taken)]
@@ -39,6 +61,7 @@ class Commands:
     def _expanded(self) -> list[CommandEntry]:
         """What stands for a longer prompt."""
         from ostler.faces.cli.prompts import prompts_here
+        from ostler.faces.tui.editor.completions import CommandEntry
         from ostler.runs.guidance import skills_in
 
         cwd = self._tui.conversation.harness.cwd
@@ -61,7 +84,7 @@ class Commands:
         """Whether it was a command."""
         if not text.startswith("/"):
             return False
-        name, _, arguments = text[1:].strip().partition(" ")
+        name, arguments = (*text[1:].split(maxsplit=1), "", "")[:2]
         try:
             if command := self._named.get(name):
                 await self._run(command, arguments.strip(), text)
@@ -76,15 +99,21 @@ class Commands:
     async def _run(self, command: Command, arguments: str, text: str) -> None:
         if command.at_rest and (self._tui.writing.shell or await self._tui.conversation.is_busy()):
             self._tui.say(f"/{command.name} has to wait: {BUSY}", "warning")
-            if not self._tui.face.editor_text():
-                self._tui.face.set_editor_text(text)
-            return
-        await command.run(arguments)
+            self._put_back(text)
+        elif arguments and not command.arguments:
+            self._tui.say(f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning")
+            self._put_back(text)
+        else:
+            await command.run(arguments)
+
+    def _put_back(self, text: str) -> None:
+        if not self._tui.face.editor_text():
+            self._tui.face.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
         conversation = self._tui.conversation
         host, session = conversation.host, conversation.session
-        if host is None or name not in host.commands():
+        if host is None or host.command_named(name) is None:
             return False
         if not session.is_running:
             await hold(session.journal)

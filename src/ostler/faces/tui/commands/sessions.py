@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
-from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.drawing.pieces import one_line
+from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
 from ostler.faces.tui.pickers.sessions import SessionPages
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import Rename
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
+
+_SHOWN = 40
 
 
 def commands(tui: Tui) -> list[Command]:
@@ -24,8 +30,10 @@ def commands(tui: Tui) -> list[Command]:
             "clear", "begin anew, with nothing told to the model", group.clear, ("c", "cls"), at_rest=True
         ),
         Command("resume", "open another session", group.resume, ("r",), "[id]", at_rest=True),
-        Command("sessions", "all sessions, to open or delete one", group.sessions, at_rest=True),
-        Command("session", "which session this is", group.session),
+        Command(
+            "sessions", "all sessions, to open or delete one", group.sessions, (), "[words]", at_rest=True
+        ),
+        Command("session", "which session this is", group.session, (), "[export|import|fork|tree]"),
         Command("rename", "give this session a title", group.rename, ("name",), "title"),
         Command("export", "write this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
         Command("share", "write this session as an HTML page to read", group.share, (), "[file]"),
@@ -56,30 +64,39 @@ class _Sessions:
 
     async def _choose(self, *, only_here: bool, query: str = "") -> None:
         tui = self._tui
+        is_titled, place = False, None
         while True:
             conversation = tui.conversation
             cwd = str(conversation.harness.cwd) if only_here else None
-            pages = SessionPages(conversation.store, cwd, conversation.session.id)
-            other = "those of all folders" if only_here else "those of this folder"
+            pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
             picker = Picker(
                 "sessions here" if only_here else "sessions",
                 await pages.more(),
                 tui.colors,
                 query=query,
-                keys={"tab": other, "ctrl+d": "deletes"},
+                keys={
+                    "tab": "those of all folders" if only_here else "those of this folder",
+                    "ctrl+t": "those without a title too" if is_titled else "only those with a title",
+                    "ctrl+d": "deletes",
+                },
                 more=pages.more,
-                empty="there is no session; tab shows others",
+                elsewhere=pages.saying,
+                place=place,
+                empty="there is no such session",
             )
             picked = await picker.ask(tui.panels)
             if picked is None:
                 return
-            query = picked.query
+            query, place = picked.query, None
             if picked.key == "enter":
                 await tui.switching.wish("open", picked.choice.value)
                 return
             if picked.key == "tab":
                 only_here = not only_here
-            else:
+            elif picked.key == "ctrl+t":
+                is_titled = not is_titled
+            elif picked.choice is not NOTHING:
+                place = picker.place
                 await self._delete(picked.choice)
 
     async def _delete(self, chosen: Choice) -> None:
@@ -87,18 +104,44 @@ class _Sessions:
 
         conversation = self._tui.conversation
         if chosen.value == conversation.session.id:
-            raise UsageError("this session is open here: leave it before it can be deleted")
-        sure = [Choice("no, keep it"), Choice(f"yes, delete {chosen.text!r:.60} for good", "yes")]
-        picked = await Picker("delete?", sure, self._tui.colors).ask(self._tui.panels)
-        if picked is not None and picked.choice.value:
+            self._tui.say("this session is open here: leave it before it can be deleted", "error")
+            return
+        title = one_line(chosen.text)[:_SHOWN]
+        sure = [
+            Choice("no, keep it", about="nothing happens"),
+            Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
+        ]
+        picked = await Picker(f"delete {title!r}?", sure, self._tui.colors).ask(self._tui.panels)
+        if picked is None or not picked.choice.value:
+            return
+        try:
             await delete_session(conversation.store, chosen.value)
+        except OstlerError as error:
+            self._tui.say(error.message, "error")
+        else:
+            self._tui.say(f"{title!r} is deleted")
 
     async def session(self, arguments: str) -> None:
+        if arguments:
+            verb = arguments.split()[0]
+            if verb not in ("export", "import", "fork", "tree"):
+                raise UsageError("say /session, or what to do with it: export, import, fork or tree")
+            await self._tui.commands.run(f"/{arguments}")
+            return
         conversation = self._tui.conversation
+        state = conversation.session.state
         summary = await conversation.store.summary(conversation.session.id)
-        title = summary.title or summary.preview or "(no prompt)"
-        where = f", forked from {summary.forked_from}" if summary.forked_from else ""
-        self._tui.say(f"{summary.id}: {title} · {summary.last_seq} facts{where}")
+        begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        rows = [
+            ("session", summary.id),
+            ("title", summary.title or summary.preview or "(no prompt)"),
+            ("folder", summary.cwd),
+            ("begun", begun),
+            ("messages", str(len(state.transcript))),
+            ("facts", str(summary.last_seq)),
+            *([("forked from", summary.forked_from)] if summary.forked_from else ()),
+        ]
+        print_lines(self._tui, list(aligned(rows)))
 
     async def rename(self, arguments: str) -> None:
         title = " ".join(arguments.split())
@@ -132,8 +175,12 @@ class _Sessions:
             raise UsageError("say which file: /import FILE")
         conversation = self._tui.conversation
         world = conversation.session.journal.world
-        with reading(str(self._path(arguments))) as lines:
-            made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
+        file = self._path(arguments)
+        with reading(str(file)) as lines:
+            try:
+                made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
+            except UsageError as error:
+                raise UsageError(f"{file}: {error.message}") from None
         await self._tui.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:

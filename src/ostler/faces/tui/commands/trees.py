@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ostler.faces.cli.tree_rows import nodes_of
 from ostler.faces.tui.commands.command import Command
-from ostler.faces.tui.drawing.pieces import one_line
-from ostler.faces.tui.pickers.picker import Choice, Picker
+from ostler.faces.tui.drawing.pieces import cut, one_line
+from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
+from ostler.faces.tui.pickers.text_line import TextLine
+from ostler.faces.tui.pickers.tree import FILTERS, aim, tree_choices
+from ostler.faces.tui.prompt_parts import said
 from ostler.kernel.state import path_of
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import Audited, RequestRefused, UserMessage
 from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import text_of
-from ostler.vocabulary.requests import Fork, Navigate
+from ostler.vocabulary.requests import Fork, Label, Navigate
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
@@ -25,7 +28,9 @@ def commands(tui: Tui) -> list[Command]:
     group = _Trees(tui)
     return [
         Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
-        Command("jump", "go back to before one of your prompts", group.jump, (), "[entry]", at_rest=True),
+        Command(
+            "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
+        ),
         Command(
             "undo", "take back your last prompt; files stay as they are", group.undo, ("un",), at_rest=True
         ),
@@ -45,28 +50,48 @@ class _Trees:
         self._tui = tui
 
     async def tree(self, arguments: str) -> None:
-        from ostler.faces.cli.tree_rows import nodes_of, placed
-
-        facts = await self._facts()
-        choices = [
-            Choice(
-                row,
-                node.seq,
-                about=_aim(node.seq, node.type == "user_message"),
-                is_present=node.leaf,
+        tui, shown, query, place = self._tui, next(iter(FILTERS)), "", None
+        while True:
+            facts = await self._facts()
+            after = _after(shown)
+            picker = Picker(
+                f"tree, {shown}",
+                tree_choices(facts, shown),
+                tui.colors,
+                query=query,
+                keys={"ctrl+o": f"shows {after}", "ctrl+l": "labels it"},
+                place=place,
+                empty="there is nothing of that in this session",
             )
-            for node, row in placed(nodes_of(facts))
-        ]
-        picker = Picker("tree", choices, self._tui.colors, empty="nothing was said in this session yet")
-        if (picked := await picker.ask(self._tui.panels)) is not None:
-            await self._go(picked.choice.value, facts)
+            picked = await picker.ask(tui.panels)
+            if picked is None:
+                return
+            query, place = picked.query, None
+            if picked.key == "enter":
+                await self._go(picked.choice.value, facts)
+                return
+            if picked.key == "ctrl+o":
+                shown = after
+            elif picked.choice is not NOTHING:
+                place = picker.place
+                await self._label(picked.choice.value)
+
+    async def _label(self, entry: int) -> None:
+        tui = self._tui
+        known = tui.conversation.session.state.labels.get(entry, "")
+        hint = "enter keeps it, an empty one is taken away, esc goes back"
+        label = await TextLine(f"label of #{entry}", tui.colors, typed=known, hint=hint).ask(tui.panels)
+        if label is not None and label != known:
+            await tui.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
 
     async def jump(self, arguments: str) -> None:
         facts = await self._facts()
-        if arguments:
+        if arguments.removeprefix("#").isdecimal():
             await self._go(_number(arguments), facts)
             return
-        if (prompt := await self._choose_prompt("go back to before", facts)) is not None:
+        having = [one for one in _prompts(facts) if arguments and arguments.lower() in _text(one).lower()]
+        prompt = having[0] if len(having) == 1 else await self._choose_prompt(facts, arguments)
+        if prompt is not None:
             await self._go(prompt.seq, facts)
 
     async def undo(self, arguments: str) -> None:
@@ -126,14 +151,15 @@ class _Trees:
         came = await self._tui.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
         if isinstance(came, RequestRefused):
             return
-        where = f"what you say next follows #{to}" if to else "what you say next is the beginning"
-        self._tui.say(f"{where}; files stay as they are")
+        self._tui.say(f"what you say next {_place(to, facts)}; files stay as they are")
         if chosen is not None and is_prompt:
             self._type(_text(chosen))
 
-    async def _choose_prompt(self, title: str, facts: Sequence[Fact]) -> Fact | None:
-        choices = [_choice(one, _aim(one.seq, is_prompt=True)) for one in reversed(_prompts(facts))]
-        picker = Picker(title, choices, self._tui.colors, empty="nothing was said in this session yet")
+    async def _choose_prompt(self, facts: Sequence[Fact], query: str) -> Fact | None:
+        prompts = _prompts(facts)
+        choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
+        empty = "you said nothing of that" if prompts else "nothing was said in this session yet"
+        picker = Picker("go back to before", choices, self._tui.colors, query=query, empty=empty)
         picked = await picker.ask(self._tui.panels)
         return picked.choice.value if picked is not None else None
 
@@ -165,13 +191,19 @@ def _choice(prompt: Fact, about: str) -> Choice:
 
 
 def _text(prompt: Fact) -> str:
-    return text_of(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
+    return said(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
 
 
-def _aim(entry: int, is_prompt: bool) -> str:
-    if is_prompt:
-        return f"goes back to before #{entry}, and lets you say it anew"
-    return f"goes to #{entry}: what you say next follows it"
+def _place(entry: int, facts: Sequence[Fact]) -> str:
+    if not entry:
+        return "is the beginning"
+    text = next((node.text for node in nodes_of(facts) if node.seq == entry), "")
+    return f"follows #{entry}{', ' if text else ''}{cut(text, _SHOWN)}"
+
+
+def _after(shown: str) -> str:
+    names = list(FILTERS)
+    return names[(names.index(shown) + 1) % len(names)]
 
 
 def _number(text: str) -> int:

@@ -53,16 +53,19 @@ def framed(
     note: str = "",
     slot: str = "muted_border",
     edge_style: str = "",
+    is_bare: bool | None = None,
 ) -> list[str]:
     """Rows in a frame that is open to the right: what is copied from it has no edge at its end.
 
     In the top edge stand the title, what it is about, and a note. The edge has the colour of a slot, or a
-    style of its own.
+    style of its own. Where the terminal is narrow, or it is said so, there is no frame; nor around nothing.
     """
-    if width <= NARROW:
+    if width <= NARROW if is_bare is None else is_bare:
         return [drawn(_heading(title, about, note, width, colors)), *rows]
     style = edge_style or sgr(colors, slot)
     heading = _heading(title, about, note, width - 6, colors)
+    if not rows:
+        return [drawn([Piece("╶─ ", style), *heading])]
     line = "─" * (width - cells_of(heading) - 4)
     edge = drawn([Piece("│", style)])
     return [
@@ -105,6 +108,10 @@ def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str
     """Something a person should know: a mark that also tells without colours how much it matters."""
     mark, slot = _MARKS[level]
     style = sgr(colors, slot) or ("" if level == "info" else BOLD)
+    if "\x1b" in text:  # with its own colours
+        rows_of_others = terminal_rows(text.strip("\n"), max(1, width - 2), colors)
+        marks = [drawn([Piece(f"{mark} ", style)]), *["  "] * len(rows_of_others)]
+        return [f"{before}{row}" for before, row in zip(marks, rows_of_others, strict=False)]
     rows = wrapped([Piece(harmless(text).strip("\n"), style if level == "error" else "")], max(1, width - 2))
     return [drawn(row) for row in after([Piece(f"{mark} ", style)], rows, [Piece("  ")])]
 

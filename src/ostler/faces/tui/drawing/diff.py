@@ -9,7 +9,6 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
-from ostler.faces.tui.drawing.code import code_rows
 from ostler.faces.tui.drawing.folding import folded
 from ostler.faces.tui.drawing.pieces import (
     DIM,
@@ -35,6 +34,8 @@ _LONGEST_PAIR = 300
 """Lines that are compared word by word: more, or longer ones, cost more than they tell."""
 
 _LEAST_ALIKE = 0.4
+_TINT = 0.25
+"""Of a changed word: with more, text on it would not be readable in every theme."""
 _SLOTS = {"+": "success", "-": "error", " ": "", "⋮": "muted"}
 
 
@@ -48,16 +49,18 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 def change_rows(
-    details: dict[str, Any], width: int, colors: ThemeColors | None, *, most: int = 40
+    details: dict[str, Any], width: int, colors: ThemeColors | None, *, most: int = 40, hint: str = ""
 ) -> list[str]:
     """What `edit` and `write` tell of their work. A new file is shown as it is."""
     diff, path = str(details.get("diff", "")), str(details.get("path", ""))
     if details.get("created"):
+        from ostler.faces.tui.drawing.code import code_rows
+
         text = "".join(f"{line.text}\n" for line in diff_lines(diff) if line.sign == "+")
         rows = code_rows(text, width, colors, path=path, first_line=1)
     else:
         rows = diff_rows(diff_lines(diff), width, colors)
-    rows = folded(rows, most, width, colors)
+    rows = folded(rows, most, width, colors, hint)
     if details.get("diff_truncated"):
         rows.append(drawn([Piece(cut("not all of the change is shown", width), DIM)]))
     return rows
@@ -105,7 +108,7 @@ def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None)
 
 
 def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors: ThemeColors | None) -> Row:
-    strong = ";".join(filter(None, [style, _strong(line.sign, colors)])) if marked else ""
+    strong = _strong(line.sign, style, colors) if marked else ""
     pieces: Row = []
     end = 0
     for start, stop in marked:
@@ -115,9 +118,10 @@ def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors:
     return [piece._replace(text=harmless(piece.text)) for piece in pieces]
 
 
-def _strong(sign: Sign, colors: ThemeColors | None) -> str:
-    background = tint(getattr(colors, _SLOTS[sign]), colors.background, 0.3) if colors else ""
-    return background or UNDERLINE
+def _strong(sign: Sign, style: str, colors: ThemeColors | None) -> str:
+    """In the colour of text: that of the line would be hard to read on its own tint."""
+    background = tint(getattr(colors, _SLOTS[sign]), colors.background, _TINT) if colors else ""
+    return ";".join(filter(None, (sgr(colors, "text"), background) if background else (style, UNDERLINE)))
 
 
 def _changed_words(lines: Sequence[DiffLine]) -> Iterator[tuple[int, list[tuple[int, int]]]]:

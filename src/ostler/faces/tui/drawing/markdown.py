@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
-from ostler.faces.tui.drawing.code import code_lines
-from ostler.faces.tui.drawing.growing_markdown import Part, parts_of, unindented
-from ostler.faces.tui.drawing.inline_markdown import inline_pieces
 from ostler.faces.tui.drawing.pieces import (
     BOLD,
     DIM,
@@ -27,22 +24,28 @@ from ostler.faces.tui.drawing.pieces import (
     sgr,
     wrapped,
 )
-from ostler.faces.tui.drawing.tables import Cell, table_rows
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
+    from ostler.faces.tui.drawing.growing_markdown import Part
+    from ostler.faces.tui.drawing.tables import Cell
+
 NARROW = 40
 """Columns up to which nothing is spent on indenting."""
 
 _TASK = re.compile(r"\[([ xX])\]\s+")
+_MARKS = frozenset("\\`*_~[]<>&|")
+"""Without these, a line that begins with a letter is a paragraph of plain words."""
 
 
 def markdown_rows(
     text: str, width: int, colors: ThemeColors | None, *, hyperlinks: bool = False
 ) -> list[str]:
     """The rows of a text that is whole."""
+    from ostler.faces.tui.drawing.growing_markdown import parts_of
+
     return [row for part in parts_of(text) for row in part_rows(part, width, colors, hyperlinks=hyperlinks)]
 
 
@@ -53,8 +56,12 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
     """
     drawing = _Drawing(max(1, width), colors, hyperlinks)
     if part.fence is not None:
+        from ostler.faces.tui.drawing.growing_markdown import unindented
+
         code = unindented(part.text[part.fence.start : part.fence.end], part.fence.indent)
         rows = drawing.code(code, part.fence.language, part.fence.state)
+    elif plain := _plain(part.text):
+        rows = wrapped([Piece(plain)], max(1, width))
     else:
         tokens = _parser().parse(part.text)
         rows = drawing.blocks(tokens, part.number)
@@ -68,6 +75,15 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
 def _fitted(row: Row, width: int) -> list[Row]:
     """What stands too deep in lists and quotes for the width goes on in the next row."""
     return [row] if cells_of(row) <= width else broken(row, width)
+
+
+def _plain(text: str) -> str:
+    """A single line that means what it says; empty for everything else. Nobody waits for a parser then."""
+    line = text.strip("\n")
+    if line.startswith("    ") or not line.isprintable() or not _MARKS.isdisjoint(line):
+        return ""
+    line = line.strip(" ")
+    return line if line[:1].isalpha() else ""
 
 
 @lru_cache(1)
@@ -118,6 +134,8 @@ class _Drawing(msgspec.Struct, frozen=True):
                 return wrapped([Piece(harmless(first.content))], self.width)
 
     def code(self, code: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
+        from ostler.faces.tui.drawing.code import code_lines
+
         indent = 2 if self.width > NARROW else 0
         lines = code_lines(code, self.colors, language=language, state=state)
         rows = [row for line in lines for row in broken(line, self.width - indent)]
@@ -126,9 +144,7 @@ class _Drawing(msgspec.Struct, frozen=True):
     def _heading(self, level: int, inline: Token) -> list[Row]:
         attributes = (BOLD, UNDERLINE) if level == 1 else (BOLD,)
         style = sgr(self.colors, "md_heading", *attributes)
-        return wrapped(
-            inline_pieces(inline, self.colors, hyperlinks=self.hyperlinks, style=style), self.width
-        )
+        return wrapped(self._inline(inline, style), self.width)
 
     def _list(self, tokens: Sequence[Token], number: int | None) -> list[Row]:
         """Blank rows stand only after items of several blocks: the items that follow must not matter."""
@@ -159,6 +175,8 @@ class _Drawing(msgspec.Struct, frozen=True):
         return Piece("☑ " if is_done else "☐ ", sgr(self.colors, "success" if is_done else "muted"))
 
     def _table(self, tokens: Sequence[Token]) -> list[Row]:
+        from ostler.faces.tui.drawing.tables import Cell, table_rows
+
         rows: list[list[Cell]] = []
         for at, token in enumerate(tokens):
             if token.type == "tr_open":
@@ -167,12 +185,13 @@ class _Drawing(msgspec.Struct, frozen=True):
                 is_head = token.type == "th_open"
                 style = sgr(self.colors, "md_heading", BOLD) if is_head else ""
                 align = str(token.attrs.get("style", "")).removeprefix("text-align:")
-                pieces = inline_pieces(tokens[at + 1], self.colors, hyperlinks=self.hyperlinks, style=style)
-                rows[-1].append(Cell(pieces, align))
+                rows[-1].append(Cell(self._inline(tokens[at + 1], style), align))
         return table_rows(rows, self.width, sgr(self.colors, "muted_border"))
 
-    def _inline(self, token: Token) -> Row:
-        return inline_pieces(token, self.colors, hyperlinks=self.hyperlinks)
+    def _inline(self, token: Token, style: str = "") -> Row:
+        from ostler.faces.tui.drawing.inline_markdown import inline_pieces
+
+        return inline_pieces(token, self.colors, hyperlinks=self.hyperlinks, style=style)
 
     def _inside(self, indent: int) -> _Drawing:
         return msgspec.structs.replace(self, width=max(1, self.width - indent), is_nested=True)

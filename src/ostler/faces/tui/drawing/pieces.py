@@ -15,7 +15,7 @@ BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
 ELLIPSIS = "…"
 TAB = 4
 
-_OBEYED = re.compile(
+_OBEYED = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
@@ -69,9 +69,11 @@ def _channels(color: str) -> str:
 
 def harmless(text: str) -> str:
     """The text without what a terminal would obey. Newlines and tabs stay."""
+    if text.isprintable():  # as most of it is
+        return text
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    return _OBEYED.sub("\ufffd", text)
+    return _obeyed().sub("\ufffd", text)
 
 
 def cells(text: str) -> int:
@@ -159,6 +161,11 @@ def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
 def _chunks() -> re.Pattern[str]:
     """Compiled when something is wrapped: that takes longer than to load this module."""
     return re.compile(_CHUNKS)
+
+
+@cache
+def _obeyed() -> re.Pattern[str]:
+    return re.compile(_OBEYED)
 
 
 class _Wrapping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import cache
 from typing import NamedTuple
 
 from ostler.extensions.showing.theme_colors import ThemeColors
@@ -15,18 +16,24 @@ _LONGEST_SEQUENCE = 4096
 
 _STRING_BEGIN = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*"
 _CSI_BEGIN = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
-_PARTS = re.compile(
+_PARTS = (
     rf"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"
     rf"|{_STRING_BEGIN}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]?"
     r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
 )
-_CUT_SEQUENCE = re.compile(rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z")
+_CUT_SEQUENCE = rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z"
 """At the end of what has come so far: the next piece completes it."""
 
 _ATTRIBUTES = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
 """Each with what ends it. Not blinking, nor what hides a text."""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When there is something to read: that takes longer than to load this module."""
+    return re.compile(pattern)
 
 
 class Pen(NamedTuple):
@@ -48,10 +55,10 @@ _Line = list[tuple[str, Pen]]
 class TerminalText:
     """The last lines of an output that grows. Each character is looked at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = LINES_KEPT) -> None:
         self.lines = 0
         """How many are finished."""
-        self._finished: deque[_Line] = deque(maxlen=LINES_KEPT)
+        self._finished: deque[_Line] = deque(maxlen=kept)
         self._line: _Line = []
         self._column = 0
         self._end = 0
@@ -61,7 +68,7 @@ class TerminalText:
 
     def feed(self, text: str) -> None:
         text = self._pending + text
-        cut = _CUT_SEQUENCE.search(text, max(0, len(text) - _LONGEST_SEQUENCE))
+        cut = _compiled(_CUT_SEQUENCE).search(text, max(0, len(text) - _LONGEST_SEQUENCE))
         at = cut.start() if cut else len(text)
         self._pending = text[at:]
         self._take(text[:at])
@@ -82,7 +89,7 @@ class TerminalText:
         return list(rows)[-last:]
 
     def _take(self, text: str) -> None:
-        for found in _PARTS.finditer(text):
+        for found in _compiled(_PARTS).finditer(text):
             if plain := found["text"]:
                 self._write(harmless(plain))
             elif found["final"] == "m":
@@ -127,7 +134,7 @@ class TerminalText:
 
 def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
     """The last rows of an output that is whole."""
-    output = TerminalText()
+    output = TerminalText(last)
     output.feed(text)
     output.finish()
     return output.rows(width, colors, last)

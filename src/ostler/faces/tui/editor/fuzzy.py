@@ -52,20 +52,20 @@ def match(query: str, text: str) -> Match | None:
     return found[0].match if found else None
 
 
-def best(query: str, texts: Sequence[str], limit: int) -> list[Ranked]:
+def best(query: str, texts: Sequence[str], limit: int, weighed: int = MOST_WEIGHED) -> list[Ranked]:
     """The best ones, best first; among equals the shorter, then the one that came first."""
     words = [_Word(word) for word in query.split()]
     folds = query == query.lower()
     found = _having(words, texts, folds)
-    if len(found) > MOST_WEIGHED:
-        found = nsmallest(max(MOST_WEIGHED, limit), found, key=_unlikeliness(words))
-    weighed = [
+    if len(found) > weighed:
+        found = nsmallest(max(weighed, limit), found, key=_unlikeliness(words))
+    scored = [
         (-sum(word.score(texts[place], searched) for word in words), len(searched), place, searched)
         for place, searched in found
     ]
     return [
         Ranked(place, texts[place], Match(-score, _positions(words, texts[place], searched)))
-        for score, _, place, searched in nsmallest(limit, weighed)
+        for score, _, place, searched in nsmallest(limit, scored)
     ]
 
 

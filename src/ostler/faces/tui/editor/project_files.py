@@ -185,11 +185,11 @@ class ProjectFiles:
                 yield piece
 
     def _walked(self) -> Iterator[str]:
-        from ostler.tools.walking import walk
+        from ostler.tools.walking import is_folder, walk
 
         for path in walk(self._root, self._stopped.is_set, hidden=True):
             name = path.relative_to(self._root).as_posix()
-            yield f"{name}/" if path.is_dir() and not path.is_symlink() else name
+            yield f"{name}/" if is_folder(path) else name
 
     def _on_disk(self, folder: str, name: str) -> list[str] | None:
         """What lies in a folder that is not in the listing: ignored, or outside of the project."""

@@ -7,7 +7,7 @@ length of a list costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -31,11 +31,13 @@ from ostler.faces.tui.drawing.pieces import (
 from ostler.faces.tui.editor import fuzzy
 from ostler.faces.tui.panels import Panels
 
-MOST_FOUND = 300
+MOST_FOUND = 200
 NARROWEST_TEXT = 16
 BETWEEN = 2
 AHEAD = 50
 """Rows before the end at which further ones are fetched."""
+TYPING_SECONDS = 0.12
+"""Between two letters: nothing is looked for elsewhere before somebody stops."""
 
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
 _ONE_LINE = {ord(one): " " for one in "\r\n\t"}
@@ -44,6 +46,8 @@ _CANCEL = ("esc", "\x03")
 
 More = Callable[[], Awaitable[Sequence["Choice"]]]
 """The next ones; nothing when there are no more."""
+Elsewhere = Callable[[str], Awaitable[Sequence["Choice"]]]
+"""Those that have a query somewhere else than in their rows."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -60,16 +64,26 @@ class Choice(msgspec.Struct, frozen=True):
     """It is what holds now."""
 
 
+NOTHING = Choice("")
+"""What a key of the picker's own chooses where nothing is listed."""
+
+
 class Picked(msgspec.Struct, frozen=True):
     choice: Choice
     key: str = "enter"
     query: str = ""
 
 
+Found = tuple[Choice, tuple[int, ...]]
+
+
 class Picker:
     """A panel. `ask` opens it, and returns what was chosen: None if somebody went away from it.
 
-    `keys` are further keys that choose, for something else than `enter` does, with a word for each.
+    `keys` are further keys that choose, for something else than `enter` does, with a word for each. With
+    `elsewhere` the rows are sentences, in an order that means something: what has the words of the query in
+    one piece keeps it, then comes what was found elsewhere, and letters here and there only count where there
+    is nothing else.
     """
 
     def __init__(
@@ -81,26 +95,35 @@ class Picker:
         query: str = "",
         keys: dict[str, str] | None = None,
         more: More | None = None,
+        elsewhere: Elsewhere | None = None,
+        place: int | None = None,
         moved: Callable[[Choice], None] | None = None,
         empty: str = "there is nothing to choose from",
     ) -> None:
-        self._title = title
+        self.title = title
         self._choices = list(choices)
         self._colors = colors
-        self._keys = keys or {}
+        self.keys = keys or {}
         self._more = more
         self._moved = moved
         self._empty = empty
         self._fetching: asyncio.Task[None] | None = None
+        self._elsewhere = elsewhere
+        self._looking: asyncio.Task[None] | None = None
+        self._beyond: list[Choice] = []
+        """What was found elsewhere."""
         self._panels: Panels | None = None
         self._chosen: asyncio.Future[Picked | None] | None = None
         self._texts: list[str] = []
-        self._found: list[tuple[int, tuple[int, ...]]] | None = None
-        """Places of choices that the query finds, with the letters that matched; None without a query."""
+        self._folded: list[str] = []
+        self._found: list[Found] | None = None
+        """What the query finds, with the letters that matched; None without a query."""
         self._top = 0
         self._page = 1
         self.query = query
-        self.place = next((at for at, one in enumerate(self._choices) if one.is_present), 0)
+        if place is None:
+            place = next((at for at, one in enumerate(self._choices) if one.is_present), 0)
+        self.place = place
         self._search()
 
     async def ask(self, panels: Panels) -> Picked | None:
@@ -108,12 +131,13 @@ class Picker:
         self._chosen = asyncio.get_running_loop().create_future()
         panels.open(self)
         self._look_ahead()
+        self._look_elsewhere()
         try:
             return await self._chosen
         finally:
             panels.close(self)
-            if self._fetching is not None:
-                self._fetching.cancel()
+            for task in filter(None, (self._fetching, self._looking)):
+                task.cancel()
 
     # --- what is found --------------------------------------------------------------------------------
 
@@ -124,27 +148,45 @@ class Picker:
     def present(self) -> Choice | None:
         return self._at(self.place)[0] if len(self) else None
 
-    def _at(self, place: int) -> tuple[Choice, tuple[int, ...]]:
-        if self._found is None:
-            return self._choices[place], ()
-        index, positions = self._found[place]
-        return self._choices[index], positions
+    def _at(self, place: int) -> Found:
+        return (self._choices[place], ()) if self._found is None else self._found[place]
 
     def _search(self) -> None:
-        if not self.query.strip():
-            self._found = None
-        else:
-            for one in self._choices[len(self._texts) :]:
-                self._texts.append(" ".join(filter(None, (one.text, *one.cells, one.searched))))
-            found = fuzzy.best(self.query, self._texts, MOST_FOUND)
-            self._found = [(one.place, one.match.positions) for one in found]
+        self._found = self._matching() if self.query.strip() else None
         self.place = max(0, min(self.place, len(self) - 1))
+
+    def _matching(self) -> list[Found]:
+        for one in self._choices[len(self._texts) :]:
+            self._texts.append(" ".join(filter(None, (one.text, *one.cells, one.searched))))
+        if self._elsewhere is None:
+            return self._fuzzy()
+        found = self._in_one_piece()
+        known = {choice.value for choice, _ in found}
+        found += [(one, ()) for one in self._beyond if one.value not in known]
+        return found or self._fuzzy()
+
+    def _fuzzy(self) -> list[Found]:
+        ranked = fuzzy.best(self.query, self._texts, MOST_FOUND, MOST_FOUND)
+        return [(self._choices[one.place], one.match.positions) for one in ranked]
+
+    def _in_one_piece(self) -> list[Found]:
+        """In the order of the list. Almost every long text has the letters of a word somewhere."""
+        self._folded += map(fuzzy.folded, self._texts[len(self._folded) :])
+        words = fuzzy.folded(self.query).split()
+        found: list[Found] = []
+        for choice, text in zip(self._choices, self._folded, strict=True):
+            if all(word in text for word in words):
+                begins = [(text.index(word), len(word)) for word in words]
+                found.append(
+                    (choice, tuple(at for begin, size in begins for at in range(begin, begin + size)))
+                )
+        return found
 
     def _look_ahead(self) -> None:
         """A query looks through everything; without one, a little more than what is seen is enough."""
         is_near = self._found is not None or self.place + AHEAD >= len(self._choices)
         if self._more is not None and is_near and (self._fetching is None or self._fetching.done()):
-            self._fetching = asyncio.ensure_future(self._fetch(self._more))
+            self._fetching = self._soon(self._fetch(self._more))
 
     async def _fetch(self, more: More) -> None:
         fetched = await more()
@@ -158,6 +200,35 @@ class Picker:
         if self._panels is not None:
             self._panels.refresh()
 
+    def _look_elsewhere(self) -> None:
+        """What was found for the letters before stays until it is known what these find."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._elsewhere is not None and self.query.strip():
+            self._looking = self._soon(self._look(self._elsewhere))
+        elif self._beyond:
+            self._beyond = []
+            self._search()
+
+    async def _look(self, elsewhere: Elsewhere) -> None:
+        await asyncio.sleep(TYPING_SECONDS)
+        self._beyond = list(await elsewhere(self.query))
+        self._looking = None
+        self._search()
+        if self._panels is not None:
+            self._panels.refresh()
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What goes wrong is for whoever asked."""
+        if not task.cancelled() and (error := task.exception()) and self._chosen and not self._chosen.done():
+            self._chosen.set_exception(error)
+
     # --- keys -----------------------------------------------------------------------------------------
 
     @property
@@ -170,9 +241,8 @@ class Picker:
     def key(self, key: str) -> None:
         if key in _CANCEL:
             self._choose(None)
-        elif key == "enter" or key in self._keys:
-            if (choice := self.present) is not None:
-                self._choose(Picked(choice, key, self.query))
+        elif key in self.keys or (key == "enter" and len(self)):
+            self._choose(Picked(self.present or NOTHING, key, self.query))
         elif key in _MOVES:
             if len(self):
                 self._go((self.place + _MOVES[key]) % len(self))
@@ -196,6 +266,8 @@ class Picker:
         self.place = 0
         self._search()
         self._go(0)
+        if self._panels is not None:
+            self._look_elsewhere()
 
     def _go(self, place: int) -> None:
         self.place = max(0, min(place, len(self) - 1))
@@ -217,20 +289,25 @@ class Picker:
         shown = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
         typed = [
             Piece("› ", sgr(colors, "accent", BOLD)),
-            Piece(cut(one_line(self.query), room - 3)),
+            Piece(cut(_flat(self.query), room - 3)),
             Piece("▏"),
         ]
         listed = self._table(shown, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
         more = "+" if self._more is not None else ""
-        note = f"{self.place + 1} of {len(self)}{more}" if len(self) else ""
+        notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
         rows = framed(
-            [drawn(typed), *listed, *below], width, colors, title=self._title, note=note, slot="accent"
+            [drawn(typed), *listed, *below],
+            width,
+            colors,
+            title=self.title,
+            note=" ".join(filter(None, notes)),
+            slot="accent",
         )
         return rows[:most]
 
     def _below(self) -> list[str]:
         about = self.present.about if self.present else ""
-        keys = " · ".join(f"{key} {word}" for key, word in self._keys.items())
+        keys = " · ".join(f"{key} {word}" for key, word in self.keys.items())
         return [one_line(text) for text in (about, keys) if text]
 
     def _table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TextIO
 
@@ -14,6 +14,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 
 from ostler.faces.tui.themes.background import Appearance, Rgb, color_of, is_dark
+from ostler.faces.tui.unmarked_pastes import marked
 
 SECONDS = 0.08
 """A terminal that knows the question answers in a few milliseconds, over a slow line a little later."""
@@ -35,6 +36,8 @@ class AnswerFilter:
 
     def __init__(self) -> None:
         self.color: Rgb | None = None
+        self.came: Callable[[Rgb], None] = lambda color: None
+        """Called with it, also when nobody waits for it any more."""
         self._held = ""
         self._let_go = 0
         """How much of what is held was typed after all; the rest of an answer may still follow it."""
@@ -59,7 +62,9 @@ class AnswerFilter:
         return typed
 
     def _take(self, answer: re.Match[str]) -> str:
-        self.color = color_of(answer[1]) or self.color
+        if (color := color_of(answer[1])) is not None:
+            self.color = color
+            self.came(color)
         return ""
 
 
@@ -69,7 +74,20 @@ class TerminalInput(Vt100Input):
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
         self.answers = AnswerFilter()
-        self.stdin_reader = _Typed(self.fileno(), self.answers, stdin.encoding)
+        self.is_drawn_for = False
+        """Whether one sees what one types: else several lines at once were typed one after the other."""
+        self._typed = _Typed(self.fileno(), self.answers, stdin.encoding)
+        self.stdin_reader = self._typed
+
+    def read_keys(self) -> list[KeyPress]:
+        self._typed.may_be_pasted = self.is_drawn_for and not self.vt100_parser._in_bracketed_paste
+        return super().read_keys()
+
+    def read_early(self) -> list[KeyPress]:
+        """What was typed while the terminal still made whole lines of it."""
+        self.vt100_parser.feed(self._typed.read_plain().replace("\n", "\r"))
+        keys, self._buffer = self._buffer, []
+        return keys
 
     def flush_keys(self) -> list[KeyPress]:
         self.vt100_parser.feed(self.answers.flush())
@@ -80,9 +98,15 @@ class _Typed(PosixStdinReader):
     def __init__(self, descriptor: int, answers: AnswerFilter, encoding: str) -> None:
         super().__init__(descriptor, encoding=encoding)
         self._answers = answers
+        self.may_be_pasted = False
+        """Several lines at once, which the terminal has not marked."""
 
     def read(self, count: int = 1024) -> str:
-        return self._answers.feed(super().read(count))
+        text = self.read_plain()
+        return marked(text, self.read_plain, self.stdin_fd) if self.may_be_pasted else text
+
+    def read_plain(self) -> str:
+        return self._answers.feed(super().read())
 
 
 async def ask_background(reader: TerminalInput, writer: TextIO, seconds: float = SECONDS) -> Rgb | None:

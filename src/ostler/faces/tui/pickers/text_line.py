@@ -1,4 +1,4 @@
-"""A line that nobody sees: for a key."""
+"""A line of its own to type in: for a name, or unseen for a key."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ from collections.abc import Callable
 
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.drawing.boxes import framed, inside
-from ostler.faces.tui.drawing.pieces import DIM, Piece, cut, drawn, sgr
+from ostler.faces.tui.drawing.pieces import DIM, Piece, cut, drawn, one_line, sgr
 from ostler.faces.tui.panels import Panels
 
 _CANCEL = ("esc", "\x03")
 
 
-class SecretLine:
-    """A panel. `ask` returns what was typed; empty if somebody went away from it."""
+class TextLine:
+    """A panel. `ask` returns what was typed; None if somebody went away from it."""
 
-    def __init__(self, title: str, colors: Callable[[], ThemeColors | None]) -> None:
-        self._title = title
+    def __init__(
+        self,
+        title: str,
+        colors: Callable[[], ThemeColors | None],
+        *,
+        typed: str = "",
+        is_secret: bool = False,
+        hint: str = "enter keeps it, esc goes back",
+    ) -> None:
+        self.title = title
         self._colors = colors
-        self._typed = ""
-        self._answer: asyncio.Future[str] | None = None
+        self._typed = typed
+        self.is_secret = is_secret
+        self._hint = hint
+        self._answer: asyncio.Future[str | None] | None = None
 
-    async def ask(self, panels: Panels) -> str:
+    async def ask(self, panels: Panels) -> str | None:
         self._answer = asyncio.get_running_loop().create_future()
         panels.open(self)
         try:
@@ -39,18 +49,19 @@ class SecretLine:
 
     def rows(self, width: int, most: int) -> list[str]:
         room, colors = inside(width), self._colors()
-        hint = cut("enter keeps it, esc goes back; it is not shown", room)
+        shown = "•" * len(self._typed) if self.is_secret else one_line(self._typed)
         rows = [
-            drawn([Piece(f"› {'•' * min(len(self._typed), room - 4)}▏")]),
-            drawn([Piece(hint, sgr(colors, "muted") or DIM)]),
+            drawn([Piece(f"› {cut(shown, room - 4)}▏")]),
+            drawn([Piece(cut(self._hint, room), sgr(colors, "muted") or DIM)]),
         ]
-        return framed(rows, width, colors, title=self._title, slot="warning")[:most]
+        slot = "warning" if self.is_secret else "accent"
+        return framed(rows, width, colors, title=self.title, slot=slot)[:most]
 
     def key(self, key: str) -> None:
         if self._answer is None or self._answer.done():
             return
         if key in _CANCEL:
-            self._answer.set_result("")
+            self._answer.set_result(None)
         elif key in ("enter", "\r", "\n"):
             self._answer.set_result(self._typed.strip())
         elif key == "backspace":

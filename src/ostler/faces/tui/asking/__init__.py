@@ -1,0 +1,1 @@
+"""What a person is asked: what would run, what an answer would allow, and fields to fill in."""

@@ -1,0 +1,138 @@
+"""The panel for a permission or a choice: what it is about, all of it, and what can be answered."""
+
+from __future__ import annotations
+
+from ostler.faces.tui.asking.asked import Asked, room_inside
+from ostler.faces.tui.asking.planned_call import PlannedCall
+from ostler.faces.tui.asking.rule_words import rules_in_words, scope_in_words
+from ostler.faces.tui.drawing.boxes import inside
+from ostler.faces.tui.drawing.markdown import markdown_rows
+from ostler.faces.tui.drawing.pieces import (
+    BOLD,
+    DIM,
+    Piece,
+    after,
+    cut,
+    drawn,
+    harmless,
+    one_line,
+    sgr,
+    wrapped,
+)
+
+MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
+_PAGES = {"pgup": -1, "ctrl+u": -1, "pgdown": 1, "ctrl+d": 1}
+_ENDS = {"home": 0, "end": 10**9}
+_USUAL_REASON = "need a person's consent"
+_ABOUT = {"bash": "run this command", "write": "write ", "edit": "change "}
+_LEAD = len("❯ 1. ")
+_LEAST_SEEN = 3
+"""Rows of what would run that are seen beside the answers."""
+
+
+class QuestionPanel:
+    """For one question. A letter or a number answers at once."""
+
+    takes_text = True
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._questions = asked.questions
+        self._planned = PlannedCall(asked.details, asked.cwd)
+        self._top = 0
+        self._page = 1
+
+    # --- what is seen ---------------------------------------------------------------------------------
+
+    def rows(self, width: int, most: int) -> list[str]:
+        room, height = inside(width), room_inside(width, most)
+        options, marked = self._options(room)
+        heading = self._heading(room)
+        body = [*heading[2:], *self._body(room)]
+        seen = [*heading[:2], *self._window(body, height - len(heading[:2]) - len(options), room)]
+        left = max(1, height - len(seen))
+        first = max(0, min(marked - left // 2, len(options) - left))
+        return self._asked.framed([*seen, *options[first : first + left]][-height:], width)
+
+    def _heading(self, room: int) -> list[str]:
+        tool = self._asked.details.get("tool")
+        if not tool:
+            return markdown_rows(self._asked.question.text, room, self._asked.colors)
+        said = f"May it use {tool}?"
+        if tool in _ABOUT:
+            said = f"May it {_ABOUT[tool]}{self._planned.path}?"
+        return [drawn(row) for row in wrapped([Piece(one_line(said), BOLD)], room)]
+
+    def _body(self, room: int) -> list[str]:
+        """What would run, why it is asked about, and what does not fit into the answers."""
+        colors, reason = self._asked.colors, self._asked.question.reason
+        rows = list(self._planned.rows(room, colors))
+        said = [] if _USUAL_REASON in reason else [reason]
+        said += rules_in_words(self._remember(), _two_rows(room))
+        style = sgr(colors, "muted") or DIM
+        for line in filter(None, said):
+            rows += [drawn(row) for row in wrapped([Piece(harmless(line), style)], room)]
+        return rows
+
+    def _window(self, rows: list[str], most: int, room: int) -> list[str]:
+        """As many as there is room for; the last one says how many are not seen."""
+        most = max(_LEAST_SEEN, most)
+        self._page = max(1, most - 1)
+        if len(rows) <= most:
+            self._top = 0
+            return rows
+        self._top = max(0, min(self._top, len(rows) - self._page))
+        above, below = self._top, len(rows) - self._top - self._page
+        parts = [f"{above} more above, pgup"] if above else []
+        parts += [f"{below} more below, pgdn"] if below else []
+        said = cut(f"… {' · '.join(parts)}", room)
+        more = drawn([Piece(said, sgr(self._asked.colors, "warning", BOLD))])
+        return [*rows[self._top : self._top + self._page], more]
+
+    def _options(self, room: int) -> tuple[list[str], int]:
+        """Rows, and the one that the marked answer begins at."""
+        rows: list[str] = []
+        marked = 0
+        remember = self._remember()
+        for place, (answer, said) in enumerate(self._questions.options):
+            is_marked = place == self._questions.marked
+            marked = len(rows) if is_marked else marked
+            style = sgr(self._asked.colors, "accent", BOLD) if is_marked else ""
+            text = scope_in_words(answer, remember[answer], _two_rows(room)) if answer in remember else said
+            lead = f"{'❯' if is_marked else ' '} {place + 1}. "
+            lines = wrapped([Piece(one_line(text), style)], max(1, room - _LEAD))
+            rows += [drawn(row) for row in after([Piece(lead, style)], lines, [Piece(" " * _LEAD)])]
+        return rows, marked
+
+    def _remember(self) -> dict[str, list[str]]:
+        found = self._asked.details.get("remember")
+        is_offered = isinstance(found, dict) and self._asked.question.kind == "permission"
+        return {scope: rules for scope, rules in found.items() if rules} if is_offered and found else {}
+
+    # --- what a person does ---------------------------------------------------------------------------
+
+    def takes(self, key: str) -> bool:
+        return key in ("esc", "enter") or key in MOVES or key in _PAGES or key in _ENDS
+
+    def key(self, key: str) -> None:
+        questions = self._questions
+        answers = [answer for answer, _ in questions.options]
+        if key == "esc":
+            questions.decline()
+        elif key == "enter":
+            questions.choose()
+        elif key in MOVES:
+            questions.move(MOVES[key])
+        elif key in _PAGES:
+            self._top += _PAGES[key] * self._page
+        elif key in _ENDS:
+            self._top = _ENDS[key]
+        elif key in "123456789" and int(key) <= len(answers):
+            questions.choose(int(key) - 1)
+        elif answers[:2] == ["yes", "no"] and key in ("y", "n"):
+            questions.choose("yn".index(key))
+
+
+def _two_rows(room: int) -> int:
+    """Cells that an answer may take, less what breaking it at a blank may cost."""
+    return max(1, room - _LEAD) * 3 // 2

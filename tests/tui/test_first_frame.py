@@ -1,0 +1,100 @@
+"""What has happened when the first frame is seen: as little as it takes. The rest is loaded behind it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ostler.faces.tui.loading_later import LATER
+from ostler.testkit.vendors import FakeVendor, turn
+from tests.cli.command import Ostler, use, wait_until
+from tests.cli.conftest import Serve
+from tests.tui.terminal import Terminal
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+
+from ostler.faces.cli import main
+from ostler.faces.tui.app import TerminalApp
+
+end_frame = TerminalApp._end_frame
+notes = Path(os.environ["NOTES"])
+
+def end_and_note(app, sender):
+    end_frame(app, sender)
+    name = "later" if (notes / "first").exists() else "first"
+    (notes / f"{name}.part").write_text("\\n".join(sys.modules))
+    (notes / f"{name}.part").rename(notes / name)
+
+TerminalApp._end_frame = end_and_note
+main()
+"""
+
+UNSEEN = {
+    "ctypes",
+    "markdown_it",
+    "pygments",
+    "httpx2",
+    "http",
+    "difflib",
+    "ostler.kernel.loop",
+    "ostler.log.sqlite_search",
+    "ostler.models.exchange",
+    "ostler.models.chat_stream",
+    "ostler.runs.children",
+    "ostler.tools.read",
+    "ostler.tools.bash",
+    "ostler.faces.cli.plain_output",
+    "ostler.faces.tui.commands.sessions",
+    "ostler.faces.tui.pickers.picker",
+    "ostler.faces.tui.asking.panel_for",
+    "ostler.faces.tui.editor.completions",
+    "ostler.faces.tui.editor.project_files",
+    "ostler.faces.tui.editor.dropped_paths",
+    "ostler.faces.tui.drawing.lexing",
+    "ostler.faces.tui.drawing.growing_arguments",
+}
+"""Each is needed for something that a person does, or that a model answers."""
+
+
+@contextmanager
+def watched(ostler: Ostler, vendor: FakeVendor, notes: Path, *arguments: str) -> Iterator[Terminal]:
+    """A terminal whose frames note what is loaded."""
+    notes.mkdir()
+    environment = ostler.environment({"LANG": "C.UTF-8", "NOTES": str(notes)})
+    command = [sys.executable, "-c", PROGRAM, *use(vendor), *arguments]
+    with Terminal(command, environment=environment, cwd=ostler.work) as terminal:
+        yield terminal
+
+
+def loaded(note: Path) -> set[str]:
+    return set(note.read_text().splitlines()) if note.exists() else set()
+
+
+def test_the_first_frame_waits_for_nothing_that_is_not_seen_in_it(
+    ostler: Ostler, serve: Serve, tmp_path: Path
+) -> None:
+    vendor = serve(turn("Plain words for an answer."))
+    with watched(ostler, vendor, notes := tmp_path / "new") as terminal:
+        terminal.wait_for("openai/fake")
+        assert not (UNSEEN | {"ostler.faces.tui.drawing.growing_markdown"}) & loaded(notes / "first")
+        terminal.type("hello")
+        wait_until(lambda: set(LATER) <= loaded(notes / "later") or terminal.type("!"))
+        terminal.press("enter")
+        terminal.wait_for("Plain words for an answer.")
+        terminal.wait_for("completed")
+        terminal.press("ctrl+d")
+        assert terminal.wait_for_end() == 0
+
+    with watched(ostler, vendor, notes := tmp_path / "again", "--continue") as terminal:
+        terminal.wait_for("openai/fake")
+        assert "Plain words for an answer." in terminal.everything()
+        assert not UNSEEN & loaded(notes / "first")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("again")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.wait_for_end() == 0

@@ -1,0 +1,239 @@
+/** What is seen of a session: made from facts and live events by `fold`, and never changed in place. */
+
+import type {
+  BlobRef,
+  Display,
+  Failure,
+  PlainBlock,
+  Question,
+  RunStatus,
+  TodoItem,
+  Totals,
+  Usage,
+} from "../wire/types";
+
+interface InTranscript {
+  key: string;
+  /** The entry that it belongs to: it is seen while that is on the path to the leaf. 0 is always seen. */
+  anchor: number;
+  time: string;
+  label?: string;
+}
+
+export interface UserBlock extends InTranscript {
+  kind: "user";
+  seq: number;
+  content: PlainBlock[];
+  source: string;
+}
+export interface AnswerBlock extends InTranscript {
+  kind: "text" | "reasoning";
+  /** 0 while it is being written. */
+  seq: number;
+  message: string;
+  text: string;
+  /** Its length as offsets count it, while it is being written. */
+  points: number;
+  writing: boolean;
+  cut?: boolean;
+  model?: string;
+}
+export interface MediaBlock extends InTranscript {
+  kind: "media";
+  seq: number;
+  content: PlainBlock;
+}
+export type Stage = "writing" | "called" | "asking" | "running" | "deferred" | "done" | "failed" | "left";
+
+export interface ChildView {
+  session: string;
+  agent: string;
+  task: string;
+  status: RunStatus | "running";
+  reason: string;
+  totals: Totals | null;
+  view: SessionView | null;
+}
+export interface ToolResultView {
+  content: PlainBlock[];
+  failed: string | null;
+  details: Record<string, unknown> | null;
+  summary: string;
+  output: BlobRef | null;
+  duration: number;
+  repeats: number;
+}
+export interface ToolBlock extends InTranscript {
+  kind: "tool";
+  seq: number;
+  message: string;
+  call: string;
+  name: string;
+  about: string;
+  stage: Stage;
+  argumentsText: string;
+  argumentsPoints: number;
+  arguments: Record<string, unknown> | null;
+  malformed: string;
+  display: Display | null;
+  output: string;
+  outputPoints: number;
+  startedAt: string;
+  allowedBy: string;
+  answered: string;
+  note: string;
+  child: ChildView | null;
+  result: ToolResultView | null;
+}
+export interface ChildBlock extends InTranscript {
+  kind: "child";
+  extension: string;
+  child: ChildView;
+}
+export interface NoticeBlock extends InTranscript {
+  kind: "notice";
+  level: "quiet" | "info" | "warning" | "error";
+  title: string;
+  text: string;
+}
+export interface SummaryBlock extends InTranscript {
+  kind: "summary";
+  seq: number;
+  title: string;
+  text: string;
+  undoable: boolean;
+}
+export interface PrintedBlock extends InTranscript {
+  kind: "printed";
+  level: string;
+  text: string;
+  title: string;
+  color: string;
+  extension: string;
+}
+export interface ReceiptBlock extends InTranscript {
+  kind: "receipt";
+  status: RunStatus;
+  reason: string;
+  failure: Failure | null;
+  own: Totals;
+  children: Totals;
+}
+export interface SourcesBlock extends InTranscript {
+  kind: "sources";
+  sources: { url: string; title: string }[];
+}
+export type Block =
+  | UserBlock
+  | AnswerBlock
+  | MediaBlock
+  | ToolBlock
+  | ChildBlock
+  | NoticeBlock
+  | SummaryBlock
+  | PrintedBlock
+  | ReceiptBlock
+  | SourcesBlock;
+
+export interface RunView {
+  id: string;
+  startedAt: string;
+  model: string;
+  step: number;
+  waiting: "" | "question" | "pending" | "paused";
+  calling: boolean;
+  retryAt: number;
+}
+export interface AskedView {
+  session: string;
+  id: string;
+  question: Question;
+  call: string;
+  askedBy: string;
+  agent: string;
+}
+export interface SessionView {
+  id: string;
+  seq: number;
+  /** A fact was missing before the first one that was seen: only of children that were joined late. */
+  gap: boolean;
+  caughtUp: boolean;
+  incomplete: string;
+  storeFailed: string;
+  cwd: string;
+  title: string;
+  childOf: string;
+  forkedFrom: string;
+  leaf: number;
+  parents: ReadonlyMap<number, number>;
+  path: ReadonlySet<number>;
+  labels: ReadonlyMap<number, string>;
+  blocks: readonly Block[];
+  /** Where the block with a key stands in `blocks`. */
+  places: ReadonlyMap<string, number>;
+  run: RunView | null;
+  lastEnd: RunStatus | "";
+  questions: readonly AskedView[];
+  todo: readonly TodoItem[];
+  model: string;
+  reasoning: string;
+  permissions: string;
+  usage: Usage;
+  childrenUsage: Totals[];
+  context: number;
+  live: ReadonlyMap<string, unknown>;
+  /** Requests that facts have answered. */
+  settled: ReadonlySet<string>;
+  printed: number;
+}
+
+export function emptyView(id: string): SessionView {
+  return {
+    id,
+    seq: 0,
+    gap: false,
+    caughtUp: false,
+    incomplete: "",
+    storeFailed: "",
+    cwd: "",
+    title: "",
+    childOf: "",
+    forkedFrom: "",
+    leaf: 0,
+    parents: new Map(),
+    path: new Set(),
+    labels: new Map(),
+    blocks: [],
+    places: new Map(),
+    run: null,
+    lastEnd: "",
+    questions: [],
+    todo: [],
+    model: "",
+    reasoning: "",
+    permissions: "",
+    usage: { cost: 0 },
+    childrenUsage: [],
+    context: 0,
+    live: new Map(),
+    settled: new Set(),
+    printed: 0,
+  };
+}
+
+/** The blocks on the path to the leaf. */
+export function visibleBlocks(view: SessionView): Block[] {
+  return view.blocks.filter((block) => block.anchor === 0 || view.path.has(block.anchor));
+}
+
+/** The open questions of the session and of the children that are seen working in it. */
+export function openQuestions(view: SessionView): AskedView[] {
+  const found = [...view.questions];
+  for (const block of view.blocks) {
+    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
+    if (child?.view && child.status === "running") {
+      found.push(...openQuestions(child.view).map((asked) => ({ ...asked, agent: asked.agent || child.agent || "subagent" })));
+    }
+  }
+  return found;
+}

@@ -1,0 +1,65 @@
+/** What can be done with a message: copy it, fork there, go back there, name it. */
+
+import type { JSX } from "preact";
+import { api } from "../wire/api";
+import { attempt, mayAct, toast } from "../state/app";
+import { composerText } from "../state/composer";
+import { current } from "../state/open-session";
+import { goTo } from "../state/route";
+import { refreshList } from "../state/session-list";
+import { CopyButton } from "./code";
+import { Icon } from "./icons";
+import { askFor } from "./prompt-dialog";
+
+export async function forkAt(entry: number): Promise<void> {
+  const session = current.value;
+  if (!session) return;
+  const made = await attempt(() => api.fork(session.id, entry));
+  if (!made) return;
+  toast("Forked: this is the copy.");
+  void refreshList();
+  goTo(made.id);
+}
+
+export async function goBackTo(entry: number): Promise<boolean> {
+  const session = current.value;
+  if (!session) return false;
+  const done = await attempt(async () => {
+    await api.navigate(session.id, entry);
+    return true;
+  });
+  return Boolean(done);
+}
+
+export async function labelEntry(entry: number): Promise<void> {
+  const session = current.value;
+  if (!session) return;
+  const before = session.view.value.labels.get(entry) ?? "";
+  const label = await askFor("A name for this place", before, "Empty removes it");
+  if (label !== null) await attempt(() => api.label(session.id, entry, label.trim()));
+}
+
+/** Goes back to before a prompt, with its text to be changed. */
+export async function editPrompt(entry: number, text: string): Promise<void> {
+  const session = current.value;
+  if (!session) return;
+  const parent = session.view.value.parents.get(entry) ?? 0;
+  if (await goBackTo(parent)) composerText.value = text;
+}
+
+export function MessageActions({ seq, text, isPrompt = false }: { seq: number; text: string; isPrompt?: boolean }): JSX.Element {
+  const button = (label: string, icon: string, act: () => void): JSX.Element => (
+    <button type="button" class="quiet small" aria-label={label} title={label} onClick={act}>
+      <Icon name={icon} size={15} />
+    </button>
+  );
+  return (
+    <div class="actions" role="group" aria-label="Message">
+      <CopyButton text={text} />
+      {mayAct() && isPrompt && button("Go back and change it", "edit", () => void editPrompt(seq, text))}
+      {mayAct() && !isPrompt && button("Go back to here", "back", () => void goBackTo(seq))}
+      {mayAct() && button("Fork here", "fork", () => void forkAt(seq))}
+      {mayAct() && button("Name this place", "label", () => void labelEntry(seq))}
+    </div>
+  );
+}

@@ -1,0 +1,227 @@
+/** Windows over the page: a new session, the model, the keys, a new title, and whether to delete. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { attempt, me, overlay, stored, store, toast } from "../state/app";
+import { focusComposer } from "../state/composer";
+import { current, type OpenSession } from "../state/open-session";
+import { goTo } from "../state/route";
+import { refreshList, sessions } from "../state/session-list";
+import { api } from "../wire/api";
+import type { ModelInfo } from "../wire/types";
+import { Dialog } from "./dialog";
+import { titleOf } from "./header";
+import { Palette } from "./palette";
+
+const close = (): void => {
+  overlay.value = "";
+};
+
+export async function begin(cwd: string): Promise<void> {
+  const made = await attempt(() => api.create(cwd ? { cwd } : {}));
+  if (!made) return;
+  store("cwd", cwd);
+  close();
+  void refreshList();
+  goTo(made.id);
+  setTimeout(focusComposer, 50);
+}
+
+function NewSession(): JSX.Element {
+  const [cwd, setCwd] = useState(current.value?.view.value.cwd || stored("cwd", "") || me.value?.cwd || "");
+  const known = [...new Set([me.value?.cwd ?? "", ...sessions.value.map((one) => one.cwd)])].filter(Boolean).slice(0, 8);
+  return (
+    <Dialog title="New session" onClose={close}>
+      <form onSubmit={(event) => { event.preventDefault(); void begin(cwd.trim()); }}>
+        <label for="new-cwd">Folder to work in</label>
+        <input id="new-cwd" type="text" value={cwd} autofocus spellcheck={false} autocomplete="off" onInput={(event) => setCwd(event.currentTarget.value)} />
+        {known.length > 0 && (
+          <ul class="folders" aria-label="Folders">
+            {known.map((folder) => (
+              <li key={folder}>
+                <button type="button" class={folder === cwd ? "chip chosen" : "chip"} onClick={() => setCwd(folder)}>
+                  {folder}
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
+        <div class="dialog-actions">
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            Begin
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const LEVELS = ["off", "minimal", "low", "medium", "high"];
+
+function ModelPicker({ session }: { session: OpenSession }): JSX.Element {
+  const [models, setModels] = useState<ModelInfo[]>([]);
+  const [query, setQuery] = useState("");
+  const now = session.view.value.model || session.shown.value?.model || "";
+  const [level, setLevel] = useState(session.view.value.reasoning || session.shown.value?.reasoning || "");
+  useEffect(() => {
+    void attempt(() => api.models()).then((found) => found && setModels(found.models));
+  }, []);
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const shown = models.filter((one) => words.every((word) => one.name.toLowerCase().includes(word))).slice(0, 60);
+  const chosen = models.find((one) => one.name === now);
+  const levels = chosen?.reasoning?.length ? chosen.reasoning : LEVELS;
+  const choose = (model: string): void => {
+    void session.request({ type: "set_model", model, reasoning: level });
+    close();
+  };
+  return (
+    <Dialog title="Model and reasoning" onClose={close}>
+      <form onSubmit={(event) => { event.preventDefault(); choose(shown[0]?.name ?? (query.trim() || now)); }}>
+        <fieldset class="levels">
+          <legend>Reasoning</legend>
+          {levels.map((one) => (
+            <label key={one} class={one === level ? "chip chosen" : "chip"}>
+              <input type="radio" name="level" class="visually-hidden" checked={one === level} onChange={() => setLevel(one)} />
+              {one}
+            </label>
+          ))}
+        </fieldset>
+        <label for="model-search" class="visually-hidden">
+          Find a model
+        </label>
+        <input id="model-search" type="text" autofocus value={query} placeholder={now || "Find a model, or name one"} spellcheck={false} autocomplete="off" onInput={(event) => setQuery(event.currentTarget.value)} />
+        <ul class="models" aria-label="Models">
+          {shown.map((one) => (
+            <li key={one.name}>
+              <button type="button" class={one.name === now ? "chosen" : ""} onClick={() => choose(one.name)}>
+                {one.name}
+              </button>
+            </li>
+          ))}
+        </ul>
+        <div class="dialog-actions">
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="primary" disabled={!now && !query.trim()}>
+            {query.trim() ? `Use ${shown[0]?.name ?? query.trim()}` : "Keep the model"}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Rename({ session }: { session: OpenSession }): JSX.Element {
+  const [title, setTitle] = useState(titleOf(session));
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    if (title.trim()) void session.request({ type: "rename", title: title.trim() });
+    close();
+  };
+  return (
+    <Dialog title="Rename" onClose={close}>
+      <form onSubmit={submit}>
+        <input type="text" aria-label="Title" value={title} autofocus onInput={(event) => setTitle(event.currentTarget.value)} onFocus={(event) => event.currentTarget.select()} />
+        <div class="dialog-actions">
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            Rename
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Delete({ session }: { session: OpenSession }): JSX.Element {
+  const remove = async (): Promise<void> => {
+    const gone = await attempt(async () => {
+      await api.delete(session.id);
+      return true;
+    });
+    close();
+    if (!gone) return;
+    toast("Deleted.");
+    goTo("");
+    void refreshList();
+  };
+  return (
+    <Dialog title="Delete this session?" onClose={close}>
+      <p>“{titleOf(session)}” and the sessions of its children are removed for good.</p>
+      <div class="dialog-actions">
+        <button type="button" autofocus onClick={close}>
+          Keep it
+        </button>
+        <button type="button" class="danger" onClick={() => void remove()}>
+          Delete
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+export const KEYS: [string, string][] = [
+  ["Enter", "send; while it works: queue as the next prompt"],
+  ["Ctrl Enter", "steer: tell the running model at its next step"],
+  ["Shift Enter", "a new line"],
+  ["/", "commands and templates; outside of the line: go to it"],
+  ["↑", "an earlier prompt, in an empty line"],
+  ["Esc Esc", "stop"],
+  ["y  n  1–9", "answer a question"],
+  ["Ctrl K", "everything there is to do, and all sessions"],
+  ["n", "new session"],
+  ["s", "search sessions and messages"],
+  ["Alt ↑  Alt ↓", "the session before, the next session"],
+  ["j  k", "next block, block before"],
+  ["o", "open or fold the block"],
+  ["End", "to the latest"],
+  ["m", "model and reasoning"],
+  ["t  b  c", "to do, branches, context"],
+  ["d", "dark, light, or as the system"],
+  ["?", "these keys"],
+];
+
+function Help(): JSX.Element {
+  return (
+    <Dialog title="Keys" onClose={close} wide>
+      <dl class="keys">
+        {KEYS.map(([keys, said]) => (
+          <div key={keys}>
+            <dt>
+              {keys.split(/ +/).map((one) => (
+                <kbd key={one}>{one}</kbd>
+              ))}
+            </dt>
+            <dd>{said}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}
+
+export function Overlays(): JSX.Element | null {
+  const session = current.value;
+  switch (overlay.value) {
+    case "new":
+      return <NewSession />;
+    case "help":
+      return <Help />;
+    case "palette":
+      return <Palette />;
+    case "model":
+      return session && <ModelPicker session={session} />;
+    case "rename":
+      return session && <Rename session={session} />;
+    case "delete":
+      return session && <Delete session={session} />;
+    default:
+      return null;
+  }
+}

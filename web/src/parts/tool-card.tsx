@@ -1,0 +1,106 @@
+/** One call of a tool: its arguments while they are written, its output while it runs, then what came of it. */
+
+import type { JSX } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { argumentsOf, iconOf, titleOf } from "../model/tool-words";
+import type { ToolBlock } from "../model/view";
+import { elapsed, firstLine } from "../model/words";
+import { ChildCard } from "./child";
+import { Icon } from "./icons";
+import { memo } from "./memo";
+import { useNow } from "./ticking";
+import { ToolBody } from "./tool-bodies";
+
+const QUIET = new Set(["read", "search", "agent"]);
+
+function opensByItself(tool: ToolBlock): boolean {
+  if (tool.stage === "failed") return tool.result?.failed !== "call_refused";
+  if (tool.name === "todo") return tool.stage === "done";
+  if (tool.about === "edit" || tool.name === "edit" || tool.name === "write") return true;
+  if (tool.stage === "done" || tool.stage === "left") {
+    if (tool.child) return false;
+    if (tool.about === "execute") return resultLines(tool) <= 12;
+    return false;
+  }
+  if (tool.stage === "asking") return false;
+  return !QUIET.has(tool.about);
+}
+
+function resultLines(tool: ToolBlock): number {
+  return (tool.result?.content ?? []).reduce((sum, one) => sum + (one.type === "text" ? one.text.split("\n").length : 20), 0);
+}
+
+const STAGES: Record<string, string> = {
+  writing: "being written",
+  called: "waiting",
+  asking: "needs your answer",
+  running: "running",
+  deferred: "finishing later",
+  done: "done",
+  failed: "failed",
+  left: "not finished",
+};
+
+function Status({ tool }: { tool: ToolBlock }): JSX.Element {
+  const isRunning = tool.stage === "running";
+  const now = useNow(isRunning);
+  const spent = isRunning && tool.startedAt ? now - Date.parse(tool.startedAt) : 0;
+  const result = tool.result;
+  const summary = result ? result.summary || (result.failed ?? "").replace(/_/g, " ") : "";
+  return (
+    <span class={`status ${tool.stage}`}>
+      {tool.stage === "writing" || isRunning ? <span class="spinner" aria-hidden="true" /> : null}
+      {tool.stage === "done" && <Icon name="check" size={14} />}
+      {tool.stage === "failed" && <Icon name="cross" size={14} />}
+      {(tool.stage === "asking" || tool.stage === "deferred") && <Icon name="clock" size={14} />}
+      <span class={summary ? "summary" : "summary stage"}>{summary ? firstLine(summary, 60) : STAGES[tool.stage]}</span>
+      {spent > 2000 && <span class="time">{elapsed(spent)}</span>}
+      {result && result.duration >= 1000 && <span class="time">{elapsed(result.duration)}</span>}
+    </span>
+  );
+}
+
+export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBlock; session: string }) {
+  const [chosen, choose] = useState<boolean | null>(null);
+  const body = useId();
+  const open = chosen ?? opensByItself(tool);
+  const hasChild = Boolean(tool.child);
+  const title = titleOf(tool) || (tool.stage === "writing" ? "…" : "");
+  const known = tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name;
+  return (
+    <section class={`tool ${tool.stage}`} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
+      <button type="button" class="tool-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
+        <Icon name={iconOf(tool)} size={16} />
+        <span class="tool-name">{known}</span>
+        <span class={`tool-title${tool.about === "execute" ? " code" : ""}`}>{firstLine(title)}</span>
+        <Status tool={tool} />
+        <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
+          <Icon name="right" size={14} />
+        </span>
+      </button>
+      <div id={body} class="tool-body" hidden={!open}>
+        {open && <Growing active={tool.stage === "writing" || tool.stage === "running"}><ToolBody tool={tool} session={session} values={argumentsOf(tool)} /></Growing>}
+      </div>
+      {hasChild && tool.child && <ChildCard child={tool.child} open={tool.stage === "running"} />}
+    </section>
+  );
+});
+
+/** Keeps the end of what grows in sight, unless somebody has scrolled up in it. */
+function Growing({ active, children }: { active: boolean; children: JSX.Element }): JSX.Element {
+  const element = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
+  useEffect(() => {
+    const one = element.current;
+    if (active && one && follows.current) one.scrollTop = one.scrollHeight;
+  });
+  const scrolled = (): void => {
+    const one = element.current;
+    if (one) follows.current = one.scrollHeight - one.scrollTop - one.clientHeight < 40;
+  };
+  return (
+    <div class="growing" ref={element} onScroll={scrolled}>
+      {children}
+    </div>
+  );
+}

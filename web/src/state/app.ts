@@ -1,0 +1,106 @@
+/** What the page as a whole knows: who is here, where it is, what is open beside the conversation. */
+
+import { effect, signal } from "@preact/signals";
+import { Problem, api } from "../wire/api";
+import type { Me } from "../wire/types";
+
+export type Overlay = "" | "help" | "new" | "palette" | "model" | "rename" | "delete";
+export type Panel = "" | "todo" | "tree" | "context";
+export type Theme = "auto" | "light" | "dark";
+
+export const me = signal<Me | null>(null);
+export const access = signal<"asking" | "login" | "granted" | "offline">("asking");
+export const overlay = signal<Overlay>("");
+export const panel = signal<Panel>("");
+export const drawerOpen = signal(false);
+export const theme = signal<Theme>(stored("theme", "auto"));
+/** Said once to screen readers. */
+export const announcement = signal("");
+
+export interface Toast {
+  id: number;
+  level: "info" | "error";
+  text: string;
+}
+export const toasts = signal<Toast[]>([]);
+let toastCount = 0;
+
+export function toast(text: string, level: Toast["level"] = "info"): void {
+  const id = (toastCount += 1);
+  toasts.value = [...toasts.value.slice(-3), { id, level, text }];
+  setTimeout(() => dismiss(id), level === "error" ? 9000 : 4000);
+}
+
+export function dismiss(id: number): void {
+  toasts.value = toasts.value.filter((one) => one.id !== id);
+}
+
+/** Does something for a person, and says it when it fails. */
+export async function attempt<T>(work: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Problem && error.status === 401) access.value = "login";
+    else toast(error instanceof Error ? error.message : String(error), "error");
+    return undefined;
+  }
+}
+
+export function stored<T extends string>(name: string, fallback: T): T {
+  try {
+    return (localStorage.getItem(`ostler.${name}`) as T | null) ?? fallback;
+  } catch {
+    return fallback; // storage may be forbidden
+  }
+}
+
+export function store(name: string, value: string): void {
+  try {
+    if (value) localStorage.setItem(`ostler.${name}`, value);
+    else localStorage.removeItem(`ostler.${name}`);
+  } catch {
+    // The page works without.
+  }
+}
+
+effect(() => {
+  const root = document.documentElement;
+  if (theme.value === "auto") delete root.dataset["theme"];
+  else root.dataset["theme"] = theme.value;
+  store("theme", theme.value === "auto" ? "" : theme.value);
+});
+
+export function nextTheme(): void {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const order: Theme[] = dark ? ["auto", "light", "dark"] : ["auto", "dark", "light"];
+  theme.value = order[(order.indexOf(theme.value) + 1) % order.length] ?? "auto";
+}
+
+/** The token of the address is used once and taken out of it. */
+export async function enter(): Promise<void> {
+  const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
+  if (token) {
+    history.replaceState(null, "", location.pathname + location.search);
+    try {
+      await api.login(decodeURIComponent(token));
+    } catch (error) {
+      if (error instanceof Problem && error.status === 0) toast(error.message, "error");
+    }
+  }
+  await look();
+}
+
+export async function look(): Promise<void> {
+  try {
+    me.value = await api.me();
+    access.value = "granted";
+  } catch (error) {
+    const status = error instanceof Problem ? error.status : 0;
+    access.value = status === 401 || status === 403 ? "login" : "offline";
+    if (access.value === "offline") setTimeout(() => void look(), 2000);
+  }
+}
+
+export function mayAct(): boolean {
+  return me.value?.scope !== "observe";
+}

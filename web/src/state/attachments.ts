@@ -1,0 +1,58 @@
+/** Files on their way into a message. */
+
+import { signal } from "@preact/signals";
+import { api } from "../wire/api";
+import type { PlainBlock, Upload } from "../wire/types";
+import { toast } from "./app";
+
+export interface Attachment {
+  id: number;
+  file: File;
+  preview: string;
+  upload: Upload | null;
+  problem: string;
+}
+
+export const attachments = signal<Attachment[]>([]);
+let count = 0;
+
+function change(id: number, changes: Partial<Attachment>): void {
+  attachments.value = attachments.value.map((one) => (one.id === id ? { ...one, ...changes } : one));
+}
+
+export function attach(files: Iterable<File>): void {
+  for (const file of files) {
+    const id = (count += 1);
+    const preview = file.type.startsWith("image/") ? URL.createObjectURL(file) : "";
+    attachments.value = [...attachments.value, { id, file, preview, upload: null, problem: "" }];
+    api.upload(file).then(
+      (upload) => change(id, { upload }),
+      (error: Error) => {
+        change(id, { problem: error.message });
+        toast(`${file.name}: ${error.message}`, "error");
+      },
+    );
+  }
+}
+
+export function detach(id: number): void {
+  const gone = attachments.value.find((one) => one.id === id);
+  if (gone?.preview) URL.revokeObjectURL(gone.preview);
+  attachments.value = attachments.value.filter((one) => one.id !== id);
+}
+
+export function clearAttachments(): void {
+  for (const one of attachments.value) detach(one.id);
+}
+
+export const isUploading = (): boolean => attachments.value.some((one) => !one.upload && !one.problem);
+
+/** As blocks of a message: the server puts the bytes in the place of the address. */
+export function attachedBlocks(): PlainBlock[] {
+  return attachments.value.flatMap((one): PlainBlock[] => {
+    if (!one.upload) return [];
+    const { id, media_type, name } = one.upload;
+    const url = `upload:${id}`;
+    return media_type.startsWith("image/") ? [{ type: "image", media_type, url }] : [{ type: "file", media_type, name, url }];
+  });
+}

@@ -1,0 +1,216 @@
+/** The session that is looked at: its view, kept live, and what can be asked of it. */
+
+import { computed, signal } from "@preact/signals";
+import { fold } from "../model/fold";
+import type { AskedView, SessionView } from "../model/view";
+import { emptyView, openQuestions, visibleBlocks } from "../model/view";
+import { Problem, api } from "../wire/api";
+import { type Connection, Follower } from "../wire/following";
+import { sessionSource } from "../wire/session-source";
+import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, WaitingRequest } from "../wire/types";
+import { access, announcement, attempt, toast } from "./app";
+import { refreshList } from "./session-list";
+
+const HIDDEN_REST = 60_000;
+const READ_OUT = 1500;
+/** Facts after which what the server alone knows is looked at again. */
+const TELLING = new Set(["run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
+
+/** Facts that change a row of the list. */
+const STANDING = new Set(["run_started", "run_ended", "run_waiting", "session_renamed", "question_answered"]);
+
+export class OpenSession {
+  readonly view = signal<SessionView>(emptyView(""));
+  readonly connection = signal<Connection>("connecting");
+  readonly shown = signal<SessionShown | null>(null);
+  readonly sent = signal<WaitingRequest[]>([]);
+  readonly commands = signal<Command[]>([]);
+  readonly missing = signal(false);
+  readonly givenBack = signal<PlainBlock[] | null>(null);
+  private readonly askedElsewhere = signal<AskedView[]>([]);
+  private readonly answering = signal<ReadonlySet<string>>(new Set());
+
+  readonly blocks = computed(() => visibleBlocks(this.view.value));
+  readonly questions = computed<AskedView[]>(() => {
+    const view = this.view.value;
+    const here = openQuestions(view);
+    const known = new Set(here.map((one) => one.id));
+    const others = this.askedElsewhere.value.filter((one) => !known.has(one.id) && one.session !== view.id);
+    return [...here, ...others].filter((one) => !this.answering.value.has(one.id));
+  });
+  /** Prompts and steers that wait to be taken up. */
+  readonly waiting = computed(() => this.sent.value.filter((one) => !this.view.value.settled.has(one.id)));
+
+  private readonly follower: Follower;
+  private queue: Frame[] = [];
+  private scheduled = false;
+  private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
+  private lookTimer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(readonly id: string) {
+    this.view.value = emptyView(id);
+    this.follower = new Follower(sessionSource(id), {
+      frames: (frames) => this.take(frames),
+      connection: (state) => {
+        this.connection.value = state;
+      },
+      refused: (status) => {
+        if (status === 404) this.missing.value = true;
+        else access.value = "login";
+      },
+    });
+  }
+
+  open(): void {
+    this.follower.start();
+    document.addEventListener("visibilitychange", this.visibility);
+    addEventListener("online", this.hurry);
+    void this.look();
+    void this.loadCommands();
+  }
+
+  close(): void {
+    this.follower.close();
+    clearTimeout(this.hiddenTimer);
+    clearTimeout(this.lookTimer);
+    document.removeEventListener("visibilitychange", this.visibility);
+    removeEventListener("online", this.hurry);
+  }
+
+  private readonly hurry = (): void => this.follower.hurry();
+
+  private readonly visibility = (): void => {
+    clearTimeout(this.hiddenTimer);
+    if (document.hidden) {
+      this.hiddenTimer = setTimeout(() => this.follower.rest(), HIDDEN_REST);
+      return;
+    }
+    this.follower.start();
+    this.follower.hurry();
+  };
+
+  private take(frames: Frame[]): void {
+    for (const frame of frames) this.queue.push(frame);
+    if (this.scheduled) return;
+    this.scheduled = true;
+    if (document.hidden) setTimeout(this.flush, 250);
+    else requestAnimationFrame(this.flush);
+  }
+
+  private readonly flush = (): void => {
+    this.scheduled = false;
+    const frames = this.queue;
+    this.queue = [];
+    const before = this.view.value;
+    this.view.value = fold(before, frames);
+    if (!before.caughtUp) return;
+    this.announce(frames);
+    this.giveBack(frames);
+    if (frames.some((frame) => TELLING.has(frame.type))) this.lookSoon();
+    if (frames.some((frame) => STANDING.has(frame.type))) void refreshList();
+  };
+
+  private announce(frames: Frame[]): void {
+    for (const frame of frames) {
+      if (frame.type === "run_ended" && frame["status"] !== "completed") announcement.value = `The run has ended: ${frame["status"]}.`;
+      else if (frame.type === "assistant_message" && !frame["suppressed"]) this.readOut(frame);
+      else if (frame.type === "question_asked") announcement.value = `A question: ${frame["question"].text}`;
+    }
+  }
+
+  private readOut(answer: Frame): void {
+    const blocks = (answer["shown"] ?? answer["content"]) as ContentBlock[];
+    const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").trim();
+    if (text) announcement.value = text.slice(0, READ_OUT);
+  }
+
+  /** A steer that came too late returns to the person who wrote it. */
+  private giveBack(frames: Frame[]): void {
+    for (const frame of frames) {
+      if (frame.type !== "request_refused") continue;
+      this.answering.value = new Set(); // if it was an answer, its question is still open
+      const mine = this.sent.value.find((one) => one.id === frame["request"]);
+      if (mine?.type === "steer" && mine.content) this.givenBack.value = mine.content;
+    }
+  }
+
+  private lookSoon(): void {
+    clearTimeout(this.lookTimer);
+    this.lookTimer = setTimeout(() => void this.look(), 150);
+  }
+
+  async look(): Promise<void> {
+    try {
+      const shown = await api.show(this.id);
+      this.shown.value = shown;
+      this.askedElsewhere.value = (shown.questions ?? []).map((one) => ({
+        session: one.session,
+        id: one.asked.id,
+        question: one.asked.question,
+        call: one.asked.call ?? "",
+        askedBy: one.asked.asked_by ?? "permission",
+        agent: one.agent ?? "",
+      }));
+      const { requests } = await api.waiting(this.id);
+      this.sent.value = requests.filter((one) => one.type === "prompt" || one.type === "steer");
+    } catch (error) {
+      if (error instanceof Problem && error.status === 404 && !this.shown.value) this.missing.value = true;
+    }
+  }
+
+  async loadCommands(): Promise<void> {
+    try {
+      this.commands.value = (await api.commands(this.id)).commands;
+    } catch {
+      this.commands.value = []; // completion is a comfort
+    }
+  }
+
+  /** Facts of a child that was joined late, or is looked at again. */
+  async factsOf(child: string): Promise<SessionView> {
+    let view = emptyView(child);
+    for (let more = true; more; ) {
+      const page = await api.facts(child, view.seq);
+      view = fold(view, page.facts);
+      more = page.has_more && page.facts.length > 0;
+    }
+    return view;
+  }
+
+  request(body: { type: string } & Record<string, unknown>): Promise<unknown> {
+    return attempt(async () => {
+      const settled = await api.request(this.id, body);
+      if (body.type === "prompt" || body.type === "steer") {
+        const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[] };
+        if (settled.state === "waiting") this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];
+      }
+      if (settled.state === "refused") toast(String(settled.fact?.["reason"] ?? "That was refused."), "error");
+      void refreshList();
+      return settled;
+    });
+  }
+
+  async takeBack(one: WaitingRequest): Promise<boolean> {
+    const done = await attempt(async () => {
+      await api.takeBack(this.id, one.id);
+      return true;
+    });
+    if (done) this.sent.value = this.sent.value.filter((other) => other.id !== one.id);
+    return Boolean(done);
+  }
+
+  async answer(asked: AskedView, answer: unknown, declined = false): Promise<void> {
+    this.answering.value = new Set([...this.answering.value, asked.id]);
+    const body = declined ? { declined: true } : { answer };
+    try {
+      await api.request(asked.session, { type: "answer", question: asked.id, ...body });
+      void refreshList();
+      this.lookSoon();
+    } catch (error) {
+      this.answering.value = new Set([...this.answering.value].filter((one) => one !== asked.id));
+      toast(error instanceof Error ? error.message : String(error), "error");
+    }
+  }
+}
+
+export const current = signal<OpenSession | null>(null);

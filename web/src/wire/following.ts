@@ -1,0 +1,171 @@
+/** Follows a session: one stream that resumes exactly where it was cut, or questions on the same cursor. */
+
+import { EventReader } from "./sse";
+import type { Frame } from "./types";
+
+export type Connection = "connecting" | "live" | "polling" | "offline" | "resting";
+
+export interface Source {
+  /** Opens the stream of what comes after that fact. */
+  stream(after: number, signal: AbortSignal): Promise<Response>;
+  /** Waits some seconds for facts after that one. */
+  poll(after: number, signal: AbortSignal): Promise<{ facts: Frame[]; last_seq: number; has_more: boolean }>;
+}
+
+export interface Listener {
+  frames(frames: Frame[]): void;
+  connection(state: Connection): void;
+  /** The server will not answer, however often it is asked: not logged in, or no such session. */
+  refused(status: number): void;
+}
+
+export interface Patience {
+  /** Milliseconds without anything, not even a sign of life, until the stream counts as buffered or dead. */
+  first: number;
+  silence: number;
+  /** The longest pause before it is tried again. */
+  backoff: number;
+  /** How long questions are asked before a stream is tried again. */
+  polling: number;
+}
+
+const PATIENCE: Patience = { first: 8000, silence: 50_000, backoff: 15_000, polling: 120_000 };
+
+class Refused extends Error {
+  constructor(readonly status: number) {
+    super(`refused with ${status}`);
+  }
+}
+
+export class Follower {
+  private after: number;
+  private stop: AbortController | null = null;
+  private failures = 0;
+  private stalls = 0;
+  private pollingUntil = 0;
+  private wake: (() => void) | null = null;
+
+  constructor(
+    private readonly source: Source,
+    private readonly listener: Listener,
+    after = 0,
+    private readonly patience: Patience = PATIENCE,
+  ) {
+    this.after = after;
+  }
+
+  start(): void {
+    if (this.stop) return;
+    this.stop = new AbortController();
+    void this.run(this.stop.signal);
+  }
+
+  /** What comes meanwhile is not lost: `start` goes on after the last fact. */
+  rest(): void {
+    this.close();
+    this.listener.connection("resting");
+  }
+
+  close(): void {
+    this.stop?.abort();
+    this.stop = null;
+  }
+
+  /** Does not wait for the next try: the network is back, or a person looks. */
+  hurry(): void {
+    this.failures = 0;
+    this.wake?.();
+  }
+
+  private async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        if (Date.now() < this.pollingUntil) await this.pollOnce(signal);
+        else await this.streamOnce(signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        if (error instanceof Refused) {
+          this.close();
+          return this.listener.refused(error.status);
+        }
+        this.failures += 1;
+        if (this.failures > 1) this.listener.connection("offline");
+      }
+      if (this.failures) await this.pause(signal);
+    }
+  }
+
+  private async pause(signal: AbortSignal): Promise<void> {
+    const longest = Math.min(this.patience.backoff, 500 * 2 ** (this.failures - 1));
+    const ms = longest * (0.5 + Math.random() / 2);
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      signal.addEventListener("abort", this.wake, { once: true });
+    });
+    this.wake = null;
+  }
+
+  private async streamOnce(signal: AbortSignal): Promise<void> {
+    const attempt = new AbortController();
+    const giveUp = (): void => attempt.abort();
+    signal.addEventListener("abort", giveUp, { once: true });
+    let hasSpoken = false;
+    let timer = setTimeout(giveUp, this.patience.first);
+    try {
+      if (!this.failures) this.listener.connection("connecting");
+      const response = await this.source.stream(this.after, attempt.signal);
+      if (response.status === 401 || response.status === 403 || response.status === 404) throw new Refused(response.status);
+      if (!response.ok || !response.body) throw new Error(`the stream was answered with ${response.status}`);
+      const events = new EventReader();
+      const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await pieces.read();
+        if (done) break;
+        clearTimeout(timer);
+        timer = setTimeout(giveUp, this.patience.silence);
+        if (!hasSpoken) {
+          hasSpoken = true;
+          this.failures = 0;
+          this.stalls = 0;
+          this.listener.connection("live");
+        }
+        this.pass(events.feed(value).map((event) => JSON.parse(event.data) as Frame));
+      }
+      if (!hasSpoken) throw new Error("the stream ended before it began");
+      this.failures = Math.max(1, this.failures); // a server that ends streams is about to go: do not rush it
+    } catch (error) {
+      if (!hasSpoken && attempt.signal.aborted && !signal.aborted) this.stalled();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", giveUp);
+    }
+  }
+
+  private stalled(): void {
+    this.stalls += 1;
+    if (this.stalls >= 2) this.pollingUntil = Date.now() + this.patience.polling;
+  }
+
+  private async pollOnce(signal: AbortSignal): Promise<void> {
+    const found = await this.source.poll(this.after, signal);
+    this.failures = 0;
+    this.listener.connection("polling");
+    this.pass(found.facts);
+    if (!found.has_more) this.listener.frames([{ type: "caught_up" }]);
+  }
+
+  private pass(frames: Frame[]): void {
+    if (!frames.length) return;
+    for (const frame of frames) {
+      if (frame.seq === undefined || frame.seq <= this.after) continue;
+      if (frame.seq !== this.after + 1) throw new Error(`fact ${this.after + 1} is missing`);
+      this.after = frame.seq;
+    }
+    this.listener.frames(frames);
+  }
+}
