@@ -94,7 +94,7 @@ async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> No
         Call("bash", {"command": f"{lines}\nrm -rf {right}", "timeout": 7}),
         Call("bash", {"command": HIDING}),
     ]
-    async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+    async with shown(answers=[*calls, "ok"], rows=60, **guarded(tmp_path, "bash")) as at:
         await begin(at)
         screen = await at.see("May it run this command?", "timeout: 7", "echo line 0", "more below, pgdn")
         seen = rows_of(screen)
@@ -111,8 +111,7 @@ async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> No
         at.press("\x1b[H")
         await at.see("echo line 0\n")
         at.press("n")
-        screen = await at.see("echo safe")
-        assert "echo safe \ufffd[8m; rm -rf hidden\ufffd[0m\ufffd\ufffd echo nothing else" in screen
+        await at.see("│ echo safe \ufffd[8m; rm -rf hidden\ufffd[0m\ufffd\ufffd echo nothing else")
         at.press("esc")
         await at.see("ok")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ostler.kernel.model import ModelEvent, ModelRequest, ToolOffer
+from ostler.models.rate_gate import gate_of
 from ostler.models.sendable import hidden, unseen, without_foreign_data, without_unseen
 from ostler.models.settings import ModelSettings
 from ostler.models.transport import Transport
@@ -49,14 +51,16 @@ class WireModel:
         # No source says which models read files, but one that takes only text reads none.
         self._reads_files = set(self._settings.input) != {"text"}
         self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
+        extra = self._settings.headers
 
         def endpoint() -> Endpoint:
             from ostler.models.exchange import Endpoint
 
-            extra = self._settings.headers
             return Endpoint(provider, url, headers, secret=secret, extra_headers=extra, transport=transport)
 
         self._make_endpoint = endpoint
+        self._gate = gate_of(urlsplit(url).netloc, secret)
+        """Which the endpoint asks: what others were told of it holds for this model from now on."""
 
     @cached_property
     def _endpoint(self) -> Endpoint:

@@ -54,12 +54,29 @@ export class Draft {
     blocks.push(block);
   }
 
-  remove(matching: (block: Block) => boolean): void {
-    if (!this.view.blocks.some(matching)) return;
-    const kept = this.blocks().filter((block) => !matching(block));
+  /** Like `put`, for a block that stands for fragments of a message. */
+  putUnsettled(message: string, block: Block): void {
+    if (!this.view.places.has(block.key)) {
+      const keys = this.view.unsettled.get(message) ?? [];
+      this.own("unsettled", () => new Map(this.view.unsettled)).set(message, [...keys, block.key]);
+    }
+    this.put(block);
+  }
+
+  /** Of the fragments of a message, only the blocks with these keys stay. */
+  settleMessage(message: string, kept: ReadonlySet<string>): void {
+    const keys = this.view.unsettled.get(message);
+    if (!keys) return;
+    this.own("unsettled", () => new Map(this.view.unsettled)).delete(message);
+    this.remove(new Set(keys.filter((key) => !kept.has(key))));
+  }
+
+  remove(keys: ReadonlySet<string>): void {
+    if (![...keys].some((key) => this.view.places.has(key))) return;
+    const kept = this.view.blocks.filter((block) => !keys.has(block.key));
     this.view.blocks = kept;
     this.view.places = new Map(kept.map((block, place) => [block.key, place]));
-    this.copied.add("places");
+    this.copied.add("blocks").add("places");
   }
 
   change(matching: (block: Block) => boolean, changed: (block: Block) => Block): void {

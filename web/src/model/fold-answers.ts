@@ -15,7 +15,7 @@ export function foldDelta(draft: Draft, frame: Frame): boolean {
   if (before && before.seq) return true;
   const now = grown(before ?? { text: "", points: 0 }, frame["offset"], frame["text"]);
   if (now === null) return true;
-  draft.put({
+  draft.putUnsettled(message, {
     key,
     anchor: before?.anchor ?? draft.view.leaf,
     time: before?.time ?? "",
@@ -46,7 +46,7 @@ export function foldAnswer(draft: Draft, fact: Frame, seq: number): boolean {
     if (fact["suppressed"] && block.type !== "tool_call") kept.delete(key);
     else putPart(draft, block, key, message, seq, fact.time ?? "", fact["model"] ?? "");
   });
-  draft.remove((block) => "message" in block && block.message === message && !kept.has(block.key));
+  draft.settleMessage(message, kept);
   if (view.run) view.run = { ...view.run, calling: false };
   return true;
 }
@@ -62,7 +62,7 @@ function putPart(
 ): void {
   if (block.type === "text" || block.type === "reasoning") {
     const text = block.text ?? "";
-    if (!text.trim()) draft.remove((one) => one.key === key);
+    if (!text.trim()) draft.remove(new Set([key]));
     else draft.put({ key, anchor: seq, time, kind: block.type, seq, message, text, points: 0, writing: false, model });
   } else if (block.type === "tool_call") {
     const before = draft.find(key, "tool");
@@ -88,7 +88,7 @@ export function foldModelFailure(draft: Draft, fact: Frame): boolean {
   const message = fact["call"] as string;
   const anchor = view.leaf;
   const time = fact.time ?? "";
-  draft.remove((block) => "message" in block && block.message === message);
+  draft.settleMessage(message, new Set());
   ((fact["partial"] ?? []) as ContentBlock[]).forEach((block, place) => {
     if ((block.type !== "text" && block.type !== "reasoning") || !block.text?.trim()) return;
     const partial: AnswerBlock = {

@@ -51,7 +51,7 @@ export function foldTools(draft: Draft, frame: Frame, foldChild: FoldChild): boo
   };
   switch (frame.type) {
     case "tool_input_started":
-      if (!tool) draft.put({ ...newTool(call, frame["name"], frame["message"]), anchor: view.leaf });
+      if (!tool) draft.putUnsettled(frame["message"], { ...newTool(call, frame["name"], frame["message"]), anchor: view.leaf });
       return true;
     case "tool_input_delta": {
       if (!tool || tool.stage !== "writing") return true;

@@ -185,7 +185,7 @@ function takeEnd(draft: Draft, fact: Frame, base: { key: string; anchor: number;
   view.lastEnd = fact["status"];
   view.context = fact["context"] || view.context;
   view.questions = view.questions.filter((asked) => asked.askedBy === "extension");
-  draft.remove((block) => (block.kind === "text" || block.kind === "reasoning") && block.writing);
+  for (const message of view.unsettled.keys()) draft.settleMessage(message, new Set());
   draft.change(
     (block) => block.kind === "tool" && !["done", "failed", "left"].includes(block.stage),
     (block) => (block.kind === "tool" ? { ...block, stage: "left" } : block),

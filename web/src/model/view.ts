@@ -171,6 +171,8 @@ export interface SessionView {
   blocks: readonly Block[];
   /** Where the block with a key stands in `blocks`. */
   places: ReadonlyMap<string, number>;
+  /** Keys of blocks that stand for fragments, by message: the fact that holds the whole replaces them. */
+  unsettled: ReadonlyMap<string, readonly string[]>;
   run: RunView | null;
   lastEnd: RunStatus | "";
   questions: readonly AskedView[];
@@ -205,6 +207,7 @@ export function emptyView(id: string): SessionView {
     labels: new Map(),
     blocks: [],
     places: new Map(),
+    unsettled: new Map(),
     run: null,
     lastEnd: "",
     questions: [],

@@ -128,6 +128,12 @@ export const Diff = memo(function Diff({ lines, language }: { lines: readonly Di
   return (
     <div class="diff-scroll" tabIndex={0} role="region" aria-label="Changes">
       <table class={isSplit ? "diff split" : "diff"}>
+        <colgroup>
+          <col class="number" />
+          <col />
+          {isSplit && <col class="number" />}
+          {isSplit && <col />}
+        </colgroup>
         <tbody>{body}</tbody>
       </table>
     </div>

@@ -173,7 +173,7 @@ export const KEYS: [string, string][] = [
   ["/", "commands and templates; outside of the line: go to it"],
   ["↑", "an earlier prompt, in an empty line"],
   ["Esc Esc", "stop"],
-  ["y  n  1–9", "answer a question"],
+  ["y  n  1–9", "answer a question; s, p, u: always in the session, the project, everywhere"],
   ["Ctrl K", "everything there is to do, and all sessions"],
   ["n", "new session"],
   ["s", "search sessions and messages"],

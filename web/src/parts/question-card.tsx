@@ -18,6 +18,7 @@ export interface Option {
   label: string;
   hint: string;
   kind: "yes" | "no" | "";
+  key: string;
 }
 
 const SCOPES: Record<string, string> = {
@@ -29,14 +30,17 @@ const SCOPES: Record<string, string> = {
 export function optionsOf({ question }: AskedView): Option[] {
   const choices = question.choices ?? [];
   if (question.kind !== "permission") {
-    return choices.map((value) => ({ value, label: value, hint: "", kind: value === "yes" ? "yes" : value === "no" ? "no" : "" }));
+    return choices.map((value, place) => {
+      const kind = value === "yes" || value === "no" ? value : "";
+      return { value, label: value, hint: "", kind, key: kind ? kind.charAt(0) : place < 9 ? String(place + 1) : "" };
+    });
   }
   const remember = (question.details?.["remember"] ?? {}) as Record<string, string[]>;
   const scopes = choices.filter((one) => one in SCOPES);
   return [
-    { value: "yes", label: "Allow once", hint: "", kind: "yes" },
-    ...scopes.map((one): Option => ({ value: one, label: SCOPES[one] ?? one, hint: (remember[one] ?? []).join(", "), kind: "" })),
-    { value: "no", label: "Deny", hint: "", kind: "no" },
+    { value: "yes", label: "Allow once", hint: "", kind: "yes", key: "y" },
+    { value: "no", label: "Deny", hint: "", kind: "no", key: "n" },
+    ...scopes.map((one): Option => ({ value: one, label: SCOPES[one] ?? one, hint: (remember[one] ?? []).join(", "), kind: "", key: one.charAt(0) })),
   ];
 }
 
@@ -82,10 +86,10 @@ function Judged({ asked }: { asked: AskedView }): JSX.Element | null {
 
 function Choices({ asked, session }: { asked: AskedView; session: OpenSession }): JSX.Element {
   return (
-    <div class="options">
-      {optionsOf(asked).map((option, place) => (
-        <button type="button" key={option.value} class={`option ${option.kind}`} disabled={!mayAct()} onClick={() => void session.answer(asked, option.value)}>
-          <kbd aria-hidden="true">{option.kind === "yes" ? "y" : option.kind === "no" ? "n" : place + 1}</kbd>
+    <div class={`options ${asked.question.kind ?? ""}`}>
+      {optionsOf(asked).map((option) => (
+        <button type="button" key={option.value} data-key={option.key} class={`option ${option.kind}`} disabled={!mayAct()} onClick={() => void session.answer(asked, option.value)}>
+          {option.key && <kbd aria-hidden="true">{option.key}</kbd>}
           <span>
             {option.label}
             {option.hint && <small>{option.hint}</small>}

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { ago, shortPath } from "../model/words";
 import { drawerOpen, mayAct, nextTheme, overlay, theme } from "../state/app";
+import { current } from "../state/open-session";
 import { addressOf, goTo, sessionId } from "../state/route";
 import { asked, hits, listQuery, listState, loadMore, nextPage, searchFor, sessions } from "../state/session-list";
 import type { SearchHit, SessionSummary } from "../wire/types";
@@ -23,9 +24,16 @@ function open(event: MouseEvent, session: string, fact = 0): void {
   drawerOpen.value = false;
 }
 
+/** Of the session that is open here more is known than the list tells. */
+function standingOf(one: SessionSummary): string {
+  const view = current.value?.id === one.id ? current.value.view.value : null;
+  if (!view?.caughtUp) return one.status ?? "";
+  return view.run ? (view.run.waiting ? "waiting" : "running") : view.lastEnd;
+}
+
 function Row({ one, now }: { one: SessionSummary; now: number }): JSX.Element {
   const isHere = one.id === sessionId.value;
-  const state = one.status ?? "";
+  const state = standingOf(one);
   const name = one.title || one.preview || "New session";
   const isAsked = asked.value.some((question) => question.session === one.id);
   const sign = isAsked ? "waiting" : state;

@@ -45,12 +45,9 @@ function moveBlock(by: number): void {
 }
 
 function answer(key: string): boolean {
+  if (!mayAct()) return false;
   const options = [...document.querySelectorAll<HTMLButtonElement>(".question .option")];
-  if (!options.length || !mayAct()) return false;
-  const found =
-    key === "y" ? options.find((one) => one.classList.contains("yes"))
-    : key === "n" ? options.find((one) => one.classList.contains("no"))
-    : options[Number(key) - 1];
+  const found = options.find((one) => one.dataset["key"] === key) ?? options[Number(key) - 1];
   found?.click();
   return found !== undefined;
 }
@@ -61,7 +58,7 @@ const toggle = (name: "todo" | "tree" | "context"): void => {
 
 function plain(event: KeyboardEvent): boolean {
   const { key } = event;
-  if (/^[yn1-9]$/.test(key) && answer(key)) return true;
+  if (/^[ynspu1-9]$/.test(key) && answer(key)) return true;
   switch (key) {
     case "?":
       overlay.value = "help";

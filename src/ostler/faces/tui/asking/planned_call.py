@@ -29,7 +29,6 @@ class PlannedCall:
         self._arguments: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
         self._diff = str(details.get("diff", "")) or _diff(self._tool, self._arguments, cwd)
         self._replaces = self._tool == "write" and not self._diff and _is_there(self._arguments, cwd)
-        self._drawn: tuple[object, list[str]] = (None, [])
 
     @property
     def path(self) -> str:
@@ -37,11 +36,6 @@ class PlannedCall:
         return str(self._arguments.get("path", "")) if self._tool in ("write", "edit") else ""
 
     def rows(self, width: int, colors: ThemeColors | None) -> list[str]:
-        if self._drawn[0] != (width, colors):
-            self._drawn = ((width, colors), self._rows(width, colors))
-        return self._drawn[1]
-
-    def _rows(self, width: int, colors: ThemeColors | None) -> list[str]:
         if not self._tool:
             return self._by_hook(width, colors)
         telling = _TELLING.get(self._tool, "")

@@ -41,6 +41,7 @@ class QuestionPanel:
         self._planned = PlannedCall(asked.details, asked.cwd)
         self._top = 0
         self._page = 1
+        self._drawn: tuple[object, list[str]] = (None, [])
 
     # --- what is seen ---------------------------------------------------------------------------------
 
@@ -65,6 +66,11 @@ class QuestionPanel:
 
     def _body(self, room: int) -> list[str]:
         """What would run, why it is asked about, and what does not fit into the answers."""
+        if self._drawn[0] != (room, self._asked.colors):
+            self._drawn = ((room, self._asked.colors), self._draw_body(room))
+        return self._drawn[1]
+
+    def _draw_body(self, room: int) -> list[str]:
         colors, reason = self._asked.colors, self._asked.question.reason
         rows = list(self._planned.rows(room, colors))
         said = [] if _USUAL_REASON in reason else [reason]

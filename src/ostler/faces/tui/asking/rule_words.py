@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ostler.faces.tui.drawing.pieces import cells
 from ostler.tools.permission_rules import parse_rule
 from ostler.vocabulary.errors import UsageError
@@ -34,6 +36,7 @@ def rules_in_words(remember: dict[str, list[str]], room: int) -> list[str]:
     ]
 
 
+@lru_cache(1024)
 def rule_in_words(rule: str) -> str:
     try:
         parsed = parse_rule(rule, "allow")
