@@ -27,8 +27,21 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python -m pytest -n 2
 
 .PHONY: test-long
-test-long: local-model  ## the tests that take many seconds
+test-long: local-model  ## the tests that take many seconds; those of the page need chromium
 	$(BIN)/python -m pytest -m long -n 2
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory test-web; fi
+
+.PHONY: test-web
+test-web: web/node_modules/.installed  ## the tests of the page's own code; needs Node 20
+	cd web && npm run --silent check && npm test --silent
+
+.PHONY: web
+web: web/node_modules/.installed  ## build the page into the package; needs Node 20
+	cd web && npm run --silent build
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && npm ci --silent --no-audit --no-fund
+	@touch $@
 
 .PHONY: test-local-model
 test-local-model: local-model  ## our wire against a real model, a small one (130 MB to download)
@@ -74,6 +87,7 @@ lock: .venv/.created  ## renew the lock files from pyproject.toml
 .PHONY: clean
 clean:  ## remove what make made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.created:

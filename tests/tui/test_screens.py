@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from ostler.testkit.vendors import Think, Trouble, call, say, turn
 from ostler.testkit.vendors.script import Answer
 from tests.cli.command import Ostler, use, wait_until
 from tests.cli.conftest import Serve
+from tests.needed import program
 from tests.tui.conftest import Open
 from tests.tui.screens import check, check_text
 from tests.tui.terminal import Terminal
@@ -186,10 +186,7 @@ def test_what_stood_there_before_is_still_there_afterwards(open_tui: Open, serve
 
 @pytest.fixture
 def tmux(ostler: Ostler) -> Iterator[Tmux]:
-    program = shutil.which("tmux")
-    if program is None:
-        pytest.skip("tmux is not installed")
-    server = Tmux(program, ostler)
+    server = Tmux(program("tmux"), ostler)
     yield server
     server.run("kill-server")
 
