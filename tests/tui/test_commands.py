@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from socket import socket
 from textwrap import dedent
 from typing import Any
 
@@ -314,6 +315,30 @@ def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
         assert "canary" not in terminal.everything()
     assert len([one for one in vendor.requests if one.json]) == 3
     assert ostler("key", "list").out.startswith("anthropic")
+
+
+def test_a_local_server_that_is_started_meanwhile_is_found_and_used_from_then_on(
+    serve: Serve, ostler: Ostler, configure: Configure
+) -> None:
+    with socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+    configure(ollama=f"http://127.0.0.1:{port}/v1")
+    command = [Path(sys.executable).parent / "ostler"]
+    environment = ostler.environment({"LANG": "C.UTF-8"})
+    with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
+        terminal.wait_for("how shall it answer?")
+        serve(turn("From this machine."), models=["tiny"], port=port)
+        terminal.type("again")
+        terminal.wait_for("❯ look again")
+        terminal.press("enter")
+        terminal.wait_for("❯ use ollama/tiny")
+        terminal.press("enter")
+        terminal.wait_for("a new session begins")
+        say(terminal, "hello")
+        terminal.wait_for("From this machine.")
+    with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
+        assert "Use it from now on?" not in terminal.wait_for("ollama/tiny")
 
 
 def test_what_there_is_can_be_looked_at(open_tui: Open, serve: Serve, ostler: Ostler) -> None:

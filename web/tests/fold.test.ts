@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { fold } from "../src/model/fold";
-import { type Block, type ToolBlock, emptyView, openQuestions, visibleBlocks } from "../src/model/view";
+import { type Block, type ToolBlock, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../src/model/view";
 import type { Frame } from "../src/wire/types";
 import { Log, delta, oneCall, text } from "./frames";
 
@@ -179,5 +179,23 @@ describe("a view", () => {
     const now = view(facts);
     expect(performance.now() - began).toBeLessThan(1000);
     expect(visibleBlocks(now)).toHaveLength(10_000);
+  });
+});
+
+describe("a child that was joined late", () => {
+  it("is read from its own log, and goes on from there", () => {
+    const log = new Log();
+    const child = new Log();
+    const started = child.record("session_started", { cwd: "/", version: "1" });
+    const asked = child.record("question_asked", { id: "q2", question: { text: "May I?" } });
+    const event = (one: Frame): Frame => ({ type: "child_event", call: "call_1", child: "ses_2", event: one });
+    let now = view([...oneCall(log, "delegate"), log.record("child_started", { call: "call_1", child: "ses_2" }), event(asked)]);
+    expect(childrenToRead(now)).toEqual(["ses_2"]);
+    now = withChild(now, fold(emptyView("ses_2"), [started, asked]));
+    expect(childrenToRead(now)).toEqual([]);
+    expect(openQuestions(now)).toHaveLength(1);
+    now = view([event(child.record("question_answered", { id: "q2", outcome: "declined" }))], now);
+    expect(openQuestions(now)).toEqual([]);
+    expect(childIn(now, "ses_2")?.seq).toBe(3);
   });
 });

@@ -224,7 +224,7 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
         notice = f"no model is named: using {model}, which was found at {server.address}"
     elif allowed is None and ask is not None:
         allowed = ask(f"{model} was found at {server.address}. Use it from now on?")
-        _remember(server.base_url, allowed)
+        remember_server(server.base_url, allowed=allowed)
     if allowed is False:
         return None
     return Answering(model, "server", f"found at {server.address}", notice)
@@ -234,7 +234,8 @@ def _counted(models: int) -> str:
     return "1 model" if models == 1 else f"{models} models"
 
 
-def _remember(base_url: str, allowed: bool) -> None:
+def remember_server(base_url: str, *, allowed: bool) -> None:
+    """What a person said about a server: it is not asked again."""
     from ostler.models.key_file import write_privately
 
     around = Surroundings(Settings())

@@ -240,3 +240,39 @@ export function openQuestions(view: SessionView): AskedView[] {
   }
   return found;
 }
+
+/** The children in a view that are at work, but of which not everything was seen. */
+export function childrenToRead(view: SessionView): string[] {
+  return view.blocks.flatMap((block) => {
+    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
+    if (child?.status !== "running") return [];
+    if (!child.view || child.view.gap) return [child.session];
+    return childrenToRead(child.view);
+  });
+}
+
+export function childIn(view: SessionView, session: string): SessionView | null {
+  for (const block of view.blocks) {
+    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
+    if (!child) continue;
+    const found = child.session === session ? child.view : child.view && childIn(child.view, session);
+    if (found) return found;
+  }
+  return null;
+}
+
+/** With a child that was read from its own log, unless more of it was seen live. */
+export function withChild(view: SessionView, read: SessionView): SessionView {
+  let isChanged = false;
+  const blocks = view.blocks.map((block) => {
+    const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
+    if (!child) return block;
+    const before = child.view;
+    const isNewer = !before || before.gap || before.seq < read.seq;
+    const after = child.session === read.id ? (isNewer ? read : before) : before && withChild(before, read);
+    if (after === before) return block;
+    isChanged = true;
+    return { ...block, child: { ...child, view: after } } as Block;
+  });
+  return isChanged ? { ...view, blocks } : view;
+}

@@ -2,10 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
-import type { ChildView, SessionView } from "../model/view";
+import type { ChildView } from "../model/view";
 import { visibleBlocks } from "../model/view";
 import { dollars, firstLine, leastCost, shortTokens, totalTokens } from "../model/words";
-import { attempt } from "../state/app";
 import { current } from "../state/open-session";
 import { addressOf, goTo } from "../state/route";
 import { BlockView } from "./blocks";
@@ -16,17 +15,13 @@ const LAST = 40;
 
 export function ChildCard({ child, open: opensLive }: { child: ChildView; open: boolean }): JSX.Element {
   const [chosen, choose] = useState<boolean | null>(null);
-  const [read, setRead] = useState<SessionView | null>(null);
   const id = useId();
   const open = chosen ?? (opensLive && child.status === "running");
-  const live = child.view;
-  const isWhole = live !== null && !live.gap;
+  const view = child.view;
+  const isWhole = view !== null && !view.gap;
   useEffect(() => {
-    if (!open || isWhole || !current.value) return;
-    const session = current.value;
-    void attempt(() => session.factsOf(child.session)).then((view) => view && setRead(view));
-  }, [open, isWhole, child.session, child.status]);
-  const view = isWhole ? live : read && live && live.seq > read.seq ? live : (read ?? live);
+    if (open && !isWhole) void current.value?.readChild(child.session);
+  }, [open, isWhole, child.session]);
   const blocks = view ? visibleBlocks(view).filter((block) => block.kind !== "receipt" || block.status !== "completed") : [];
   const totals = child.totals;
   return (

@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { fold } from "../model/fold";
 import type { AskedView, SessionView } from "../model/view";
-import { emptyView, openQuestions, visibleBlocks } from "../model/view";
+import { childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
 import { Problem, api } from "../wire/api";
 import { type Connection, Follower } from "../wire/following";
 import { sessionSource } from "../wire/session-source";
@@ -44,6 +44,7 @@ export class OpenSession {
   private readonly follower: Follower;
   private queue: Frame[] = [];
   private scheduled = false;
+  private readonly reading = new Set<string>();
   private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
   private lookTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -103,6 +104,7 @@ export class OpenSession {
     this.queue = [];
     const before = this.view.value;
     this.view.value = fold(before, frames);
+    if (this.view.value.caughtUp) for (const child of childrenToRead(this.view.value)) void this.readChild(child);
     if (!before.caughtUp) return;
     this.announce(frames);
     this.giveBack(frames);
@@ -166,15 +168,24 @@ export class OpenSession {
     }
   }
 
-  /** Facts of a child that was joined late, or is looked at again. */
-  async factsOf(child: string): Promise<SessionView> {
-    let view = emptyView(child);
-    for (let more = true; more; ) {
-      const page = await api.facts(child, view.seq);
-      view = fold(view, page.facts);
-      more = page.has_more && page.facts.length > 0;
+  /** Reads a child that was joined late, or is looked at again, from its own log. */
+  async readChild(child: string): Promise<void> {
+    if (this.reading.has(child)) return;
+    this.reading.add(child);
+    try {
+      let view = emptyView(child);
+      for (let more = true; more; ) {
+        const page = await api.facts(child, view.seq);
+        view = fold(view, page.facts);
+        const seen = childIn(this.view.value, child)?.seq ?? 0;
+        more = page.facts.length > 0 && (page.has_more || view.seq < seen);
+      }
+      this.view.value = withChild(this.view.value, view);
+    } catch {
+      // It is read again with its next event, or when it is opened.
+    } finally {
+      this.reading.delete(child);
     }
-    return view;
   }
 
   request(body: { type: string } & Record<string, unknown>): Promise<unknown> {

@@ -14,7 +14,7 @@ from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.store import Store
 from ostler.models.provider_table import Provider
-from ostler.runs.first_run import Finding, Surroundings
+from ostler.runs.first_run import Finding, Surroundings, remember_server
 from ostler.runs.home import gguf_folder
 from ostler.runs.model_choice import for_any_model, model_maker
 from ostler.runs.settings import load_settings
@@ -108,7 +108,11 @@ async def _go(tui: Tui, way: str, around: Surroundings) -> bool:
     if way == "file":
         way = await _model_file(tui, around)
     if way != "key":
-        return bool(way) and await set_model(tui, way)
+        is_set = bool(way) and await set_model(tui, way)
+        chosen = [one for one in around.servers if is_set and way.startswith(f"{one.provider}/")]
+        for server in chosen:
+            remember_server(server.base_url, allowed=True)
+        return is_set
     usable = [one for one in around.providers.values() if one.default_model and one.key_variables]
     choices = [
         Choice(
