@@ -21,6 +21,7 @@ from bench.processes import BenchError
 from bench.reopening import resume
 from bench.room import ROOT, Room
 from bench.rows import Row, table, write_between_marks
+from bench.serving import server
 from bench.starting import cold_start, help_text
 from bench.stepping import steps, together
 from bench.streaming import streams
@@ -45,6 +46,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "tree": tree,
     "extensions": extensions,
     "terminal": terminal,
+    "server": server,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 

@@ -1,7 +1,7 @@
 """Writes what the documentation takes from the code; with --check, only says if it is current.
 
-docs/events.md, docs/errors.md and docs/linnkit.md are written whole; other pages have sections, see
-`docs_sections.py`.
+docs/events.md, docs/errors.md, docs/linnkit.md and docs/openapi.json are written whole; other pages have
+sections, see `docs_sections.py`.
 """
 
 from __future__ import annotations
@@ -133,9 +133,17 @@ def pages() -> dict[Path, str]:
         docs / "events.md": events_page(),
         docs / "errors.md": errors_page(),
         docs / "linnkit.md": linnkit_page(NOTICE),
+        docs / "openapi.json": openapi_document(),
     }
     handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - written.keys())
     return written | {path: filled(path.read_text(), path.name) for path in handwritten}
+
+
+def openapi_document() -> str:
+    from ostler.faces.web.app import OPERATIONS, PREFIX
+    from ostler.faces.web.openapi import openapi
+
+    return msgspec.json.format(msgspec.json.encode(openapi(OPERATIONS, PREFIX)), indent=1).decode() + "\n"
 
 
 def events_page() -> str:

@@ -47,5 +47,5 @@ export default defineConfig({
   server: {
     proxy: { "/api": { target: process.env["OSTLER_SERVER"] ?? "http://127.0.0.1:8123", changeOrigin: true } },
   },
-  test: { include: ["tests/**/*.test.ts"], environment: "node" },
+  test: { include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 15_000 },
 });

@@ -13,6 +13,7 @@ def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -
     ostler.store.write_text("this is no database, " * 100)
     ran = ostler("demo")
     assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("def greeting") == 1, "what was seen as it was written is not shown again"
     (hint,) = re.findall("`(OSTLER_HOME=.*)`", ran.out)
     variable, command, *arguments = shlex.split(hint)
     assert command == "ostler"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 
-from ostler.testkit.vendors import call, turn
-from tests.cli.command import Ostler, finish, use
+from ostler.log.sqlite import SqliteStore
+from ostler.runs.watching.channel import socket_of
+from ostler.testkit.vendors import Trouble, call, say, turn
+from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 from tests.cli.open_runs import (
     GATED,
@@ -33,9 +36,51 @@ def test_a_run_is_followed_from_its_beginning_to_its_end(ostler: Ostler, serve: 
         followed, read = read_to_end(lines), read_to_end(plain)
         assert finish(gated.process).code == 0
     whole = [fact for fact in facts(ostler, gated.session) if fact["run"]]
-    assert (followed.code, [first, *followed.lines]) == (0, whole)
+    assert (followed.code, [first, *followed.facts]) == (0, whole)
+    said = "".join(line["text"] for line in followed.all("text_delta"))
+    assert said.endswith("Done.")
     assert (read.code, read.out) == (0, "Done.\n")
     assert read.err == "ostler: you: go\nostler: bash: cat gate\n"
+
+
+def test_what_is_said_is_followed_while_it_is_said(ostler: Ostler, serve: Serve) -> None:
+    silent = turn(say("One half, ", "and"), trouble=Trouble("silence", after=3))
+    process = ostler.start("-p", *use(serve(silent)), "go")
+    wait_until(lambda: ostler.store.exists() and len(ostler("sessions", "--json").lines))
+    session = only_session(ostler)
+    plain, lines = ostler.start("follow", session), ostler.start("follow", session, "--json")
+    assert plain.stdout is not None and lines.stdout is not None
+    assert plain.stdout.read(13) == b"One half, and"
+    heard = ""
+    while heard != "One half, and":
+        line = json.loads(lines.stdout.readline())
+        heard += line["text"] if line["type"] == "text_delta" else ""
+    ostler("cancel", session)
+    assert finish(process).code == 130
+    read = read_to_end(plain)
+    assert (read.code, read.out) == (130, "\n") and read.err.endswith("ostler: cancelled: cancelled by cli\n")
+    assert read_to_end(lines).types[-1] == "run_ended"
+
+
+async def take_socket_away(ostler: Ostler, session: str) -> None:
+    store = SqliteStore(ostler.store)
+    owner = await store.holder(session)
+    assert owner is not None
+    place = socket_of(store.meeting_place, owner)
+    assert place is not None
+    place.unlink()
+    await store.close()
+
+
+def test_where_its_process_cannot_be_heard_only_facts_are_shown(ostler: Ostler, serve: Serve) -> None:
+    with gated_run(ostler, serve(turn("I wait.", GATED), turn("Done."))) as gated:
+        asyncio.run(take_socket_away(ostler, gated.session))
+        following = ostler.start("follow", gated.session)
+        assert following.stdout is not None and following.stdout.readline() == b"I wait.\n"
+        gated.open()
+        ran = read_to_end(following)
+    assert (ran.code, ran.out) == (0, "Done.\n")
+    assert ran.err.count("only facts are shown") == 1
 
 
 def test_the_exit_code_is_that_of_the_run(ostler: Ostler, serve: Serve) -> None:

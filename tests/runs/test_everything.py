@@ -41,7 +41,7 @@ class House:
         self.order: list[tuple[str, int]] = []
 
     def everything(self) -> Everything:
-        return Everything(self.store, _encode, _encode_live, self.clock)
+        return Everything(self.store, _encode, _encode_live, self.clock, lambda cursor: b"")
 
     async def write(self, session: str, *, count: int = 1, by_others: bool = False) -> None:
         store = self.elsewhere if by_others else self.store
@@ -143,7 +143,7 @@ async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_th
     everything = house.everything()
     with_deltas, without = await everything.follow(live=True), await everything.follow()
     for follower in (with_deltas, without):
-        follower._is_behind = False
+        await follower._look_into_log()
     everything.see_live("a", [events.TextDelta("m", 0, 0, "x")])
     house.order.clear()
     await house.write("a")

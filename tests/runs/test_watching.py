@@ -18,6 +18,7 @@ from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.runs.session import Session, create_session, open_session
 from ostler.runs.watching.channel import socket_of, sweep
 from ostler.runs.watching.watch import Watch
+from ostler.vocabulary.errors import UsageError
 from tests.runs.watched_stream import Reader, as_lines
 
 
@@ -166,3 +167,50 @@ def test_sockets_of_processes_that_are_gone_are_swept() -> None:
         alive.listen()
         sweep(Path(folder))
         assert [path.name for path in Path(folder).iterdir()] == ["alive.sock"]
+
+
+async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
+    running = asyncio.ensure_future(prompt(session))
+    await asyncio.wait_for(machine.busy.wait(), 10)
+    first = await machine.watch.follow(session.id)
+    (hub,) = machine.watch.hubs()
+    known = (await machine.there.read(session.id))[-1].seq
+    hub.last_seq = known - 3  # what it was told so far
+    reader = Reader(known)
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    await reader.until(lambda: reader.caught_up)
+    assert hub.last_seq == known
+    machine.go_on.set()
+    await watching
+    await running
+    first.leave()
+    assert reader.facts[0]["seq"] == known + 1
+    with pytest.raises(UsageError, match="has no fact 999"):
+        await machine.watch.follow(session.id, 999)
+
+
+async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_same_stream(
+    machine: Machine,
+) -> None:
+    session = await create_session(machine.here, machine.harness("one"))
+    reader = Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "session_renamed"))
+    await reader.until(lambda: reader.caught_up)
+    await prompt(session)
+    harness = machine.harness("two " * 50)
+    harness.attend = machine.watch.attend
+    await prompt(await open_session(machine.there, session.id, harness))
+    await reader.until(lambda: reader.kinds.count("run_ended") == 2)
+    watching.cancel()
+    assert list(reader.whole.values())[-1] == "two " * 50
+    stored = await machine.there.read(session.id)
+    assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
+
+
+async def test_a_follower_that_never_read_leaves_nothing_behind(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness("one"))
+    follower = await machine.watch.follow(session.id)
+    follower.leave()
+    assert machine.watch.hubs() == []
+    await session.close()

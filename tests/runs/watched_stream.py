@@ -27,14 +27,14 @@ class Reader:
         """What the deltas of a message had made when its fact came, where they were complete."""
         self.notices: list[str] = []
         self.caught_up = 0
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def until(self, true: Callable[[], object]) -> None:
         """For whoever lets somebody else read."""
         async with asyncio.timeout(10):
             while not true():
-                self._changed.clear()
-                await self._changed.wait()
+                self.changed.clear()
+                await self.changed.wait()
 
     @property
     def kinds(self) -> list[str]:
@@ -43,10 +43,10 @@ class Reader:
     def read(self, data: bytes) -> None:
         for line in data.splitlines():
             self.take(json.loads(line))
-        self._changed.set()
+        self.changed.set()
 
     def take(self, event: dict[str, Any]) -> None:
-        if "seq" in event and event["type"] != "caught_up":
+        if "seq" in event:
             assert event["seq"] == self.seq + 1, f"after {self.seq} came {event['seq']}"
             self.seq = event["seq"]
             self.facts.append(event)
@@ -63,7 +63,7 @@ class Reader:
                 if event.get("value") is not None:
                     self.values[event["name"]] = event["value"]
             case "caught_up":
-                assert event["seq"] == self.seq
+                assert event["after"] == self.seq
                 self.caught_up += 1
             case kind:
                 self.notices.append(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,9 +29,10 @@ def open_tui(ostler: Ostler) -> Iterator[Open]:
             columns: int = 80,
             rows: int = 24,
             before: str = "",
+            program: Sequence[str | Path] = (Path(sys.executable).parent / "ostler",),
             **more: str,
         ) -> Terminal:
-            command = [Path(sys.executable).parent / "ostler", *use(vendor), *arguments]
+            command = [*program, *use(vendor), *arguments]
             if before:
                 command = ["sh", "-c", f'{before}; exec "$@"', "sh", *command]
             environment = ostler.environment({"LANG": "C.UTF-8", "COLORTERM": "truecolor", **more})

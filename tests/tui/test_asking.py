@@ -19,6 +19,7 @@ from ostler.runs.permissions import permission_guard
 from ostler.testkit.vendors import call, turn
 from ostler.testkit.vendors.script import Answer
 from ostler.tools.builtin import builtin_tool
+from ostler.tools.freshness import file_digest, remember
 from ostler.vocabulary.messages import text_of
 from ostler.vocabulary.outcomes import NeedUser, Question
 from tests.cli.command import Ostler
@@ -117,22 +118,20 @@ async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> No
 
 
 async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("".join(f"x{number} = {number}\n" for number in range(60)))
+    file = tmp_path / "a.py"
+    file.write_text("".join(f"x{number} = {number}\n" for number in range(60)))
     edits = [{"old_text": "x40 = 40", "new_text": "x40 = 41"}]
-    odd = [{"old_text": "not there", "new_text": "new"}]
     calls = [
         Call("edit", {"path": "a.py", "edits": edits}),
-        Call("edit", {"path": "a.py", "edits": odd}),
         Call("write", {"path": "a.py", "content": "x0 = 0\n"}),
         Call("write", {"path": "new/b.py", "content": "y = 1\n"}),
     ]
     async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
+        remember(at.tui.conversation.harness.memory, file, file_digest(file))
         await begin(at)
         await at.see(
             "May it change a.py?", "41 - x40 = 40", "41 + x40 = 41", "yes, and for this session: any change"
         )
-        at.press("n")
-        await at.see("edit 1", "- not there", "+ new")
         at.press("n")
         await at.see("May it write a.py?", "2 - x1 = 1")
         at.press("n")
@@ -298,3 +297,46 @@ def test_children_ask_here_by_name_and_what_is_answered_elsewhere_closes_and_is_
     assert "by cli" in terminal.everything()
     terminal.press("n")
     terminal.wait_for("completed")
+
+
+@pytest.mark.parametrize("size", [(40, 20), (44, 14), (80, 12)])
+def test_all_answers_are_seen_where_there_is_little_room_and_the_rest_scrolls(
+    open_tui: Open, serve: Serve, ostler: Ostler, size: tuple[int, int]
+) -> None:
+    command = "".join(f"echo a rather long line of number {number} of the script\n" for number in range(9))
+    terminal = open_tui(
+        serve(turn(call("bash", {"command": command})), turn("as you wish")),
+        "go",
+        columns=size[0],
+        rows=size[1],
+    )
+    screen = terminal.wait_for("❯ 1. yes, this once")
+    assert all(f" {number}. " in screen for number in range(1, 6)), screen
+    terminal.press("\x1b[6~")
+    terminal.wait_for("more above")
+    terminal.press("2")
+    terminal.wait_for_ever("as you wish")
+
+
+def test_nobody_is_asked_about_a_change_that_cannot_be_made(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    (ostler.work / "notes").write_text("one\n")
+
+    def edit(old: str) -> Any:
+        return call("edit", {"path": "notes", "edits": [{"old_text": old, "new_text": "two"}]})
+
+    vendor = serve(
+        turn(call("write", {"path": "notes", "content": "two\n"})),
+        turn(call("read", {"path": "notes"})),
+        turn(edit("three")),
+        turn(edit("one")),
+        turn("done"),
+    )
+    terminal = open_tui(vendor, "go", rows=50)
+    screen = terminal.wait_for("❯ 1. yes, this once")
+    assert "notes exists but was not read in this session: read it first" in screen
+    assert screen.count("· failed") == 2 and screen.count("May it") == 1
+    terminal.press("y")
+    terminal.wait_for("done")
+    assert (ostler.work / "notes").read_text() == "two\n"

@@ -20,16 +20,16 @@ from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 def test_a_call_stands_in_a_frame_with_its_title_in_the_top_edge() -> None:
     rows = framed(["body", ""], 50, None, title="edit", about="src/a.py", note="+1 -2")
     assert plain(rows) == [
-        "╭─ edit src/a.py · +1 -2 " + "─" * 25,
+        "╭─ edit src/a.py · +1 -2",
         "│ body",
         "│",
-        "╰" + "─" * 49,
+        "╰─",
     ]
 
 
 def test_what_a_frame_is_about_gives_way_to_its_title_and_note() -> None:
     rows = plain(framed(["ok"], 50, None, title="bash", about="a very long\ncommand " * 9, note="1.2 s"))
-    assert rows[0] == "╭─ bash a very long command a very lon… · 1.2 s ──"
+    assert rows[0] == "╭─ bash a very long command a very lon… · 1.2 s"
     assert_drawable(rows, 50)
 
 

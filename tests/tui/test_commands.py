@@ -430,10 +430,10 @@ def test_an_extension_may_keep_a_session_open_and_begin_a_new_one(
     assert len(sessions_of(ostler)) == 2
 
 
-def test_a_session_that_somebody_else_holds_is_not_opened_and_this_one_goes_on(
+def test_a_session_that_somebody_else_holds_is_opened_beside_them(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
-    first = open_tui(serve(turn("the first")))
+    first = open_tui(serve(turn("the first"), turn("the next")))
     first.wait_for(">")
     say(first, "one")
     first.wait_for("completed")
@@ -444,10 +444,11 @@ def test_a_session_that_somebody_else_holds_is_not_opened_and_this_one_goes_on(
     second.wait_for("❯ one")
     assert all(len(line) <= 40 for line in second.screen().splitlines())
     second.press("enter")
-    second.wait_for("held by process")
+    second.wait_for("the first")
     say(second, "two")
-    second.wait_for("the second")
-    assert [fact["type"] for fact in facts_of(ostler, held)].count("run_started") == 1
+    second.wait_for("the next")
+    first.wait_for("the next")
+    assert [fact["type"] for fact in facts_of(ostler, held)].count("run_started") == 2
 
 
 def test_a_theme_is_seen_before_it_is_chosen_and_gone_with_escape(open_tui: Open, serve: Serve) -> None:

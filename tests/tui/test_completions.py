@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.context.mentions import with_mentions
+from ostler.faces.completing.command_entries import CommandEntry
+from ostler.faces.completing.project_files import Found
 from ostler.faces.tui.editor.completions import (
-    CommandEntry,
     Completion,
     Completions,
     Wanted,
     completions_at,
     wanted_at,
 )
-from ostler.faces.tui.editor.project_files import Found
 
 COMMANDS = (
     CommandEntry("model", "choose a model", "[name]", ("m",)),

@@ -23,6 +23,15 @@ def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve)
     assert "It is a fine day." in terminal.everything()
 
 
+def test_an_empty_line_says_what_can_be_typed_until_something_is(open_tui: Open, serve: Serve) -> None:
+    terminal = open_tui(serve(turn("done")), columns=34)
+    terminal.wait_for("> say what to do, / for commands\n")
+    terminal.type("h")
+    assert "say what" not in terminal.wait_for("> h")
+    terminal.press("backspace")
+    assert "say what" not in terminal.wait_for("> h", gone=True)
+
+
 def test_a_prompt_on_the_command_line_is_submitted_at_once(open_tui: Open, serve: Serve) -> None:
     terminal = open_tui(serve(turn("done")), "what", "now?")
     screen = terminal.wait_for("completed")

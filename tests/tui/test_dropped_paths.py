@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ostler.context.mentions import with_mentions
 from ostler.context.words import split_words
+from ostler.faces.completing.mention_text import can_be_mentioned, mention_of, name_below
 from ostler.faces.tui.editor.dropped_paths import dropped_paths, insertion
-from ostler.faces.tui.editor.mention_text import can_be_mentioned, mention_of, name_below
 from ostler.faces.tui.editor.pictures import Picture
 from ostler.vocabulary.messages import Text
 

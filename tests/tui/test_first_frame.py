@@ -53,7 +53,7 @@ UNSEEN = {
     "ostler.faces.tui.pickers.picker",
     "ostler.faces.tui.asking.panel_for",
     "ostler.faces.tui.editor.completions",
-    "ostler.faces.tui.editor.project_files",
+    "ostler.faces.completing.project_files",
     "ostler.faces.tui.editor.dropped_paths",
     "ostler.faces.tui.drawing.lexing",
     "ostler.faces.tui.drawing.growing_arguments",

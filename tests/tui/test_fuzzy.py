@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.tui.editor import fuzzy
-from ostler.faces.tui.editor.fuzzy import best, folded, match
+from ostler.faces.completing import fuzzy
+from ostler.faces.completing.fuzzy import best, folded, match
 
 
 def order(query: str, *texts: str) -> list[str]:

@@ -14,13 +14,14 @@ from rich.cells import cell_len
 from ostler.faces.tui.drawing.pieces import Row
 from ostler.faces.tui.panels import Panels
 from ostler.faces.tui.pickers import picker as picker_module
-from ostler.faces.tui.pickers.models import Candidate, model_choice, rescuers
+from ostler.faces.tui.pickers.models import model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picked, Picker
 from ostler.faces.tui.pickers.reading import ReadingPanel
 from ostler.faces.tui.pickers.sessions import PAGE, SessionPages
 from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.store import SessionSummary
 from ostler.log.memory import MemoryStore
+from ostler.runs.model_candidates import Candidate, rescuers
 
 FRUIT = [
     Choice("apple", 1, ("red",)),

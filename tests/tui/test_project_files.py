@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.tui.editor import project_files
-from ostler.faces.tui.editor.project_files import Found, ProjectFiles
+from ostler.faces.completing import project_files
+from ostler.faces.completing.project_files import Found, ProjectFiles
 
 FILES = (
     "README.md",

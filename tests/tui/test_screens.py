@@ -94,17 +94,18 @@ def test_a_change_is_seen_as_it_is_written(open_tui: Open, serve: Serve, columns
 def test_what_is_seen_of_tools_and_questions(
     open_tui: Open, serve: Serve, ostler: Ostler, columns: int
 ) -> None:
-    waits = "until [ -e go ]; do sleep 0.01; done"
     vendor = serve(
         turn(call("bash", {"command": "cp -r src backup && rm -r src/old"})),
         turn(
             call("write", {"path": "longest.py", "content": PROGRAM}),
-            call("bash", {"command": f"echo checked; {waits}"}),
-            call("bash", {"command": f"echo measured; {waits}"}),
+            call("bash", {"command": "sh check.sh longest.py"}),
+            call("bash", {"command": "sh measure.sh longest.py"}),
         ),
         turn("It is written, and **both** checks pass."),
     )
     (ostler.work / "src" / "old").mkdir(parents=True)
+    for name, said in (("check.sh", "checked $1: 12 passed"), ("measure.sh", "measured $1: 0.3 ms")):
+        (ostler.work / name).write_text(f"echo {said}\nuntil [ -e go ]; do sleep 0.01; done\n")
     ostler.configure("allow = ['bash', 'edit']\nask = ['bash(cp *)']")
     terminal = open_tui(vendor, columns=columns)
     terminal.wait_for("openai/fake")

@@ -243,7 +243,7 @@ def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
             CallBlock("c", "read", "done", {"path": "a.py"}, "read", summary="9 lines"),
             "╶─ read a.py · 9 lines",
         ),
-        (CallBlock("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed "),
+        (CallBlock("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
     ],
 )
 def test_a_call_says_how_it_went_without_colours(block: CallBlock, row: str) -> None:
@@ -274,7 +274,7 @@ def test_what_is_printed_and_what_grows_keep_their_distance(open_tui: Open, serv
         "",
         "╭─ bash echo",
         "│ seen",
-        "╰───────────",
+        "╰─",
         "",
         "Then I answe",
         "",

@@ -22,6 +22,7 @@ from ostler.vocabulary.messages import Reasoning, Text
 from ostler.vocabulary.outcomes import Question
 from ostler.vocabulary.totals import Totals
 from ostler.vocabulary.usage import Usage
+from tests.tui.rows import plain
 
 
 def thought(text: str, message: str = "m1") -> events.ReasoningDelta:
@@ -97,6 +98,23 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
 # --- children -----------------------------------------------------------------------------------------
 
 
+def said(block: CallBlock) -> tuple[str, ...]:
+    return tuple(f"{child.name}: {child.line}".removesuffix(": ") for child in block.children)
+
+
+def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
+    transcript = Transcript(lambda: 0.0)
+    transcript.take([events.ToolCalled("c1", "delegate", {}, 1), events.ToolStarted("c1", "delegate")])
+    transcript.take([events.ChildStarted("c1", "s1", "reviewer", "Read it")])
+    words = " ".join(f"word{number}" for number in range(60))
+    saying = msgspec.Raw(msgspec.json.encode(text(words, "m")))
+    transcript.take([events.ChildEvent("c1", "s1", saying)])
+    (call,) = transcript.tail()
+    (row,) = [row for row in plain(BlockRows().opened(call, 60, 20)) if "⚙" in row]
+    assert row.startswith("│ ⚙ reviewer: …") and row.endswith(" word58 word59")
+    assert len(row) == 60
+
+
 def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     transcript = Transcript(lambda: 0.0)
     transcript.take(
@@ -109,7 +127,7 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     def lines() -> tuple[str, ...]:
         (call,) = transcript.tail()
         assert isinstance(call, OpenCall)
-        return call.block.children
+        return said(call.block)
 
     assert lines() == ("reviewer: Read it all", "child")
 
@@ -125,7 +143,7 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     assert lines()[0] == "reviewer: completed · 2 calls · $0.50"
     (closed,) = transcript.take([events.ToolResultFact("c1", "delegate", (Text("Fine."),))])
     assert isinstance(closed, CallBlock)
-    assert closed.children == ("reviewer: completed · 2 calls · $0.50",)
+    assert said(closed) == ("reviewer: completed · 2 calls · $0.50",)
     assert any("$0.50" in row for row in BlockRows().closed(closed, 80))
 
 

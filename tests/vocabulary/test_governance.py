@@ -70,6 +70,7 @@ EXPECTED = {
     "store_failed": LIVE_ONLY,
     "stream_incomplete": LIVE_ONLY,
     "caught_up": LIVE_ONLY,
+    "session_listed": LIVE_ONLY,
 }
 GOLDEN = Path(__file__).parent.parent / "golden" / "events-v1.jsonl"
 UNMARKED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from ostler.kernel.tool import Tool, tool
 from ostler.log.sqlite import SqliteStore
 from ostler.models.scripted import Answer, ScriptedModel
 
-Change = Callable[[Harness], None]
+Change = Callable[[Harness], Awaitable[Harness] | None]
+"""Changes it, or makes another one of it."""
 
 
 class Served:
@@ -31,7 +32,7 @@ class Served:
         self.home = folder / "home"
         self.home.mkdir()
         self.work = folder / "work"
-        self.work.mkdir()
+        self.work.mkdir(exist_ok=True)
         self.tokens = TokenBook(self.home / "tokens.json")
         self.token = self.tokens.new("test", "all")
         self.store = SqliteStore(self.home / "ostler.db")
@@ -45,8 +46,8 @@ class Served:
     async def _equip(self, cwd: Path) -> Harness:
         harness = Harness(self.model, cwd=cwd, waits_for_answers=True)
         harness.use([self._hold()])
-        self._change(harness)
-        return harness
+        changed = self._change(harness)
+        return harness if changed is None else await changed
 
     def _hold(self) -> Tool:
         @tool
@@ -103,13 +104,14 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *script: Answer, change: Change = lambda harness: None
+    folder: Path, *script: Answer, change: Change = lambda harness: None, **options: Any
 ) -> AsyncIterator[Served]:
-    """A server whose model says that."""
+    """A server whose model says that. The options are those of the application."""
     served = Served(folder, script, change)
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    config = uvicorn.Config(create_app(served.server), log_level="warning", access_log=False, ws="none")
+    app = create_app(served.server, **options)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, proxy_headers=False, ws="none")
     http = HttpServer(config, served.server)
     running = asyncio.ensure_future(http.serve(sockets=[listening]))
     served.base_url = f"http://127.0.0.1:{port}"
@@ -122,8 +124,7 @@ async def serving(
             yield served
         finally:
             served.go_on.set()
-            served.server.close_streams()
-            http.should_exit = True
+            http.end()
             async with asyncio.timeout(20):
                 await running
             await served.store.close()

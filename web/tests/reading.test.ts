@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { terminalPieces } from "../src/model/ansi";
 import { branchRows } from "../src/model/branches";
-import { commandIn, completions } from "../src/model/completing";
+import { commandIn, completions, mentionAt, withMention } from "../src/model/completing";
 import { counts, differingPart, editLines, readUnified, sideBySide } from "../src/model/diff";
 import { answerOf, fieldsOf } from "../src/model/forms";
 import { highlightedLines, piecesOf } from "../src/model/highlighting";
@@ -148,6 +148,12 @@ describe("commands", () => {
     expect(completions("/re", commands).map((one) => one.name)).toEqual(["review", "rename", "tree"]);
     expect(completions("/review it", commands)).toEqual([]);
     expect(completions("re", commands)).toEqual([]);
+  });
+  it("and so are files that are mentioned", () => {
+    expect(mentionAt("look at @src/a", 14)).toEqual({ start: 8, letters: "src/a" });
+    expect(mentionAt("me@home", 7)).toBeNull();
+    expect(withMention("look at @sr now", 8, 11, "@src/a.py")).toEqual({ text: "look at @src/a.py now", caret: 18 });
+    expect(withMention("@sr", 0, 3, "@src/")).toEqual({ text: "@src/", caret: 5 });
   });
   it("are told apart from text", () => {
     expect(commandIn("/deploy to  prod\nnow", commands)).toMatchObject({ command: { name: "deploy" }, rest: "to  prod\nnow" });

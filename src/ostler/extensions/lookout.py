@@ -185,3 +185,13 @@ class Lookout:
         if self._host:
             return await self._host.run_command(session, name, arguments)
         raise NotFound(f"there is no command {name!r} here: no extension is loaded")
+
+
+def present_host(harness: Harness) -> ExtensionHost | None:
+    """The host of a harness, if there are extensions; the first may come while it runs."""
+    attendant = harness.attendant
+    if attendant is None or isinstance(attendant, Lookout):
+        return None
+    from ostler.extensions.host import ExtensionHost
+
+    return attendant if isinstance(attendant, ExtensionHost) else None

@@ -153,13 +153,18 @@ class CallContext:
             await self.journal.commit()
         return await children.run(child, request, self)
 
-    async def results(self) -> AsyncIterator[ToolResultFact]:
-        for fact in await self.journal.store.read_opening(self.session):
-            if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
-                yield fact.event
+    def results(self) -> AsyncIterator[ToolResultFact]:
+        return results_in(self.journal)
 
     async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
         return await self.journal.store.read_blob(self.session, blob, start, size)
+
+
+async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
+    """The results on the session's path so far, oldest first."""
+    for fact in await journal.store.read_opening(journal.session):
+        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+            yield fact.event
 
 
 def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:

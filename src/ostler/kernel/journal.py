@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Lease, Store
 from ostler.vocabulary.errors import StoreError, failure_of
 from ostler.vocabulary.events import Entry, Event, LeafMoved, StoreFailed, Warned
-from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.ids import NewId, new_id
 
 if TYPE_CHECKING:
@@ -63,12 +63,18 @@ class Journal:
         """The leaf was moved, and the state is still the one before."""
         self.asides: set[str] = set()
         """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
+        self.handed_over: dict[str, Any] = {}
+        """Secret answers by their requests: the inbox, which is a file, holds the requests without them."""
         self.begun: Beginning | None = None
         """What the last request for a step began with."""
         self._observers: list[Observer] = []
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
+        self.is_elsewhere = False
+        """Somebody else has the session: what is recorded meanwhile becomes a fact when it is ours again."""
+        self._aside: list[tuple[Event, str, str]] = []
+        """What waits for that: with its run, and the request that it settles."""
         self._under_way: list[asyncio.Future[None]] | None = None
         """Those who wait for the append under way; None while there is none."""
         self._behind: list[asyncio.Future[None]] = []
@@ -105,6 +111,9 @@ class Journal:
             time_ms=self.world.now_ms(),
             parent=state.leaf if isinstance(event, Entry) else None,
         )
+        if self.is_elsewhere:
+            self._aside.append((event, run or "", settles))
+            return fact
         state.apply(fact)
         self.is_moved = self.is_moved or isinstance(event, LeafMoved)
         self._staged.append(fact)
@@ -192,6 +201,33 @@ class Journal:
                 self._observers.remove(observer)
 
         return stop
+
+    @property
+    def committed_seq(self) -> int:
+        """The last fact that is in the log, as far as it is known here."""
+        return self._staged[0].seq - 1 if self._staged else self.state.last_seq
+
+    async def leave_to_others(self) -> None:
+        """Somebody else has the session now. What is not committed comes behind what they do."""
+        self.is_elsewhere = True
+        if not self._staged:
+            return
+        settles = {seq: request for request, seq in self._settled.items()}
+        for fact in self._staged:
+            if not isinstance(fact.event, UnknownEvent):
+                self._aside.append((fact.event, fact.run, settles.get(fact.seq, "")))
+        self._staged, self._settled = [], {}
+        await self.reload()
+
+    async def take_up(self, lease: Lease) -> None:
+        """The session is ours again."""
+        await self.leave_to_others()
+        self.lease = lease
+        await self.reload()
+        self.is_elsewhere = False
+        aside, self._aside = self._aside, []
+        for event, run, settles in aside:
+            self.record(event, run=run, settles=settles)
 
     async def reload(self) -> None:
         """Folds the log anew, after the leaf was moved; and once more when somebody records meanwhile."""

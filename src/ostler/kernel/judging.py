@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
+from ostler.kernel.call_context import results_in
 from ostler.kernel.digest import blake2b
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Allow, Ask, Oversight, PlannedCall, Refuse
@@ -15,7 +17,7 @@ from ostler.kernel.questions import NOBODY_TO_ASK, grants
 from ostler.kernel.run_state import CallState, StepState
 from ostler.kernel.tool import Tool
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import InvalidArguments, in_words
+from ostler.vocabulary.errors import InvalidArguments, StoreError, in_words
 from ostler.vocabulary.outcomes import Failed, Settled, failed, ok
 
 REFUSED = "The call was refused."
@@ -76,6 +78,8 @@ class Judging:
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
+            if problem := await self._objection(tool, validated):
+                return failed(problem)
             return self._question(call, obstacle, planned.arguments)
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
         return self._ready(tool, planned.arguments, validated, allowed_by)
@@ -93,6 +97,18 @@ class Judging:
         within = run.id if scope == "run" else "session"
         key = idempotency_key(tool.spec.name, arguments, within)
         return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
+
+    async def _objection(self, tool: Tool, validated: Any) -> str:
+        """Why the call would fail whatever a person says: nobody is asked about that."""
+        objection = getattr(tool, "objection", None)
+        if objection is None:
+            return ""
+        try:
+            return str(await objection(validated, _Before(self._journal, self._harness)))
+        except StoreError:
+            raise
+        except Exception as error:
+            return f"{tool.spec.name} could not be checked: {in_words(error)}"
 
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
@@ -141,6 +157,18 @@ class Judging:
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
         return Ready(tool, arguments, validated, "", answer, state)
+
+
+class _Before:
+    """What a tool may know of the session before its call runs."""
+
+    def __init__(self, journal: Journal, harness: Harness) -> None:
+        self._journal = journal
+        self.cwd = harness.cwd
+        self.memory = harness.memory
+
+    def results(self) -> AsyncIterator[events.ToolResultFact]:
+        return results_in(self._journal)
 
 
 def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:

@@ -172,7 +172,7 @@ class Inbox(Protocol):
         ...
 
     async def pending(self, session: str) -> list[AnyRequest]:
-        """In the order to take them up: `cancel` and `answer` first, then by arrival."""
+        """In the order to take them up: `cancel`, `answer` and `take_back` first, then by arrival."""
         ...
 
     async def settled(self, session: str, request: str) -> int | None:

@@ -19,6 +19,7 @@ from ostler.kernel.parameters import parameters_of, read_docstring
 from ostler.kernel.parameters import schema_of as schema_of
 from ostler.kernel.processes import ProcessId
 from ostler.vocabulary.display import Display
+from ostler.vocabulary.errors import ToolError
 from ostler.vocabulary.events import Event, TodoItem, ToolResultFact
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import File, Image, PlainBlock, Text, as_content, text_of
@@ -46,6 +47,15 @@ class ToolSpec(msgspec.Struct, frozen=True):
     reattaches: bool = False
     """Called again after a crash, whatever it did: it finds its children where they are."""
     display: Display | None = None
+
+
+class BeforeCall(Protocol):
+    """What may be known before a call runs."""
+
+    cwd: Path
+    memory: dict[str, Any]
+
+    def results(self) -> AsyncIterator[ToolResultFact]: ...
 
 
 class ToolContext(Protocol):
@@ -132,6 +142,8 @@ class Tool(Protocol):
     - `run` gets arguments that fit the schema; it may return text, blocks, a JSON value or an `Outcome`.
     - Whatever it raises becomes a failed outcome; it never ends the loop.
     - It stops soon after `context.cancel` fires: its task is cancelled, and processes it owns must die.
+    - It may have a method `async objection(arguments, before: BeforeCall) -> str`: why the call would fail
+      for sure. It is asked before a person is, and changes nothing.
     """
 
     @property
@@ -167,14 +179,30 @@ class FunctionTool:
         self.spec = spec
         self._parameters = parameters
         self._wants_context = "context" in inspect.signature(function).parameters
+        self._check: Callable[..., Any] | None = None
         self.__doc__ = function.__doc__
         self.__name__ = spec.name
 
     def validate(self, arguments: dict[str, Any]) -> msgspec.Struct:
         return checked(arguments, self._parameters, self.spec.name)
 
+    def objecting(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates a coroutine function that takes the same, with a `BeforeCall` as its context, and raises
+        what the call would fail with."""
+        self._check = check
+        return check
+
+    async def objection(self, arguments: msgspec.Struct, before: BeforeCall) -> str:
+        if self._check is None:
+            return ""
+        try:
+            await self._check(**_values(arguments), context=before)
+        except ToolError as error:
+            return error.message
+        return ""
+
     async def run(self, arguments: msgspec.Struct, context: ToolContext) -> Any:
-        values = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+        values = _values(arguments)
         if self._wants_context:
             values["context"] = context
         if inspect.iscoroutinefunction(self.function):
@@ -184,6 +212,10 @@ class FunctionTool:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The plain function, for tests and for calling it from Python."""
         return self.function(*args, **kwargs)
+
+
+def _values(arguments: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:

@@ -132,7 +132,14 @@ async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: 
     Facts keep their numbers. A file that is not whole and sound adds nothing at all, and the error says
     which line is to blame.
     """
-    reader = _Reader(world.new_id("ses"), cwd)
+    read = read_export(lines, world.new_id("ses"), cwd)
+    await store.import_session(read.facts, read.blobs)
+    return read.session
+
+
+def read_export(lines: Iterable[bytes], session: str, cwd: str) -> ReadExport:
+    """What is in a file, for a session with that id. Raises `UsageError`."""
+    reader = ReadExport(session, cwd)
     number = 0
     for number, line in enumerate(lines, 1):
         if line := line.strip():
@@ -141,11 +148,10 @@ async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: 
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise UsageError(f"line {number} cannot be imported: {error}") from None
     reader.check_is_whole(number)
-    await store.import_session(reader.facts, reader.blobs)
-    return reader.session
+    return reader
 
 
-class _Reader:
+class ReadExport:
     """Takes one line after the other, and refuses the first that does not fit."""
 
     def __init__(self, session: str, cwd: str) -> None:

@@ -1,4 +1,4 @@
-"""What a session is opened with to be closed only: no model is needed to end a run."""
+"""What a session is opened with where no model is needed, or none can be had."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ NOBODY_ANSWERS = "the session was opened without a model"
 
 
 class AbsentModel:
-    """Stands where nothing is going to be asked."""
+    """Stands where nothing is going to be asked, or says why nobody answers."""
 
     name = "absent"
 
+    def __init__(self, why: str = NOBODY_ANSWERS) -> None:
+        self.why = why
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
-        yield [ModelFailure(Failure("no_model", NOBODY_ANSWERS))]
+        yield [ModelFailure(Failure("no_model", self.why))]
 
     async def aclose(self) -> None:
         pass

@@ -11,6 +11,7 @@ import msgspec
 
 from ostler.kernel.harness import Asker, Harness
 from ostler.kernel.journal import Journal
+from ostler.kernel.model import Model
 from ostler.kernel.tool import Tool
 from ostler.runs.contexts import NO_RULES, KeptContext
 from ostler.runs.first_run import settled
@@ -40,13 +41,17 @@ def make_harness(
     asker: Asker | None = None,
     say: Say = lambda text: None,
     context: Rules = NO_RULES,
+    model: Model | None = None,
 ) -> Harness:
-    """Everything an agent works with, as the settings say, and `context` for its runs and their children."""
-    settings = settled(settings)
+    """Everything an agent works with, as the settings say, and `context` for its runs and their children.
+
+    Without a `model` it is the one that the settings name, or whichever can answer.
+    """
+    settings = settled(settings) if model is None else settings
     make = model_maker(settings)
     kept = KeptContext(settings, run=context)
     harness = Harness(
-        model=make(settings.model),
+        model=model or make(settings.model),
         fallbacks=settings.fallback,
         make_model=make,
         permission=user_guard(settings.permissions, cwd, configured_rules(settings)),

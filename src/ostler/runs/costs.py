@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Literal
 
 import msgspec
 
+from ostler.kernel.store import SessionSummary, Store
+from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import UsageReported
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.usage import NOTHING_USED, Usage
 
 By = Literal["day", "model", "session", "run"]
+_DAYS = re.compile(r"([1-9]\d*)d")
 _SMALLEST = 0.0001
 """The least that is shown as an amount."""
 
@@ -84,6 +88,36 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     """Also empty for calls that were made between runs."""
     own: Spent = Spent()
     children: Spent = Spent()
+
+
+async def spent(
+    store: Store, by: Sequence[By], *, since: int = 0, session: str = ""
+) -> tuple[list[Group], list[SessionSummary]]:
+    """What was used, in groups, and all sessions; with `session`, by that one and its children."""
+    known = await store.sessions()
+    parents = {one.id: one.child_of for one in known}
+    if not session:
+        usages = await store.usages(since_ms=since)
+    else:
+        parents[session] = ""
+        family = [one for one in parents if root_of(one, parents) == session]
+        found = [await store.usages(since_ms=since, session=one) for one in family]
+        usages = sorted([fact for facts in found for fact in facts], key=lambda fact: fact.time_ms)
+    return grouped(usages, by, parents), known
+
+
+def start_of_day(text: str) -> int:
+    """The first moment of the day that was meant, in milliseconds."""
+    try:
+        if days := _DAYS.fullmatch("1d" if text == "today" else text):
+            day = date.today() - timedelta(days=int(days[1]) - 1)
+        else:
+            day = date.fromisoformat(text)
+        return int(datetime.combine(day, time.min).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is no day: say 2026-01-31, today, or 7d for the last seven days"
+        ) from None
 
 
 def grouped(

@@ -6,6 +6,8 @@ import asyncio
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.context import Order, all_told
 from ostler.kernel.harness import Attendant, Attended, Harness
@@ -36,6 +38,7 @@ from ostler.vocabulary.requests import (
     RunCommand,
     SetModel,
     Steer,
+    TakeBack,
     UndoCompaction,
 )
 
@@ -45,6 +48,8 @@ if TYPE_CHECKING:  # loaded when something is driven
 SECRET_NEEDS_ITS_CALL = (
     "a secret is not put into the inbox, which is a file: it must be answered where the run is driven"
 )
+
+TAKEN_BACK = "the prompt was taken back before its turn"
 
 NOBODY_WAITS = "whoever asked that has ended: nobody waits for the answer any more"
 
@@ -106,6 +111,8 @@ class InboxReader:
     async def take_up(self, request: AnyRequest) -> None:
         """Makes facts of one request, or of its refusal."""
         journal, run = self._journal, self._journal.state.run
+        if request.id in journal.handed_over and isinstance(request, Answer):
+            request = msgspec.structs.replace(request, answer=journal.handed_over[request.id])
         match request:
             case Steer() if run and self._loop:
                 self._steers.append(request)
@@ -142,14 +149,18 @@ class InboxReader:
                 refused = events.RequestRefused(request.id, NOBODY_WAITS)
                 journal.record(refused, settles=request.id)
             case Answer(question=question) if question in journal.state.questions:
-                if journal.state.questions[question].question.secret and not request.declined:
+                asked = journal.state.questions[question]
+                stopped = run.step.calls.get(asked.call) if run and run.step else None
+                is_told = stopped is not None and request.id in journal.handed_over
+                if asked.question.secret and not request.declined and not is_told:
                     refused = events.RequestRefused(request.id, SECRET_NEEDS_ITS_CALL)
                     journal.record(refused, settles=request.id)
                     await journal.commit()
                     return
-                asked = journal.state.questions[question]
                 answered = as_stored(asked, _answered(request))
                 journal.record(answered, run=run_of(asked), settles=request.id)
+                if stopped is not None and asked.question.secret:
+                    stopped.answered = _answered(request)
                 self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
@@ -170,6 +181,8 @@ class InboxReader:
             case UndoCompaction() if not run:
                 await tree_requests.undo_compaction(journal, request)
                 return
+            case RunCommand() if self._questions and not self._questions.take(request.id):
+                return  # it runs beside the run, and may outlive it
             case RunCommand() if self._session and (attendant := self._harness.attendant):
                 running = asyncio.ensure_future(self._run_command(attendant, request))
                 if self._loop is None:
@@ -186,6 +199,9 @@ class InboxReader:
                 from ostler.runs.collapsing import collapse
 
                 await collapse(journal, self._harness, request)
+                return
+            case TakeBack():
+                await self._take_back(request)
                 return
             case RevokePermission(rule=rule) if rule in journal.state.permissions:
                 revoked = events.PermissionRemembered(
@@ -259,6 +275,8 @@ class InboxReader:
             from ostler.kernel.json_schema import mismatch
 
             problem = mismatch(request.answer, question.form)
+            if problem and question.secret:  # it may quote the answer
+                return "the answer does not fit the form"
             return f"the answer does not fit the form: {problem}" if problem else ""
         return ""
 
@@ -277,8 +295,33 @@ class InboxReader:
         earlier = takewhile(lambda waiting: waiting.id != request.id, pending)
         return [waiting for waiting in earlier if isinstance(waiting, Prompt | Continue)]
 
+    async def _take_back(self, request: TakeBack) -> None:
+        """Also settled is what it takes back: its refusal says why nothing came of it."""
+        journal = self._journal
+        await journal.commit()  # a prompt whose run has just begun is in the inbox no more
+        pending = {one.id: one for one in await journal.store.pending(journal.session)}
+        match pending.get(request.request):
+            case Prompt() | Continue():
+                can_be = True
+            case Steer(id=steer):
+                can_be = self.give_back(steer)
+            case _:
+                can_be = False
+        if can_be:
+            refused = events.RequestRefused(request.request, TAKEN_BACK)
+            journal.record(refused, settles=request.request)
+            about = {"request": request.request, "actor": "user", "who": request.by}
+            taken = events.Audited("request.take_back", "somebody asked for it", about)
+            journal.record(taken, settles=request.id)
+        else:
+            refused = events.RequestRefused(request.id, self._reason_against(request))
+            journal.record(refused, settles=request.id)
+        await journal.commit()
+
     def _reason_against(self, request: AnyRequest) -> str:
         match request:
+            case TakeBack(request=wanted):
+                return f"no prompt and no steer {wanted} waits: it was taken up, or was never there"
             case Answer(question=question):
                 return f"the question {question} is not open"
             case RevokePermission(rule=rule):

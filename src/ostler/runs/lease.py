@@ -31,14 +31,13 @@ async def hold(journal: Journal) -> None:
         await journal.commit()
         await journal.reload()
     left_ms = journal.lease.expires_ms - journal.world.now_ms()
-    if left_ms > leasing.LEASE_MS * 5 / 6:
+    if left_ms > leasing.LEASE_MS * 5 / 6 and not journal.is_elsewhere:
         return
     try:
         journal.lease = await journal.store.renew(journal.lease)
     except LeaseLost:
-        journal.lease = await journal.store.acquire(journal.session, journal.lease.owner)
+        await journal.take_up(await journal.store.acquire(journal.session, journal.lease.owner))
         await end_orphans(journal)
-        await journal.reload()
 
 
 @asynccontextmanager

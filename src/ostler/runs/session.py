@@ -381,7 +381,7 @@ class Session:
         if self.harness.attendant is not None:
             await self.harness.attendant.leave(self)
         await end_left_running(self.harness.memory)
-        if self.journal.has_processes:
+        if self.journal.has_processes and not self.journal.is_elsewhere:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)

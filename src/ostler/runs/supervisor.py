@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, Observer, World
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
+from ostler.runs.absent_model import AbsentModel
+from ostler.runs.asking import ask
+from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
+from ostler.runs.request_kinds import ALONE, MOVING, OF_A_RUN
+from ostler.runs.run_handle import RunHandle
 from ostler.runs.run_list import RunRow, latest_run, list_runs
 from ostler.runs.run_tree import is_stuck, root_of, state_of
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import requests
-from ostler.vocabulary.errors import SessionHeld, UsageError
+from ostler.vocabulary.errors import (
+    NoModel,
+    NotFound,
+    OstlerError,
+    SessionBusy,
+    SessionHeld,
+    StoreError,
+    UsageError,
+)
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import PlainBlock, as_content
@@ -26,53 +39,10 @@ from ostler.vocabulary.requests import AnyRequest
 Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Makes what an agent works with in that directory. Each session gets one of its own."""
 
+COMING_TO_REST = 2.0
+"""Seconds that a session has to be given back behind its run."""
+
 Prompt = str | Iterable[str | PlainBlock]
-
-MOVING = (
-    requests.Prompt,
-    requests.Continue,
-    requests.Answer,
-    requests.Cancel,
-    requests.Resume,
-    requests.FinishCall,
-    requests.ReleasePrompts,
-)
-"""Requests that let a session move: when nobody drives it, it is driven for them."""
-
-
-class RunHandle:
-    """A run that was started here. `async with` it, and it is cancelled when the block is left early.
-
-    One that is detached goes on by itself, until it rests or the supervisor is closed.
-    """
-
-    def __init__(
-        self, supervisor: Supervisor, session: str, task: asyncio.Task[Quiet], rested: asyncio.Future[Quiet]
-    ) -> None:
-        self.session = session
-        self._supervisor = supervisor
-        self._task = task
-        self._rested = rested
-        self._is_detached = False
-
-    async def result(self) -> Quiet:
-        """How it came to rest. Whoever is cancelled here does not cancel the run."""
-        await asyncio.wait({self._rested, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        return self._rested.result() if self._rested.done() else self._task.result()
-
-    def detach(self) -> None:
-        """From now on nobody's leaving cancels it."""
-        self._is_detached = True
-
-    async def __aenter__(self) -> RunHandle:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._is_detached and not self._rested.done() and not self._task.done():
-            await self._supervisor.cancel(self.session)
-            await asyncio.wait({self._rested, self._task}, return_when=asyncio.FIRST_COMPLETED)
 
 
 class Supervisor:
@@ -80,15 +50,26 @@ class Supervisor:
 
     - What becomes of a run is what its log says: a late completion never overwrites a cancel.
     - A session is driven until nothing more can move; then its lease is given back: any process can go on.
-      With `keep_open` that is so many seconds later: extensions stay loaded, what arrives is taken up.
+      With `keep_open` that is so many seconds later: extensions stay loaded, what arrives is taken up. It
+      is later still while `is_wanted` says so, and at once when another process goes on with it.
     - Requests to a session that another process holds go through its inbox.
     """
 
     def __init__(
-        self, store: Store, equip: Equip, *, world: World | None = None, keep_open: float = 0
+        self,
+        store: Store,
+        equip: Equip,
+        *,
+        world: World | None = None,
+        keep_open: float = 0,
+        is_wanted: Callable[[str], bool] = lambda session: False,
+        attend_alone: Callable[[Journal], None] | None = None,
     ) -> None:
+        """`attend_alone` is told of the sessions that are opened for a request that needs no harness."""
         self.store = store
         self._keep_open = keep_open
+        self._is_wanted = is_wanted
+        self._attend_alone = attend_alone
         self._equip = equip
         self._world = world or World()
         self._driven: dict[str, Session] = {}
@@ -99,7 +80,12 @@ class Supervisor:
         """Done when what was begun has come to rest; a task goes on with what waits its turn."""
         self._staying: dict[str, asyncio.Timeout] = {}
         """Sessions at rest that are kept open, and until when."""
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One at a time opens a session: two would load everything twice, and one of them in vain."""
+        self._let_go: set[str] = set()
         self._observers: list[Callable[[str], Observer]] = []
+        self._handed_over: dict[str, Any] = {}
+        """Secret answers, by the requests that are waiting for them to be taken up here."""
         self._is_closing = False
 
     def observe(self, make: Callable[[str], Observer]) -> None:
@@ -117,47 +103,67 @@ class Supervisor:
         """
         self._refuse_when_closing()
         content = as_content(prompt)
-        if session in self._tasks:
-            raise UsageError(f"session {session} is being driven already; queue the prompt, or steer its run")
-        opened = await self._open(session) if session else await self._create(cwd or Path.cwd())
-        return await self._begin(opened, opened.prompt(content, request=request))
+        if not session:
+            opened = await self._create(cwd or Path.cwd())
+            handle = self._begin(opened, opened.prompt(content, request=request))
+            await self._until_begun(opened)
+            return handle
+        async with self._one_opening(session):
+            if session in self._tasks:
+                raise UsageError(
+                    f"session {session} is being driven already; queue the prompt, or steer its run"
+                )
+            opened = await self._open(session)
+            handle = self._begin(opened, opened.prompt(content, request=request))
+        await self._until_begun(opened)
+        return handle
 
     async def advance(self, session: str) -> RunHandle:
         """Drives a session on from its last fact: a run that was cut, or what waits in its inbox."""
         self._refuse_when_closing()
         session = await self._driven_through(session)
-        if session in self._tasks:
-            return RunHandle(self, session, self._tasks[session], self._rested[session])
-        opened = await self._open(session)
-        return await self._begin(opened, opened.advance())
+        async with self._one_opening(session):
+            if session in self._tasks:
+                return RunHandle(self, session, self._tasks[session], self._rested[session])
+            opened = await self._open(session)
+            handle = self._begin(opened, opened.advance())
+        await self._until_begun(opened)
+        return handle
+
+    def _one_opening(self, session: str) -> asyncio.Lock:
+        return self._opening.setdefault(session, asyncio.Lock())
 
     async def _driven_through(self, session: str) -> str:
         """A child is driven by the run that it works for, or it would have other tools, limits and guards."""
         return (await root_of(self.store, await state_of(self.store, session))).id
 
-    async def _begin(self, session: Session, first: Any) -> RunHandle:
-        """Returns when the run is a fact: what was asked of it before would be refused, a cancel too."""
-        begun = asyncio.get_running_loop().create_future()
-
-        def see(batch: Sequence[Fact | Event]) -> None:
-            if session.state.run is not None and not begun.done():
-                begun.set_result(None)
-
-        stop = session.observe(see)
+    def _begin(self, session: Session, first: Any) -> RunHandle:
         self._driven[session.id] = session
         rested = self._rested[session.id] = asyncio.get_running_loop().create_future()
         task = self._tasks[session.id] = asyncio.ensure_future(self._drive(session, first, rested))
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
+        return RunHandle(self, session.id, task, rested)
+
+    async def _until_begun(self, session: Session) -> None:
+        """Until the run is a fact: what was asked of it before would be refused, a cancel too. Or until
+        somebody must answer before it can begin."""
+        begun = asyncio.get_running_loop().create_future()
+
+        def see(batch: Sequence[Fact | Event]) -> None:
+            if (session.state.run is not None or session.state.questions) and not begun.done():
+                begun.set_result(None)
+
+        see(())
+        stop = session.observe(see)
         try:
-            if session.state.run is None:
-                await asyncio.wait({task, begun}, return_when=asyncio.FIRST_COMPLETED)
+            waited = {self._tasks[session.id], self._rested[session.id], begun}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             session.cancel("whoever started it was cancelled")
             raise
         finally:
             stop()
-        return RunHandle(self, session.id, task, rested)
 
     async def _create(self, cwd: Path) -> Session:
         return await create_session(self.store, await self._equipped(cwd), world=self._world)
@@ -166,8 +172,12 @@ class Supervisor:
         (first,) = await self.store.read(session, 0, 1)
         harness = await self._equipped(Path(getattr(first.event, "cwd", ".")))
         opened = await open_session(self.store, session, harness, world=self._world)
-        if opened.state.settings.model and harness.make_model is not None:
-            harness.set_model(opened.state.settings.model)
+        kept = opened.state.settings
+        if kept.model and harness.make_model is not None:
+            try:
+                harness.set_model(kept.model, kept.reasoning)
+            except OstlerError as error:  # another one can be asked for in the session, and only there
+                harness.model = AbsentModel(error.message)
         return opened
 
     async def _equipped(self, cwd: Path) -> Harness:
@@ -178,6 +188,7 @@ class Supervisor:
         def attend(journal: Journal) -> None:
             if own is not None:
                 own(journal)
+            journal.handed_over = self._handed_over
             for make in self._observers:
                 journal.observe(make(journal.session))
 
@@ -207,25 +218,45 @@ class Supervisor:
         return quiet
 
     async def _stay(self, session: Session) -> Quiet:
-        """Takes up what arrives, as long as something does. Another process may have it meanwhile."""
+        """Takes up what arrives, as long as something does, or somebody wants it. Another process may have
+        it meanwhile."""
         quiet, seen = None, -1
-        while not self._is_closing:
-            try:
-                async with asyncio.timeout(self._keep_open) as limit:
-                    self._staying[session.id] = limit
-                    seen = await self.store.arrivals(session.id, seen)
-            except TimeoutError:
-                break
-            finally:
-                del self._staying[session.id]
-            try:
-                while (last := await session.advance()) is not None:
-                    quiet = last
-                    if isinstance(last, RunWaiting):
+        elsewhere = asyncio.ensure_future(self._written_elsewhere(session))
+        try:
+            while not self._is_closing and session.id not in self._let_go:
+                arrival = asyncio.ensure_future(self.store.arrivals(session.id, seen))
+                try:
+                    async with asyncio.timeout(self._keep_open) as limit:
+                        self._staying[session.id] = limit
+                        await asyncio.wait({arrival, elsewhere}, return_when=asyncio.FIRST_COMPLETED)
+                except TimeoutError:
+                    if self._is_closing or session.id in self._let_go or not self._is_wanted(session.id):
                         break
-            except SessionHeld:
-                break
+                    continue
+                finally:
+                    del self._staying[session.id]
+                    arrival.cancel()
+                if elsewhere.done():
+                    break
+                seen = arrival.result()
+                try:
+                    while (last := await session.advance()) is not None:
+                        quiet = last
+                        if isinstance(last, RunWaiting):
+                            break
+                except SessionHeld:
+                    break
+        finally:
+            elsewhere.cancel()
         return quiet
+
+    async def _written_elsewhere(self, session: Session) -> None:
+        """Returns when another process has gone on with the session: whoever follows it here must see it."""
+        async with aclosing(self.store.follow(session.id, session.state.last_seq)) as followed:  # type: ignore[type-var]
+            with suppress(NotFound, StoreError):  # whoever advances it is told
+                async for batch in followed:
+                    if batch[-1].seq > session.state.last_seq:
+                        return
 
     def _end_staying(self) -> None:
         for limit in self._staying.values():
@@ -235,11 +266,18 @@ class Supervisor:
         """What arrived while the session was given back; and a parent that waited for this child."""
         if await self._can_move(session.id, session.state):
             await self._move(session.id)
+        else:
+            for request in await self.store.pending(session.id):
+                if isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and not session.state.run):
+                    await self._take_up_alone(session.id, request)
+                elif not isinstance(request, (*MOVING, *OF_A_RUN)):
+                    await self._move(session.id)
         if isinstance(quiet, RunEnded) and session.state.child_of and session.harness.place is None:
             await self._move(session.state.child_of)
 
     async def _move(self, session: str) -> None:
-        if self._is_closing or await self._driven_through(session) in self._tasks:
+        root = await self._driven_through(session)
+        if self._is_closing or root in self._tasks or await self.store.holder(root) is not None:
             return
         try:
             await self.advance(session)
@@ -249,14 +287,80 @@ class Supervisor:
     # --- asking -------------------------------------------------------------------------------------
 
     async def submit(self, session: str, request: AnyRequest) -> bool:
-        """Puts a request into a session's inbox, and drives the session if it moves it and nobody else does.
+        """Puts a request into a session's inbox. When nobody drives the session, it is taken up here: driven
+        if it must be, with as little as the request needs.
 
-        False when a request with this id is known already.
+        False when a request with this id is known already. A prompt that cannot be answered, for want of a
+        model, is not put there: that raises.
         """
-        is_new = await self.store.submit(session, request)
-        if isinstance(request, MOVING) and is_new:
+        if self._is_closing or await self._knows(session, request.id):
+            return await self.store.submit(session, request)
+        state = await state_of(self.store, session)
+        root = (await root_of(self.store, state)).id
+        async with self._one_opening(root):
+            is_free = root not in self._tasks and await self.store.holder(root) is None
+            if is_free and (
+                isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and state.run is None)
+            ):
+                await self._take_up_alone(session, request)
+                return True
+            opened = None
+            if is_free:
+                with suppress(SessionHeld):  # whoever holds it sees its inbox
+                    opened = await self._open(root)
+            await self._require_model(root, opened, request)
+            is_new = await self.store.submit(session, request)
+            if opened is not None:
+                self._begin(opened, opened.advance())
+        if opened is not None and isinstance(request, requests.Prompt | requests.Continue):
+            await self._until_begun(opened)
+        elif opened is None and is_new and isinstance(request, MOVING):
             await self._move(session)
         return is_new
+
+    async def _require_model(self, root: str, opened: Session | None, request: AnyRequest) -> None:
+        session = opened or self._driven.get(root)
+        if session is None or not isinstance(request, requests.Prompt | requests.Continue):
+            return
+        if isinstance(session.harness.model, AbsentModel):
+            if opened is not None:
+                await opened.close()
+            raise NoModel(session.harness.model.why)
+
+    async def _take_up_alone(self, session: str, request: AnyRequest) -> None:
+        with suppress(UsageError):  # it was refused, and that is a fact
+            await ask(self.store, session, request, self._world, attend=self._attend_alone)
+
+    async def _knows(self, session: str, request: str) -> bool:
+        if await self.store.settled(session, request) is not None:
+            return True
+        return any(one.id == request for one in await self.store.pending(session))
+
+    async def answer_secret(self, session: str, request: requests.Answer, secret: Any, wait: float) -> None:
+        """Hands a secret to the call that asked for it. The inbox, which is a file, never has it.
+
+        Raises `SessionHeld` when another process drives the session: it must be answered there.
+        """
+        root = await self._driven_through(session)
+        if root not in self._tasks and await self.store.holder(root) is not None:
+            raise SessionHeld(f"{SECRET_NEEDS_ITS_CALL}; another process drives session {root}")
+        self._handed_over[request.id] = secret
+        try:
+            await self.submit(session, request)
+            await self.until_settled(session, request.id, wait)
+        finally:
+            del self._handed_over[request.id]
+
+    async def until_settled(self, session: str, request: str, wait: float) -> int | None:
+        """The number of the fact that settled a request, waited for so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait or None):
+                after = await self.store.last_seq(session)
+                while (seq := await self.store.settled(session, request)) is None and wait:
+                    async with aclosing(self.store.follow(session, after)) as followed:  # type: ignore[type-var]
+                        after = (await anext(followed))[-1].seq
+                return seq
+        return None
 
     async def queue(self, session: str, prompt: Prompt) -> str:
         """A prompt that waits its turn. The id of the request, as with the others below."""
@@ -293,6 +397,10 @@ class Supervisor:
         return self._world.new_id("req")
 
     # --- watching -----------------------------------------------------------------------------------
+
+    def driven(self, session: str) -> Session | None:
+        """The session, if it is open here: at work, or kept open behind its last run."""
+        return self._driven.get(session)
 
     def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
         """The facts after that number, and then each new one, whoever writes it."""
@@ -348,6 +456,22 @@ class Supervisor:
         if self._unfinished:
             await asyncio.wait(set(self._unfinished), timeout=timeout)
         return not self._unfinished
+
+    async def let_go(self, session: str) -> None:
+        """Gives a session back that is merely kept open here. Raises `SessionBusy` for one at work."""
+        if (task := self._tasks.get(session)) is None:
+            return
+        self._let_go.add(session)
+        try:
+            if (staying := self._staying.get(session)) is not None:
+                staying.reschedule(asyncio.get_running_loop().time())
+            run = self._driven[session].state.run
+            if staying is not None or run is None or run.waiting:  # it may just be coming to rest
+                await asyncio.wait({task}, timeout=COMING_TO_REST)
+        finally:
+            self._let_go.discard(session)
+        if not task.done():
+            raise SessionBusy(f"session {session} is at work: cancel its run first")
 
     async def close(self, reason: str = "the process ends") -> None:
         """Ends the runs that are still under way, and gives all sessions back."""

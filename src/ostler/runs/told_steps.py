@@ -11,6 +11,7 @@ from ostler.context.planning import Decision, Kept
 from ostler.kernel.beginnings import ANOTHER_SYSTEM, FIRST
 from ostler.kernel.state import path_of
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.governance import fate
 from ostler.vocabulary.messages import ToolCall, text_of
@@ -113,6 +114,13 @@ def told_steps(facts: Sequence[Fact]) -> list[ToldStep]:
     for fact in facts:
         telling.take(fact)
     return telling.steps
+
+
+def numbered(steps: Sequence[ToldStep], number: int) -> ToldStep:
+    """Raises `NotFound`."""
+    if number > len(steps):
+        raise NotFound(f"the session has no step {number}: the last one is {len(steps)}")
+    return steps[number - 1]
 
 
 class _Telling:

@@ -37,7 +37,7 @@ async def _reason_against(journal: Journal, request: TreeRequest) -> str:
 
 
 async def is_entry(journal: Journal, number: int) -> bool:
-    if number < 1:
+    if not 1 <= number <= journal.state.last_seq:
         return False
     facts = await journal.store.read(journal.session, number - 1, 1)
     return bool(facts) and facts[0].parent is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from ostler.kernel.tool import Tool, ToolContext, ToolSpec
+from ostler.kernel.tool import BeforeCall, FunctionTool, Tool, ToolContext, ToolSpec
 from ostler.vocabulary.errors import UnknownTool
 
 BUILTIN_TOOLS = {
@@ -46,6 +46,10 @@ class ToolToLoad:
 
     def validate(self, arguments: dict[str, Any]) -> Any:
         return self.load().validate(arguments)
+
+    async def objection(self, arguments: Any, before: BeforeCall) -> str:
+        loaded = self.load()
+        return await loaded.objection(arguments, before) if isinstance(loaded, FunctionTool) else ""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any:
         return await self.load().run(arguments, context)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, tool
+from ostler.kernel.tool import BeforeCall, ToolContext, tool
 from ostler.tools import file_kinds
 from ostler.tools.atomic_write import write_atomically
 from ostler.tools.diff import Diff, diff_of_splices, splice
 from ostler.tools.freshness import MAX_DIGESTED, digest_of, last_seen, refuse_unless_fresh, remember
 from ostler.tools.paths import missing, plain_failures, resolve, shown
 from ostler.tools.replacements import Plan, Replacement, plan
-from ostler.tools.threads import to_its_end
+from ostler.tools.threads import in_thread, to_its_end
 from ostler.tools.truncation import size_text
 from ostler.vocabulary.errors import ToolFailed
 from ostler.vocabulary.outcomes import Ok, ok
@@ -24,6 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 class _Edited(msgspec.Struct, frozen=True):
     plan: Plan
     diff: Diff
+    content: bytes
     digest: str
 
 
@@ -66,7 +67,22 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     return ok("\n".join(rows), details=details, summary=f"+{diff.added} -{diff.removed}")
 
 
+@edit.objecting
+async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeCall) -> None:
+    file = resolve(path, context.cwd)
+    seen = await last_seen(context, file)
+    with plain_failures(path):
+        await in_thread(lambda stop: _edited(file, path, shown(file, context.cwd), edits, seen))
+
+
 def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
+    edited = _edited(file, given, name, edits, seen)
+    write_atomically(file, edited.content)
+    return edited
+
+
+def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
+    """The file as it would be."""
     if not file.exists():
         raise missing(file, given)
     if not file.is_file():
@@ -89,5 +105,4 @@ def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str
     except UnicodeEncodeError:
         raise ToolFailed("nothing was changed\nnew_text is not valid text: it has a lone surrogate") from None
     diff = diff_of_splices(original, made.splices, name)
-    write_atomically(file, after)
-    return _Edited(made, diff, digest_of(after))
+    return _Edited(made, diff, after, digest_of(after))

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostler.kernel.tool import ToolContext
+from ostler.kernel.tool import BeforeCall
 from ostler.vocabulary.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def remember(memory: dict[str, Any], path: Path, digest: str) -> None:
     _seen(memory).digests[str(path)] = digest
 
 
-async def last_seen(context: ToolContext, path: Path) -> str | None:
+async def last_seen(context: BeforeCall, path: Path) -> str | None:
     """The digest of the file when this session last read or wrote it; None if it never did."""
     seen = _seen(context.memory)
     if str(path) not in seen.digests and not seen.has_read_log:

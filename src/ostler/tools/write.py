@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, tool
+from ostler.kernel.tool import BeforeCall, ToolContext, tool
 from ostler.tools import file_kinds
 from ostler.tools.atomic_write import write_atomically
 from ostler.tools.diff import Diff, diff_of_texts, lines_of
 from ostler.tools.freshness import digest_of, file_digest, last_seen, refuse_unless_fresh, remember
 from ostler.tools.paths import plain_failures, resolve, shown
-from ostler.tools.threads import to_its_end
+from ostler.tools.threads import in_thread, to_its_end
 from ostler.vocabulary.errors import ToolFailed
 from ostler.vocabulary.outcomes import Ok, ok
 
@@ -58,6 +58,15 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     return ok(f"wrote {len(data)} bytes ({lines} lines) to {name}", details=details, summary=summary)
 
 
+@write.objecting
+async def _unwritable(path: str, content: str, *, context: BeforeCall) -> None:
+    file = resolve(path, context.cwd)
+    _encoded(content)
+    seen = await last_seen(context, file)
+    with plain_failures(path):
+        await in_thread(lambda stop: _refuse(file, path, seen))
+
+
 def _encoded(content: str) -> bytes:
     try:
         return content.encode()
@@ -69,19 +78,27 @@ def _encoded(content: str) -> bytes:
 
 def _write(file: Path, given: str, name: str, content: str, data: bytes, seen: str | None) -> _Written:
     before = b""
-    created = not file.exists()
-    if not created:
-        status = file.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise ToolFailed(f"{given} is a directory: name a file in it")
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
-        if status.st_size:
-            refuse_unless_fresh(given, seen, file_digest(file))
-        before = file.read_bytes() if status.st_size <= _MAX_COMPARED else b"\0"
+    size = _refuse(file, given, seen)
+    created = size is None
+    if size is not None:
+        before = file.read_bytes() if size <= _MAX_COMPARED else b"\0"
     diff = _compared(before, content, data, "/dev/null" if created else name, name)
     write_atomically(file, data)
     return _Written(created, diff)
+
+
+def _refuse(file: Path, given: str, seen: str | None) -> int | None:
+    """Raises what stands against writing the file; its size, or None if there is none yet."""
+    if not file.exists():
+        return None
+    status = file.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolFailed(f"{given} is a directory: name a file in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
+    if status.st_size:
+        refuse_unless_fresh(given, seen, file_digest(file))
+    return status.st_size
 
 
 def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:

@@ -32,6 +32,7 @@ from ostler.vocabulary.live_events import ChildEvent as ChildEvent
 from ostler.vocabulary.live_events import LiveValue as LiveValue
 from ostler.vocabulary.live_events import Printed as Printed
 from ostler.vocabulary.live_events import ReasoningDelta as ReasoningDelta
+from ostler.vocabulary.live_events import SessionListed as SessionListed
 from ostler.vocabulary.live_events import StoreFailed as StoreFailed
 from ostler.vocabulary.live_events import StreamIncomplete as StreamIncomplete
 from ostler.vocabulary.live_events import TextDelta as TextDelta

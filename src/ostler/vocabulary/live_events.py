@@ -106,4 +106,11 @@ class StreamIncomplete(LiveEvent, frozen=True):
 class CaughtUp(LiveEvent, frozen=True):
     """A follower has been sent everything up to this fact, and what is open: what comes now is new."""
 
-    seq: int
+    after: int
+    """Its number: whoever is cut off now goes on behind it."""
+
+
+class SessionListed(LiveEvent, frozen=True):
+    """In the stream of all sessions: the list of them has changed, and no fact of theirs says so."""
+
+    change: Literal["imported", "deleted"]

@@ -100,6 +100,12 @@ class ReleasePrompts(Request, frozen=True):
     drop: bool = False
 
 
+class TakeBack(Request, frozen=True):
+    """Forget a prompt whose turn has not come, or a steer that the model was not told yet."""
+
+    request: str
+
+
 class RevokePermission(Request, frozen=True):
     """Forget a rule that was remembered in this session."""
 
@@ -144,13 +150,14 @@ AnyRequest = (
     | Label
     | CollapseBranch
     | ReleasePrompts
+    | TakeBack
     | RevokePermission
     | FinishCall
     | RunCommand
     | Keys
 )
 
-OVERTAKING = (Cancel, Answer)
+OVERTAKING = (Cancel, Answer, TakeBack)
 """These are taken up before anything that arrived earlier."""
 
 _encoder = msgspec.json.Encoder()

@@ -31,3 +31,38 @@ export function commandIn(text: string, commands: readonly Command[]): { command
   const command = [...commands, ...OWN].find((one) => one.name === name);
   return command ? { command, rest: (found[2] ?? "").trim() } : null;
 }
+
+export interface Suggestion {
+  label: string;
+  hint: string;
+  about: string;
+  badge: string;
+  /** What the whole text becomes, and where one goes on typing. */
+  text: string;
+  caret: number;
+}
+
+export function commandSuggestions(text: string, commands: readonly Command[]): Suggestion[] {
+  return completions(text, commands).map((one) => ({
+    label: `/${one.name}`,
+    hint: one.arguments ?? "",
+    about: one.description ?? "",
+    badge: one.kind === "page" ? "" : (one.kind ?? ""),
+    text: `/${one.name} `,
+    caret: one.name.length + 2,
+  }));
+}
+
+/** The mention that is being typed before the caret: where it begins, and the letters so far. */
+export function mentionAt(text: string, caret: number): { start: number; letters: string } | null {
+  const found = /(?:^|[\s(])@("?)([^\s"]*)$/.exec(text.slice(0, caret));
+  if (!found) return null;
+  const letters = found[2] ?? "";
+  return { start: caret - letters.length - (found[1]?.length ?? 0) - 1, letters };
+}
+
+export function withMention(text: string, start: number, caret: number, mention: string): { text: string; caret: number } {
+  const isFolder = mention.endsWith("/");
+  const put = isFolder ? mention : `${mention} `;
+  return { text: text.slice(0, start) + put + text.slice(caret).replace(/^ /, isFolder ? " " : ""), caret: start + put.length };
+}

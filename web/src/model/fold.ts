@@ -1,6 +1,6 @@
 /** Facts and live events, in their order, make a view into the next one. */
 
-import type { Frame, PlainBlock, Totals } from "../wire/types";
+import { type Frame, type PlainBlock, type Totals, factNumber } from "../wire/types";
 import { Draft } from "./draft";
 import { foldAnswer, foldDelta, foldModelFailure } from "./fold-answers";
 import { foldTools } from "./fold-tools";
@@ -21,7 +21,8 @@ export function foldChild(view: SessionView | null, session: string, event: Fram
 }
 
 function take(draft: Draft, frame: Frame): void {
-  if (frame.seq !== undefined) takeFact(draft, frame, frame.seq);
+  const seq = factNumber(frame);
+  if (seq) takeFact(draft, frame, seq);
   else takeLive(draft, frame);
 }
 
@@ -108,6 +109,10 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
     case "run_ended":
       takeEnd(draft, fact, base);
       return;
+    case "prompts_held":
+    case "prompts_released":
+      view.held = fact.type === "prompts_held";
+      return;
     case "todo_updated":
       if ((fact["list"] ?? "main") === "main") view.todo = fact["items"];
       return;
@@ -183,6 +188,7 @@ function takeEnd(draft: Draft, fact: Frame, base: { key: string; anchor: number;
   const view = draft.view;
   view.run = null;
   view.lastEnd = fact["status"];
+  view.held = fact["status"] !== "completed";
   view.context = fact["context"] || view.context;
   view.questions = view.questions.filter((asked) => asked.askedBy === "extension");
   for (const message of view.unsettled.keys()) draft.settleMessage(message, new Set());
@@ -190,12 +196,14 @@ function takeEnd(draft: Draft, fact: Frame, base: { key: string; anchor: number;
     (block) => block.kind === "tool" && !["done", "failed", "left"].includes(block.stage),
     (block) => (block.kind === "tool" ? { ...block, stage: "left" } : block),
   );
+  const said = view.blocks.at(-1);
+  const isSaid = said?.kind === "notice" && said.level === "error" && said.text === fact["failure"]?.message;
   draft.put({
     ...base,
     kind: "receipt",
     status: fact["status"],
-    reason: fact["reason"] ?? "",
-    failure: fact["failure"] ?? null,
+    reason: isSaid ? "" : (fact["reason"] ?? ""),
+    failure: isSaid ? null : (fact["failure"] ?? null),
     own: (fact["own"] ?? {}) as Totals,
     children: (fact["children"] ?? {}) as Totals,
   });

@@ -175,6 +175,8 @@ export interface SessionView {
   unsettled: ReadonlyMap<string, readonly string[]>;
   run: RunView | null;
   lastEnd: RunStatus | "";
+  /** Prompts wait until somebody releases them. */
+  held: boolean;
   questions: readonly AskedView[];
   todo: readonly TodoItem[];
   model: string;
@@ -210,6 +212,7 @@ export function emptyView(id: string): SessionView {
     unsettled: new Map(),
     run: null,
     lastEnd: "",
+    held: false,
     questions: [],
     todo: [],
     model: "",
@@ -241,12 +244,17 @@ export function openQuestions(view: SessionView): AskedView[] {
   return found;
 }
 
+/** Whether a child was seen from its first fact on. */
+export function isWhole(view: SessionView | null): view is SessionView {
+  return view !== null && !view.gap && view.seq > 0;
+}
+
 /** The children in a view that are at work, but of which not everything was seen. */
 export function childrenToRead(view: SessionView): string[] {
   return view.blocks.flatMap((block) => {
     const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
     if (child?.status !== "running") return [];
-    if (!child.view || child.view.gap) return [child.session];
+    if (!isWhole(child.view)) return [child.session];
     return childrenToRead(child.view);
   });
 }
@@ -261,6 +269,17 @@ export function childIn(view: SessionView, session: string): SessionView | null 
   return null;
 }
 
+/** What was read, with the fragments that were seen live and are not in it yet. */
+function carriedOver(seen: SessionView | null, read: SessionView): SessionView {
+  if (!seen?.unsettled.size) return read;
+  const settled = new Set(read.blocks.map((block) => ("message" in block ? block.message : "")));
+  const open = [...seen.unsettled].filter(([message]) => !settled.has(message));
+  const keys = new Set(open.flatMap(([, some]) => some));
+  const fragments = seen.blocks.filter((block) => keys.has(block.key)).map((block) => ({ ...block, anchor: read.leaf }));
+  const blocks = [...read.blocks, ...fragments];
+  return { ...read, blocks, places: new Map(blocks.map((block, place) => [block.key, place])), unsettled: new Map(open) };
+}
+
 /** With a child that was read from its own log, unless more of it was seen live. */
 export function withChild(view: SessionView, read: SessionView): SessionView {
   let isChanged = false;
@@ -268,8 +287,8 @@ export function withChild(view: SessionView, read: SessionView): SessionView {
     const child = block.kind === "tool" || block.kind === "child" ? block.child : null;
     if (!child) return block;
     const before = child.view;
-    const isNewer = !before || before.gap || before.seq < read.seq;
-    const after = child.session === read.id ? (isNewer ? read : before) : before && withChild(before, read);
+    const isNewer = !before || !isWhole(before) || before.seq < read.seq;
+    const after = child.session === read.id ? (isNewer ? carriedOver(before, read) : before) : before && withChild(before, read);
     if (after === before) return block;
     isChanged = true;
     return { ...block, child: { ...child, view: after } } as Block;

@@ -2,24 +2,45 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { languageOf } from "../model/languages";
 import { safeAddress } from "../model/markdown";
 import type { AnswerBlock, Block, NoticeBlock, PrintedBlock, ReceiptBlock, SummaryBlock, UserBlock } from "../model/view";
-import { dollars, elapsed, firstLine, leastCost, plainText, shortTokens, totalTokens } from "../model/words";
+import { dollars, elapsed, firstLine, leastCost, plainText, shortTokens, sizeText, totalTokens } from "../model/words";
 import { mayAct } from "../state/app";
 import { current } from "../state/open-session";
 import { ChildCard } from "./child";
+import { Highlighted } from "./code";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { Media } from "./media";
 import { memo } from "./memo";
 import { MessageActions } from "./message-actions";
 import { ToolCard } from "./tool-card";
-import { textOf } from "./tool-bodies";
 
 const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension", terminal: "terminal" };
 
+/** How the server puts a text that was uploaded into a message. */
+const UPLOADED = /^--- (.+), uploaded ---\n/;
+
+function UploadedText({ text }: { text: string }): JSX.Element {
+  const name = UPLOADED.exec(text)?.[1] ?? "";
+  const content = text.replace(UPLOADED, "");
+  return (
+    <details class="uploaded">
+      <summary>
+        <Icon name="file" size={15} /> {name} <small>{sizeText(content.length)}</small>
+      </summary>
+      <pre>
+        <Highlighted code={content} language={languageOf(name)} />
+      </pre>
+    </details>
+  );
+}
+
 function User({ block, session, nested }: { block: UserBlock; session: string; nested: boolean }): JSX.Element {
-  const text = textOf(block.content);
+  const texts = block.content.flatMap((one) => (one.type === "text" ? [one.text] : []));
+  const uploaded = texts.filter((one) => UPLOADED.test(one));
+  const text = texts.filter((one) => !uploaded.includes(one)).join("\n");
   const [all, setAll] = useState(false);
   const isLong = text.length > 3000 || text.split("\n").length > 30;
   return (
@@ -32,6 +53,9 @@ function User({ block, session, nested }: { block: UserBlock; session: string; n
           {all ? "Show less" : "Show all"}
         </button>
       )}
+      {uploaded.map((one) => (
+        <UploadedText text={one} />
+      ))}
       {block.content.map((one) => (
         <Media content={one} session={session} />
       ))}
@@ -56,7 +80,7 @@ function Thoughts({ block }: { block: AnswerBlock }): JSX.Element {
   const open = chosen ?? false;
   const last = block.text.trim().split("\n").at(-1) ?? "";
   return (
-    <section class={block.writing ? "thoughts writing" : "thoughts"} aria-label="Reasoning">
+    <div class={block.writing ? "thoughts writing" : "thoughts"} role="group" aria-label="Reasoning">
       <button type="button" class="quiet" aria-expanded={open} onClick={() => choose(!open)}>
         <Icon name="thought" size={15} />
         <span>{block.writing ? "Thinking" : "Thought"}</span>
@@ -66,7 +90,7 @@ function Thoughts({ block }: { block: AnswerBlock }): JSX.Element {
         </span>
       </button>
       {open && <Markdown text={block.text} />}
-    </section>
+    </div>
   );
 }
 
@@ -74,7 +98,7 @@ function Notice({ block }: { block: NoticeBlock }): JSX.Element {
   const text = plainText(block.text);
   const isLong = text.length > 400;
   return (
-    <div class={`notice ${block.level}`} role={block.level === "error" ? "alert" : undefined}>
+    <div class={`notice ${block.level === "quiet" ? "calm" : block.level}`} role={block.level === "error" ? "alert" : undefined}>
       {(block.level === "warning" || block.level === "error") && <Icon name="warning" size={15} />}
       <div>
         <strong>{block.title}</strong>{" "}
@@ -110,7 +134,7 @@ function Summary({ block }: { block: SummaryBlock }): JSX.Element {
 function Printed({ block }: { block: PrintedBlock }): JSX.Element {
   const color = /^#[0-9a-f]{6}$/i.test(block.color) ? { borderColor: block.color } : undefined;
   return (
-    <div class={`printed ${block.level}`} style={color} role="status">
+    <div class={`printed ${block.level === "block" ? "boxed" : block.level}`} style={color} role="status">
       <pre>{plainText(block.text)}</pre>
       {(block.title || block.extension) && <small>{block.title || block.extension}</small>}
     </div>
@@ -136,7 +160,8 @@ function Receipt({ block }: { block: ReceiptBlock }): JSX.Element {
     cost ? dollars(cost) : "",
     (block.own.duration_ms ?? 0) >= 1000 ? elapsed(block.own.duration_ms ?? 0) : "",
   ].filter(Boolean);
-  const why = block.failure?.message || (block.reason !== block.status ? block.reason : "");
+  const isPlain = block.reason === block.status || (block.status === "cancelled" && block.reason.startsWith("cancelled by"));
+  const why = block.failure?.message || (isPlain ? "" : block.reason);
   return (
     <div class={`receipt ${block.status}`}>
       <span>{[ENDS[block.status] ?? block.status, ...parts].join(" · ")}</span>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
 import type { ChildView } from "../model/view";
-import { visibleBlocks } from "../model/view";
+import { isWhole, visibleBlocks } from "../model/view";
 import { dollars, firstLine, leastCost, shortTokens, totalTokens } from "../model/words";
 import { current } from "../state/open-session";
 import { addressOf, goTo } from "../state/route";
@@ -18,10 +18,10 @@ export function ChildCard({ child, open: opensLive }: { child: ChildView; open: 
   const id = useId();
   const open = chosen ?? (opensLive && child.status === "running");
   const view = child.view;
-  const isWhole = view !== null && !view.gap;
+  const isRead = isWhole(view);
   useEffect(() => {
-    if (open && !isWhole) void current.value?.readChild(child.session);
-  }, [open, isWhole, child.session]);
+    if (open && !isRead) void current.value?.readChild(child.session);
+  }, [open, isRead, child.session]);
   const blocks = view ? visibleBlocks(view).filter((block) => block.kind !== "receipt" || block.status !== "completed") : [];
   const totals = child.totals;
   return (

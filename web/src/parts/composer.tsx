@@ -2,12 +2,13 @@
 
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { commandIn, completions } from "../model/completing";
-import type { Command, PlainBlock } from "../wire/types";
-import { attach, attachedBlocks, attachments, clearAttachments, detach, isUploading } from "../state/attachments";
+import { type Suggestion, commandIn } from "../model/completing";
+import type { PlainBlock } from "../wire/types";
+import { attach, attachedBlocks, attachments, detach, forget, isUploading } from "../state/attachments";
 import { mayAct, overlay, panel, toast } from "../state/app";
 import { composerText, focusComposer } from "../state/composer";
 import type { OpenSession } from "../state/open-session";
+import { Completion, useSuggestions } from "./completion";
 import { forkAt } from "./message-actions";
 import { Icon } from "./icons";
 import { isPhone } from "./width";
@@ -44,26 +45,15 @@ export function send(session: OpenSession, how: "prompt" | "steer"): void {
   const blocks: PlainBlock[] = [...(text ? [{ type: "text" as const, text }] : []), ...attachedBlocks()];
   if (!blocks.length) return;
   const found = attachments.value.length ? null : commandIn(text, session.commands.value);
-  if (found?.command.kind === "page") runOwn(session, found.command.name, found.rest);
-  else if (found?.command.kind === "command") void session.request({ type: "run_command", name: found.command.name, arguments: found.rest });
-  else void session.request({ type: how, content: blocks });
   composerText.value = "";
-  clearAttachments();
-}
-
-function Completion({ found, marked, choose }: { found: Command[]; marked: number; choose: (one: Command) => void }): JSX.Element | null {
-  if (!found.length) return null;
-  return (
-    <ul class="completion" role="listbox" id="completion" aria-label="Commands">
-      {found.map((one, place) => (
-        <li key={one.name} id={`completion-${place}`} role="option" aria-selected={place === marked} onMouseDown={(event) => { event.preventDefault(); choose(one); }}>
-          <strong>/{one.name}</strong> {one.arguments && <span class="arguments">{one.arguments}</span>}
-          <span class="description">{one.description}</span>
-          {one.kind && one.kind !== "page" && <span class="badge">{one.kind}</span>}
-        </li>
-      ))}
-    </ul>
-  );
+  if (found?.command.kind === "page") return runOwn(session, found.command.name, found.rest);
+  const kept = attachments.value;
+  attachments.value = [];
+  void session.request({ type: how, content: blocks }).then((sent) => {
+    if (sent) return forget(kept);
+    composerText.value ||= text;
+    attachments.value = [...kept, ...attachments.value];
+  });
 }
 
 function Attachments(): JSX.Element | null {
@@ -92,7 +82,9 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
   const [recalled, recall] = useState(0);
   const text = composerText.value;
   const isRunning = session.view.value.run !== null;
-  const found = isClosed === text ? [] : completions(text, session.commands.value);
+  const [caret, setCaret] = useState(0);
+  const suggested = useSuggestions(session, text, Math.min(caret, text.length));
+  const found = isClosed === text || recalled ? [] : suggested;
   const at = Math.min(marked, Math.max(0, found.length - 1));
   const canSend = mayAct() && (text.trim() !== "" || attachments.value.length > 0);
 
@@ -113,9 +105,12 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
     toast("The run ended before this was told: it is yours again.");
   }, [back]);
 
-  const choose = (one: Command): void => {
-    composerText.value = `/${one.name} `;
+  const choose = (one: Suggestion): void => {
+    composerText.value = one.text;
+    setCaret(one.caret);
+    mark(0);
     focusComposer();
+    requestAnimationFrame(() => area.current?.setSelectionRange(one.caret, one.caret));
   };
   const older = (step: number): void => {
     const prompts = session.blocks.value.flatMap((block) => (block.kind === "user" && block.source === "prompt" ? [textOf(block.content)] : []));
@@ -128,7 +123,7 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
     if (found.length && ["ArrowDown", "ArrowUp", "Tab", "Escape"].includes(event.key)) {
       event.preventDefault();
       if (event.key === "Escape") close(text);
-      else if (event.key === "Tab") choose(found[at] as Command);
+      else if (event.key === "Tab") choose(found[at] as Suggestion);
       else mark((at + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length);
       event.stopPropagation();
       return;
@@ -137,7 +132,7 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
       if (isPhone.value && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       const one = found[at];
-      if (one && text !== `/${one.name}`) return choose(one);
+      if (one && text.trim() !== one.text.trim()) return choose(one);
       recall(0);
       send(session, isRunning && (event.ctrlKey || event.metaKey) ? "steer" : "prompt");
     } else if (event.altKey && event.key === "s" && isRunning) {
@@ -172,7 +167,8 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
         aria-autocomplete="list"
         aria-controls={found.length ? "completion" : undefined}
         aria-activedescendant={found.length ? `completion-${at}` : undefined}
-        onInput={(event) => { composerText.value = event.currentTarget.value; mark(0); }}
+        onInput={(event) => { composerText.value = event.currentTarget.value; setCaret(event.currentTarget.selectionStart); mark(0); }}
+        onSelect={(event) => setCaret(event.currentTarget.selectionStart)}
         onKeyDown={key}
         onPaste={paste}
       />
@@ -181,7 +177,8 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
         <button type="button" class="quiet" aria-label="Attach files" title="Attach files" disabled={!mayAct()} onClick={() => picker.current?.click()}>
           <Icon name="attach" />
         </button>
-        <button type="button" class="quiet model" disabled={!mayAct()} onClick={() => { overlay.value = "model"; }} aria-label={`Model: ${modelOf(session)}`} title="Model and reasoning">
+        <button type="button" class="quiet model" disabled={!mayAct()} onClick={() => { overlay.value = "model"; }} title="Model and reasoning">
+          <span class="visually-hidden">Model:</span>
           <span class="model-name">{modelOf(session)}</span>
           {reasoningOf(session) && <small>{reasoningOf(session)}</small>}
         </button>
@@ -206,7 +203,7 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
 }
 
 export function modelOf(session: OpenSession): string {
-  const name = session.view.value.model || session.shown.value?.model || "model";
+  const name = session.view.value.model || session.shown.value?.model || "default model";
   return name.split("/").at(-1) ?? name;
 }
 

@@ -17,32 +17,45 @@ interface Decision {
   after: number;
 }
 interface Trace {
-  tokens?: Record<string, number>;
+  step?: number;
+  fits?: boolean;
+  used?: number;
+  window?: number;
+  parts?: { name: string; tokens: number }[];
   counted?: string[];
   decisions?: Decision[];
-  left?: number;
-  fences?: [string, number, boolean][];
+  fences?: unknown[];
   fences_left_out?: [string, number][];
-  messages?: [number, number];
+  messages?: number[];
   reminders?: string[];
+  changed?: string;
 }
 
-const PARTS: [string, string][] = [
-  ["fixed", "System prompt and tools"],
-  ["fences", "Files and notes"],
-  ["reminders", "Reminders"],
-  ["messages", "Messages"],
-];
+const PARTS: Record<string, string> = {
+  fixed: "System prompt and tools",
+  fences: "Files and notes",
+  reminders: "Reminders",
+  messages: "Messages",
+  told: "Told in all",
+  reserve: "Kept for the answer",
+  free: "Free",
+};
 
-function Bar({ tokens, window }: { tokens: Record<string, number>; window: number }): JSX.Element {
+function Bar({ parts, window }: { parts: { name: string; tokens: number }[]; window: number }): JSX.Element {
   return (
     <div class="context-bar" role="img" aria-label="Shares of the context">
-      {PARTS.map(([name]) => (
-        <span key={name} class={`part ${name}`} style={{ width: `${(100 * (tokens[name] ?? 0)) / window}%` }} />
+      {parts.map(({ name, tokens }) => (
+        <span key={name} class={`part ${name}`} style={{ width: `${(100 * tokens) / window}%` }} />
       ))}
-      <span class="part reserve" style={{ width: `${(100 * (tokens["reserve"] ?? 0)) / window}%` }} />
     </div>
   );
+}
+
+/** A fence in words: its kind, its tokens, and whether it was cut. */
+function fenceWords(fence: unknown): string {
+  if (Array.isArray(fence)) return `${fence[0]}: ${shortTokens(Number(fence[1]))}${fence[2] ? ", cut" : ""}`;
+  const { kind = "", tokens = 0, cut = false } = (fence ?? {}) as { kind?: string; tokens?: number; cut?: boolean };
+  return `${kind}: ${shortTokens(tokens)}${cut ? ", cut" : ""}`;
 }
 
 function Row({ name, value, mark }: { name: string; value: string; mark?: string }): JSX.Element {
@@ -57,21 +70,14 @@ function Row({ name, value, mark }: { name: string; value: string; mark?: string
   );
 }
 
-/** The trace of the last step, wherever the answer holds it. */
-function traceIn(answer: Record<string, unknown> | null): Trace | null {
-  const inner = answer?.["trace"];
-  const found = (inner && typeof inner === "object" ? inner : answer) as Trace | null;
-  return found?.tokens ? found : null;
-}
-
 export function ContextPanel({ session }: { session: OpenSession }): JSX.Element {
-  const [answer, setAnswer] = useState<Record<string, unknown> | null>(null);
+  const [answer, setAnswer] = useState<Trace | null>(null);
   const view = session.view.value;
   const step = `${view.run?.id}/${view.run?.step}/${view.usage.input_tokens}`;
   useEffect(() => {
     let isGone = false;
     api.context(session.id).then(
-      (found) => isGone || setAnswer(found),
+      (found) => isGone || setAnswer(found as Trace),
       () => isGone || setAnswer(null),
     );
     return () => {
@@ -79,8 +85,8 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
     };
   }, [session.id, step]);
   const { used, window } = contextOf(session);
-  const trace = traceIn(answer);
-  const tokens = trace?.tokens;
+  const trace = answer;
+  const parts = trace?.parts ?? [];
   const usage = view.usage;
   const children = view.childrenUsage.reduce((sum, one) => sum + leastCost(one), 0);
   const cost = usage.cost == null ? null : usage.cost + children;
@@ -88,13 +94,13 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
   return (
     <>
       <h3>In the window</h3>
-      {tokens && <Bar tokens={tokens} window={tokens["window"] || window || 1} />}
+      {parts.length > 0 && <Bar parts={parts} window={trace?.window || window || 1} />}
       <dl class="figures">
         <Row name="In use" value={window ? `${shortTokens(used)} of ${shortTokens(window)}` : shortTokens(used)} />
-        {tokens && PARTS.filter(([name]) => tokens[name]).map(([name, said]) => <Row key={name} name={said} value={shortTokens(tokens[name] ?? 0)} mark={name} />)}
-        {tokens?.["reserve"] ? <Row name="Kept for the answer" value={shortTokens(tokens["reserve"])} mark="reserve" /> : null}
-        {trace?.messages && <Row name="Messages told" value={`${trace.messages[0]} of ${trace.messages[1]}`} />}
-        {trace?.counted && <Row name="Counted by" value={trace.counted.join(", ")} />}
+        {parts.map(({ name, tokens }) => <Row key={name} name={PARTS[name] ?? name} value={shortTokens(tokens)} mark={name} />)}
+        {trace?.messages?.length === 2 && <Row name="Messages told" value={`${trace.messages[0]} of ${trace.messages[1]}`} />}
+        {trace?.reminders && trace.reminders.length > 0 && <Row name="Reminded of" value={trace.reminders.join(", ")} />}
+        {trace?.counted && trace.counted.length > 0 && <Row name="Counted by" value={trace.counted.join(", ")} />}
       </dl>
       {mayAct() && used > 0 && (
         <button type="button" onClick={() => void session.request({ type: "compact" })}>
@@ -113,15 +119,12 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
           </ul>
         </>
       )}
-      {trace?.fences && (
+      {trace?.fences && trace.fences.length > 0 && (
         <>
           <h3>Files and notes</h3>
           <ul class="decisions">
-            {trace.fences.map(([kind, size, isCut]) => (
-              <li>
-                {kind}: {shortTokens(size)}
-                {isCut && ", cut"}
-              </li>
+            {trace.fences.map((fence) => (
+              <li>{fenceWords(fence)}</li>
             ))}
             {(trace.fences_left_out ?? []).map(([kind, size]) => (
               <li>

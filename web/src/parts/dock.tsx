@@ -18,7 +18,7 @@ export function activityOf(view: SessionView, now: number): string {
   const run = view.run;
   if (!run) return "";
   if (run.waiting === "paused") return "Paused";
-  if (run.waiting === "question") return "Waits for an answer";
+  if (run.waiting === "question" || view.questions.length) return "Waits for an answer";
   if (run.waiting === "pending") return "Waits for a call that finishes later";
   if (run.retryAt > now) return `Tries again in ${Math.ceil((run.retryAt - now) / 1000)} s`;
   for (let at = view.blocks.length - 1; at >= 0; at -= 1) {
@@ -33,16 +33,39 @@ export function activityOf(view: SessionView, now: number): string {
   return run.calling ? "Asks the model" : "Works";
 }
 
+/** The process that drove the run is gone; the run is not. */
+function CutLine({ session }: { session: OpenSession }): JSX.Element {
+  return (
+    <div class="run-line" role="status">
+      <Icon name="warning" size={15} />
+      <span>This run was cut off: nobody works on it.</span>
+      <span class="spring" />
+      {mayAct() && (
+        <>
+          <button type="button" class="quiet" onClick={() => void session.request({ type: "resume" })}>
+            Go on
+          </button>
+          <button type="button" class="quiet stop-word" onClick={() => void session.request({ type: "cancel" })}>
+            Stop
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
+
 function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
   const view = session.view.value;
   const run = view.run;
   const now = useNow(run !== null);
   if (!run) return null;
+  const shown = session.shown.value?.run;
+  if (shown?.status === "cut" && shown.id === run.id) return <CutLine session={session} />;
   const spent = now - Date.parse(run.startedAt);
   const isPaused = run.waiting === "paused";
   return (
     <div class="run-line">
-      {run.waiting ? <Icon name="clock" size={15} /> : <span class="spinner" aria-hidden="true" />}
+      {run.waiting || view.questions.length ? <Icon name="clock" size={15} /> : <span class="spinner" aria-hidden="true" />}
       <span>{activityOf(view, now)}</span>
       <span class="small-print">
         {run.step > 1 && `step ${run.step} · `}
@@ -96,7 +119,7 @@ function Queue({ session }: { session: OpenSession }): JSX.Element | null {
   const waiting = session.waiting.value;
   const view = session.view.value;
   if (!waiting.length) return null;
-  const isHeld = !view.run && Boolean(session.shown.value?.held) && waiting.some((one) => one.type === "prompt");
+  const isHeld = !view.run && view.held && waiting.some((one) => one.type === "prompt");
   return (
     <section class="queue" aria-label="Waiting messages">
       {isHeld && (

@@ -41,8 +41,9 @@ function ConnectionSign({ session }: { session: OpenSession }): JSX.Element | nu
 function Toggle({ name, icon, label, mark }: { name: Panel; icon: string; label: string; mark?: string }): JSX.Element {
   const isOn = panel.value === name;
   return (
-    <button type="button" class="quiet toggle" aria-pressed={isOn} aria-label={label} title={label} onClick={() => { panel.value = isOn ? "" : name; }}>
+    <button type="button" class="quiet toggle" aria-pressed={isOn} title={label} onClick={() => { panel.value = isOn ? "" : name; }}>
       <Icon name={icon} />
+      <span class="visually-hidden">{label}</span>
       {mark && <span class="mark">{mark}</span>}
     </button>
   );
@@ -90,6 +91,8 @@ function More({ session }: { session: OpenSession }): JSX.Element {
       </button>
       {open && (
         <div role="menu" class="menu">
+          {item("Branches", "tree", () => { panel.value = "tree"; })}
+          {session.view.value.todo.length > 0 && item("To do", "todo", () => { panel.value = "todo"; })}
           {mayAct() && item("Rename", "edit", () => { overlay.value = "rename"; })}
           {mayAct() && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
           {mayAct() && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}

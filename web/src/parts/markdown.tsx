@@ -84,7 +84,7 @@ function Table({ token }: { token: Tokens.Table }): JSX.Element {
   );
 }
 
-function BlockToken({ token }: { token: Token }): JSX.Element | null {
+function BlockToken({ token, top = 1 }: { token: Token; top?: number }): JSX.Element | null {
   switch (token.type) {
     case "space":
     case "def":
@@ -93,8 +93,8 @@ function BlockToken({ token }: { token: Token }): JSX.Element | null {
     case "code":
       return <CodeBlock code={token.text} language={(token.lang ?? "").split(/\s/)[0]?.toLowerCase() ?? ""} />;
     case "heading": {
-      // The page has its own first and second level.
-      const Level = `h${Math.min(6, token.depth + 2)}` as "h3";
+      // The page has its own first and second level: the highest one in a text is the third.
+      const Level = `h${Math.max(3, Math.min(6, token.depth - top + 3))}` as "h3";
       return <Level class={`level-${token.depth}`}>{inline(token.tokens)}</Level>;
     }
     case "hr":
@@ -112,14 +112,15 @@ function BlockToken({ token }: { token: Token }): JSX.Element | null {
   }
 }
 
-const Unchanged = memo(BlockToken, (before, after) => before.token.raw === after.token.raw && before.token.type === after.token.type);
+const Unchanged = memo(BlockToken, (before, after) => before.token.raw === after.token.raw && before.token.type === after.token.type && before.top === after.top);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   const tokens = useMemo(() => blocksOf(text), [text]);
+  const top = Math.min(6, ...tokens.flatMap((token) => (token.type === "heading" ? [(token as Tokens.Heading).depth] : [])));
   return (
     <div class="prose">
       {tokens.map((token, place) => (
-        <Unchanged key={place} token={token} />
+        <Unchanged key={place} token={token} top={top} />
       ))}
     </div>
   );

@@ -31,7 +31,8 @@ export function Meters({ session }: { session: OpenSession }): JSX.Element {
   const about = window ? `Context: ${shortTokens(used)} of ${shortTokens(window)} tokens` : `Context: ${shortTokens(used)} tokens`;
   const spent = `${shortTokens(tokens)} tokens${cost === null ? "" : `, ${dollars(cost)}`} in this session`;
   return (
-    <button type="button" class="meters quiet" aria-pressed={panel.value === "context"} aria-label={`${about}; ${spent}. Show what the model is told`} title={`${about}\n${spent}`} onClick={() => { panel.value = panel.value === "context" ? "" : "context"; }}>
+    <button type="button" class={window ? "meters quiet has-window" : "meters quiet"} aria-pressed={panel.value === "context"} title={`${about}\n${spent}`} onClick={() => { panel.value = panel.value === "context" ? "" : "context"; }}>
+      <span class="visually-hidden">What the model is told. {about}.</span>
       {window > 0 && <Ring share={share} />}
       {window > 0 && <span class="share">{Math.round(share * 100)} %</span>}
       <span class="tokens">{shortTokens(tokens)} tokens</span>

@@ -1,16 +1,16 @@
 /** Windows over the page: a new session, the model, the keys, a new title, and whether to delete. */
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { attempt, me, overlay, stored, store, toast } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { current, type OpenSession } from "../state/open-session";
 import { goTo } from "../state/route";
 import { refreshList, sessions } from "../state/session-list";
 import { api } from "../wire/api";
-import type { ModelInfo } from "../wire/types";
 import { Dialog } from "./dialog";
 import { titleOf } from "./header";
+import { ModelPicker } from "./model-picker";
 import { Palette } from "./palette";
 
 const close = (): void => {
@@ -52,62 +52,6 @@ function NewSession(): JSX.Element {
           </button>
           <button type="submit" class="primary">
             Begin
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-const LEVELS = ["off", "minimal", "low", "medium", "high"];
-
-function ModelPicker({ session }: { session: OpenSession }): JSX.Element {
-  const [models, setModels] = useState<ModelInfo[]>([]);
-  const [query, setQuery] = useState("");
-  const now = session.view.value.model || session.shown.value?.model || "";
-  const [level, setLevel] = useState(session.view.value.reasoning || session.shown.value?.reasoning || "");
-  useEffect(() => {
-    void attempt(() => api.models()).then((found) => found && setModels(found.models));
-  }, []);
-  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = models.filter((one) => words.every((word) => one.name.toLowerCase().includes(word))).slice(0, 60);
-  const chosen = models.find((one) => one.name === now);
-  const levels = chosen?.reasoning?.length ? chosen.reasoning : LEVELS;
-  const choose = (model: string): void => {
-    void session.request({ type: "set_model", model, reasoning: level });
-    close();
-  };
-  return (
-    <Dialog title="Model and reasoning" onClose={close}>
-      <form onSubmit={(event) => { event.preventDefault(); choose(shown[0]?.name ?? (query.trim() || now)); }}>
-        <fieldset class="levels">
-          <legend>Reasoning</legend>
-          {levels.map((one) => (
-            <label key={one} class={one === level ? "chip chosen" : "chip"}>
-              <input type="radio" name="level" class="visually-hidden" checked={one === level} onChange={() => setLevel(one)} />
-              {one}
-            </label>
-          ))}
-        </fieldset>
-        <label for="model-search" class="visually-hidden">
-          Find a model
-        </label>
-        <input id="model-search" type="text" autofocus value={query} placeholder={now || "Find a model, or name one"} spellcheck={false} autocomplete="off" onInput={(event) => setQuery(event.currentTarget.value)} />
-        <ul class="models" aria-label="Models">
-          {shown.map((one) => (
-            <li key={one.name}>
-              <button type="button" class={one.name === now ? "chosen" : ""} onClick={() => choose(one.name)}>
-                {one.name}
-              </button>
-            </li>
-          ))}
-        </ul>
-        <div class="dialog-actions">
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="primary" disabled={!now && !query.trim()}>
-            {query.trim() ? `Use ${shown[0]?.name ?? query.trim()}` : "Keep the model"}
           </button>
         </div>
       </form>
@@ -171,6 +115,7 @@ export const KEYS: [string, string][] = [
   ["Ctrl Enter", "steer: tell the running model at its next step"],
   ["Shift Enter", "a new line"],
   ["/", "commands and templates; outside of the line: go to it"],
+  ["@", "mention a file"],
   ["↑", "an earlier prompt, in an empty line"],
   ["Esc Esc", "stop"],
   ["y  n  1–9", "answer a question; s, p, u: always in the session, the project, everywhere"],

@@ -157,8 +157,11 @@ export function FormQuestion({ asked, session }: Properties): JSX.Element {
   const submit = (event: Event): void => {
     event.preventDefault();
     const made = answerOf(schema, fields, filled);
-    if ("problems" in made) setProblems(made.problems);
-    else void session.answer(asked, made.answer);
+    if ("problems" in made) {
+      setProblems(made.problems);
+      const form = event.currentTarget as HTMLFormElement;
+      requestAnimationFrame(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+    } else void session.answer(asked, made.answer);
   };
   return (
     <form onSubmit={submit} noValidate>

@@ -14,6 +14,7 @@ const STATES: Record<string, string> = {
   waiting: "waits for you",
   failed: "failed",
   interrupted: "interrupted",
+  cut: "cut off",
   limit: "ended by a limit",
 };
 

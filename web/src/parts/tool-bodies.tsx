@@ -72,12 +72,14 @@ function FileChange({ tool, values }: Body): JSX.Element | null {
   const path = String(values["path"] ?? values["file_path"] ?? "");
   const language = languageOf(path);
   const diff = tool.result?.details?.["diff"];
+  const isNew = tool.result?.details?.["created"] === true && typeof values["content"] === "string";
   const isWhole = tool.stage !== "writing";
   const content = values["content"];
   const lines = useMemo((): DiffLine[] => {
+    if (isNew) return [];
     if (typeof diff === "string" && diff) return readUnified(diff);
     return editLines(values["edits"], isWhole);
-  }, [diff, values, isWhole]);
+  }, [diff, values, isWhole, isNew]);
   if (lines.length) return <Diff lines={lines} language={language} />;
   if (typeof content !== "string") return null;
   return (
@@ -134,7 +136,7 @@ export function ToolBody(body: Body): JSX.Element {
       {tool.note && <p class="note">{tool.note}</p>}
       <p class="small-print">
         {tool.answered && <span>{tool.answered}</span>}
-        {tool.allowedBy && !tool.answered && <span>{tool.allowedBy}</span>}
+        {tool.allowedBy && !tool.answered && !tool.allowedBy.startsWith("profile") && <span>{tool.allowedBy}</span>}
         {result?.repeats ? <span>reused result</span> : null}
         {result?.output && (
           <a href={api.blobUrl(session, result.output.id)} target="_blank" rel="noopener">

@@ -68,7 +68,7 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
   const title = titleOf(tool) || (tool.stage === "writing" ? "…" : "");
   const known = tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name;
   return (
-    <section class={`tool ${tool.stage}`} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
+    <div role="group" class={`tool ${tool.stage}`} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
       <button type="button" class="tool-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
         <Icon name={iconOf(tool)} size={16} />
         <span class="tool-name">{known}</span>
@@ -82,7 +82,7 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
         {open && <Growing active={tool.stage === "writing" || tool.stage === "running"}><ToolBody tool={tool} session={session} values={argumentsOf(tool)} /></Growing>}
       </div>
       {hasChild && tool.child && <ChildCard child={tool.child} open={tool.stage === "running"} />}
-    </section>
+    </div>
   );
 });
 

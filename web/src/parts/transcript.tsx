@@ -123,6 +123,7 @@ export function Transcript({ session }: { session: OpenSession }): JSX.Element {
   return (
     <div class="transcript-frame">
       <div class="transcript" ref={scroller} onScroll={scrolled} onWheel={leave} onTouchMove={() => { follows.current = false; }} role="log" aria-live="off" aria-label="Conversation" tabIndex={0}>
+        <h2 class="visually-hidden">Conversation</h2>
         <div class="column" ref={inside}>
           {chunks.map((some, place) => (
             <Chunk key={place} blocks={some} session={session.id} place={place} isLast={place >= chunks.length - 2} />

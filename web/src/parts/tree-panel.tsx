@@ -45,7 +45,7 @@ export function TreePanel({ session }: { session: OpenSession }): JSX.Element {
           <button type="button" class="branch-go" disabled={!mayAct()} title="Go there" onClick={() => void goBackTo(entry.seq)}>
             <span class={`kind ${entry.type}`}>{SAID[entry.type] ?? entry.type.replace(/_/g, " ")}</span>
             {(labels.get(entry.seq) ?? entry.label) && <span class="badge label">{labels.get(entry.seq) ?? entry.label}</span>}
-            <span class="branch-text">{firstLine(entry.text ?? "", 120)}</span>
+            <span class="branch-text">{firstLine((entry.text ?? "").replace(/[#*`>]+ ?/g, ""), 120)}</span>
             {ways > 1 && <span class="ways">{ways} ways</span>}
           </button>
           {mayAct() && (

@@ -36,13 +36,13 @@ export function attach(files: Iterable<File>): void {
 }
 
 export function detach(id: number): void {
-  const gone = attachments.value.find((one) => one.id === id);
-  if (gone?.preview) URL.revokeObjectURL(gone.preview);
+  forget(attachments.value.filter((one) => one.id === id));
   attachments.value = attachments.value.filter((one) => one.id !== id);
 }
 
-export function clearAttachments(): void {
-  for (const one of attachments.value) detach(one.id);
+/** Lets go of what their previews hold. */
+export function forget(gone: readonly Attachment[]): void {
+  for (const one of gone) if (one.preview) URL.revokeObjectURL(one.preview);
 }
 
 export const isUploading = (): boolean => attachments.value.some((one) => !one.upload && !one.problem);

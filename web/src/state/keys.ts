@@ -72,7 +72,7 @@ function plain(event: KeyboardEvent): boolean {
       return true;
     case "s":
       drawerOpen.value = true;
-      document.getElementById("session-search")?.focus();
+      setTimeout(() => document.getElementById("session-search")?.focus(), 30); // a drawer that is shut takes no focus
       return true;
     case "m":
       if (current.value && mayAct()) overlay.value = "model";

@@ -45,6 +45,7 @@ export class OpenSession {
   private queue: Frame[] = [];
   private scheduled = false;
   private readonly reading = new Set<string>();
+  private readonly unread = new Set<string>();
   private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
   private lookTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -104,7 +105,9 @@ export class OpenSession {
     this.queue = [];
     const before = this.view.value;
     this.view.value = fold(before, frames);
-    if (this.view.value.caughtUp) for (const child of childrenToRead(this.view.value)) void this.readChild(child);
+    if (this.view.value.caughtUp) {
+      for (const child of childrenToRead(this.view.value)) if (!this.unread.has(child)) void this.readChild(child);
+    }
     if (!before.caughtUp) return;
     this.announce(frames);
     this.giveBack(frames);
@@ -182,7 +185,7 @@ export class OpenSession {
       }
       this.view.value = withChild(this.view.value, view);
     } catch {
-      // It is read again with its next event, or when it is opened.
+      this.unread.add(child); // it is tried again when somebody opens it
     } finally {
       this.reading.delete(child);
     }
@@ -190,7 +193,11 @@ export class OpenSession {
 
   request(body: { type: string } & Record<string, unknown>): Promise<unknown> {
     return attempt(async () => {
+      // What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
+      const { held, run } = this.view.value;
+      const releases = (body.type === "prompt" || body.type === "continue") && held && !run && !this.waiting.value.length;
       const settled = await api.request(this.id, body);
+      if (releases) await api.request(this.id, { type: "release_prompts" });
       if (body.type === "prompt" || body.type === "steer") {
         const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[] };
         if (settled.state === "waiting") this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];

@@ -5,6 +5,7 @@ import type {
   Command,
   Frame,
   Me,
+  MentionedFile,
   ModelInfo,
   OpenQuestion,
   SearchHit,
@@ -85,7 +86,7 @@ export const api = {
   delete: (id: string) => send(at(id), { method: "DELETE" }),
   tree: (id: string) => get<{ leaf: number; entries: TreeEntry[] }>(at(id, "/tree")),
   request: (id: string, body: { type: string } & Record<string, unknown>, wait = 0) =>
-    post<Settled>(at(id, `/requests${query({ wait: wait || "" })}`), body),
+    post<Settled>(at(id, `/requests${query({ wait: wait || "" })}`), { by: "web", ...body }),
   waiting: (id: string) => get<{ requests: WaitingRequest[] }>(at(id, "/requests")),
   takeBack: (id: string, request: string) =>
     send(at(id, `/requests/${encodeURIComponent(request)}`), { method: "DELETE" }),
@@ -99,7 +100,10 @@ export const api = {
   context: (id: string) => get<Record<string, unknown>>(at(id, "/context")),
   usage: (id: string) => get<Record<string, unknown>>(at(id, "/usage")),
   commands: (id: string) => get<{ commands: Command[] }>(at(id, "/commands")),
-  models: () => get<{ models: ModelInfo[] }>("models"),
+  models: (cwd: string) => get<{ models: ModelInfo[]; default?: string }>(`models${query({ cwd })}`),
+  files: (cwd: string, q: string) => get<{ files: MentionedFile[]; complete: boolean }>(`files${query({ cwd, q, limit: 12 })}`),
+  argumentsOf: (id: string, command: string, typed: string) =>
+    get<{ arguments: string[] }>(at(id, `/commands/${encodeURIComponent(command)}/arguments${query({ typed })}`)),
   upload: async (file: File): Promise<Upload> => {
     const headers = { "Content-Type": file.type || "application/octet-stream" };
     const response = await send(`uploads${query({ name: file.name || "pasted" })}`, { method: "POST", headers, body: file });

@@ -1,15 +1,15 @@
 /** Follows a session: one stream that resumes exactly where it was cut, or questions on the same cursor. */
 
 import { EventReader } from "./sse";
-import type { Frame } from "./types";
+import { type Frame, factNumber } from "./types";
 
 export type Connection = "connecting" | "live" | "polling" | "offline" | "resting";
 
 export interface Source {
   /** Opens the stream of what comes after that fact. */
   stream(after: number, signal: AbortSignal): Promise<Response>;
-  /** Waits some seconds for facts after that one. */
-  poll(after: number, signal: AbortSignal): Promise<{ facts: Frame[]; last_seq: number; has_more: boolean }>;
+  /** Waits some seconds for facts after that one, and answers with a page of them. */
+  poll(after: number, signal: AbortSignal): Promise<Response>;
 }
 
 export interface Listener {
@@ -30,6 +30,12 @@ export interface Patience {
 }
 
 const PATIENCE: Patience = { first: 8000, silence: 50_000, backoff: 15_000, polling: 120_000 };
+
+function checked(response: Response): Response {
+  if ([401, 403, 404].includes(response.status)) throw new Refused(response.status);
+  if (!response.ok) throw new Error(`answered with ${response.status}`);
+  return response;
+}
 
 class Refused extends Error {
   constructor(readonly status: number) {
@@ -117,11 +123,10 @@ export class Follower {
     let timer = setTimeout(giveUp, this.patience.first);
     try {
       if (!this.failures) this.listener.connection("connecting");
-      const response = await this.source.stream(this.after, attempt.signal);
-      if (response.status === 401 || response.status === 403 || response.status === 404) throw new Refused(response.status);
-      if (!response.ok || !response.body) throw new Error(`the stream was answered with ${response.status}`);
+      const { body } = checked(await this.source.stream(this.after, attempt.signal));
+      if (!body) throw new Error("the stream has no body");
       const events = new EventReader();
-      const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      const pieces = body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { done, value } = await pieces.read();
         if (done) break;
@@ -152,20 +157,28 @@ export class Follower {
   }
 
   private async pollOnce(signal: AbortSignal): Promise<void> {
-    const found = await this.source.poll(this.after, signal);
+    const answer = checked(await this.source.poll(this.after, signal));
+    const found = (await answer.json()) as { facts: Frame[]; has_more: boolean };
     this.failures = 0;
     this.listener.connection("polling");
     this.pass(found.facts);
     if (!found.has_more) this.listener.frames([{ type: "caught_up" }]);
   }
 
+  /** Passes on what follows without a gap; beyond one, it is asked for again. */
   private pass(frames: Frame[]): void {
-    if (!frames.length) return;
+    const passed: Frame[] = [];
+    let missing = 0;
     for (const frame of frames) {
-      if (frame.seq === undefined || frame.seq <= this.after) continue;
-      if (frame.seq !== this.after + 1) throw new Error(`fact ${this.after + 1} is missing`);
-      this.after = frame.seq;
+      const seq = factNumber(frame);
+      if (seq > this.after + 1) {
+        missing = this.after + 1;
+        break;
+      }
+      this.after = Math.max(this.after, seq);
+      passed.push(frame);
     }
-    this.listener.frames(frames);
+    if (passed.length) this.listener.frames(passed);
+    if (missing) throw new Error(`fact ${missing} is missing`);
   }
 }

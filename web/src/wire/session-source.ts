@@ -1,26 +1,20 @@
 /** Where the facts of one session come from. */
 
-import { Problem, apiUrl, get } from "./api";
+import { apiUrl } from "./api";
 import type { Source } from "./following";
-import type { Frame } from "./types";
 
 const WAIT = 25;
 
 export function sessionSource(session: string): Source {
   const path = `sessions/${encodeURIComponent(session)}/events`;
+  const ask = (query: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> =>
+    fetch(apiUrl(`${path}?${query}`), { headers, signal, credentials: "same-origin", cache: "no-store" });
   return {
     stream: (after, signal) => {
       const headers: Record<string, string> = { Accept: "text/event-stream" };
       if (after) headers["Last-Event-ID"] = String(after);
-      return fetch(apiUrl(`${path}?after=${after}`), { headers, signal, credentials: "same-origin", cache: "no-store" });
+      return ask(`after=${after}`, headers, signal);
     },
-    poll: async (after, signal) => {
-      try {
-        return await get<{ facts: Frame[]; last_seq: number; has_more: boolean }>(`${path}?after=${after}&wait=${WAIT}`, { signal });
-      } catch (error) {
-        if (error instanceof Problem && error.status === 0) throw new Error("offline");
-        throw error;
-      }
-    },
+    poll: (after, signal) => ask(`after=${after}&wait=${WAIT}`, { Accept: "application/json" }, signal),
   };
 }

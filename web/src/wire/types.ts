@@ -110,6 +110,11 @@ export interface Frame {
   [field: string]: any;
 }
 
+/** The number of a fact; 0 for what is none. `caught_up` names the last fact, and is none itself. */
+export function factNumber(frame: Frame): number {
+  return frame.type === "caught_up" ? 0 : (frame.seq ?? 0);
+}
+
 export interface SessionSummary {
   id: string;
   cwd: string;
@@ -144,7 +149,8 @@ export interface WaitingRequest {
 export interface SessionShown extends SessionSummary {
   model?: string;
   reasoning?: string;
-  held?: boolean | string;
+  run?: { id: string; status: "running" | "waiting" | "cut"; children?: string[] } | null;
+  held?: boolean;
   questions?: OpenQuestion[];
   waiting?: WaitingRequest[];
   context?: { used?: number; window?: number };
@@ -164,8 +170,17 @@ export interface Command {
 export interface ModelInfo {
   name: string;
   provider?: string;
+  ready?: boolean;
+  to_do?: string;
+  default?: boolean;
+  aliases?: string[];
   reasoning?: string[];
-  window?: number;
+  window?: number | null;
+  prices?: { input?: number; output?: number } | null;
+}
+export interface MentionedFile {
+  path: string;
+  mention: string;
 }
 export interface Upload {
   id: string;

@@ -24,7 +24,7 @@ from ostler.extensions.showing.ui_data import (
     as_content,
     as_data,
 )
-from ostler.kernel.questions import run_of
+from ostler.kernel.questions import as_stored, run_of
 from ostler.kernel.stopping import running_stopwatch
 from ostler.runs.inbox import InboxReader
 from ostler.runs.lease import hold, kept_lease
@@ -63,8 +63,11 @@ class Dialogs:
         answer = await self._ask(Question(message, "choice", (YES, NO)), ConfirmDialog(default))
         return Confirmed(cancelled=True) if answer is None else Confirmed(answer == YES)
 
-    async def input(self, message: str, *, placeholder: str = "", default: str = "") -> Entered:
-        answer = await self._ask(Question(message, "text"), InputDialog(placeholder, default))
+    async def input(
+        self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
+    ) -> Entered:
+        question = Question(message, "text", secret=secret)
+        answer = await self._ask(question, InputDialog(placeholder, default))
         return Entered(cancelled=True) if answer is None else Entered(answer)
 
     async def multi_select(
@@ -160,7 +163,7 @@ class Dialogs:
 
         def record(answer: QuestionAnswered) -> None:
             if asked.id in journal.state.questions:
-                journal.record(answer, run=run_of(asked), settles=answer.request)
+                journal.record(as_stored(asked, answer), run=run_of(asked), settles=answer.request)
 
         if not session.is_running:
             await hold(journal)

@@ -134,9 +134,11 @@ class Ui:
         """Yes or no; `default` is what is marked when it opens."""
         return await self._dialogs.confirm(message, default=default)
 
-    async def input(self, message: str, *, placeholder: str = "", default: str = "") -> Entered:
-        """A text."""
-        return await self._dialogs.input(message, placeholder=placeholder, default=default)
+    async def input(
+        self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
+    ) -> Entered:
+        """A text. A secret one is not seen while it is typed, and is in no log."""
+        return await self._dialogs.input(message, placeholder=placeholder, default=default, secret=secret)
 
     async def multi_select(
         self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None

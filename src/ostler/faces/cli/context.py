@@ -17,6 +17,7 @@ from ostler.runs.told_steps import (
     ToldDifference,
     ToldStep,
     difference,
+    numbered,
     told_steps,
     used,
     with_compactions,
@@ -48,10 +49,10 @@ def run(arguments: list[str]) -> int:
     shown: ToldStep | ToldDifference
     if options.diff:
         first, last = sorted(options.diff)
-        shown = difference(_numbered(steps, first), _numbered(steps, last), facts)
+        shown = difference(numbered(steps, first), numbered(steps, last), facts)
         lines = _difference_lines(shown)
     else:
-        shown = with_compactions(_numbered(steps, options.step or len(steps)), facts)
+        shown = with_compactions(numbered(steps, options.step or len(steps)), facts)
         lines = step_lines(shown, len(steps))
     if options.json:
         print_json(shown)
@@ -84,12 +85,6 @@ async def _facts(session: str) -> list[Fact]:
         return await store.read(await find_session(store, session))
     finally:
         await store.close()
-
-
-def _numbered(steps: Sequence[ToldStep], number: int) -> ToldStep:
-    if number > len(steps):
-        raise NotFound(f"the session has no step {number}: the last one is {len(steps)}")
-    return steps[number - 1]
 
 
 # --- one step ---------------------------------------------------------------------------------------

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
 from functools import reduce
 from operator import add
 
@@ -17,11 +15,11 @@ import msgspec
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import aligned, cut, one_line, width_of
 from ostler.faces.cli.session_rows import short_ids
-from ostler.kernel.store import SessionSummary, Store
-from ostler.runs.costs import By, Group, Spent, grouped, root_of
+from ostler.kernel.store import SessionSummary
+from ostler.runs.costs import By, Group, Spent, spent, start_of_day
 from ostler.runs.home import store_file
 from ostler.runs.stores import find_session, open_store
-from ostler.vocabulary.errors import NotFound
+from ostler.vocabulary.errors import NotFound, UsageError
 
 _NARROWEST_TEXT = 12
 _COST_WIDTH = len("at least $0.1234")
@@ -33,7 +31,6 @@ _HEADINGS: dict[By, tuple[str, ...]] = {
     "session": ("SESSION", "TITLE"),
     "run": ("SESSION", "RUN"),
 }
-_DAYS = re.compile(r"([1-9]\d*)d")
 _NUMBERS = ("CALLS", "INPUT", "CACHED", "TO CACHE", "OUTPUT", "REASONING")
 
 
@@ -69,17 +66,10 @@ def _parser() -> Parser:
 
 
 def _start_of(text: str) -> int:
-    """The first moment of the day that was meant, in milliseconds."""
     try:
-        if days := _DAYS.fullmatch("1d" if text == "today" else text):
-            day = date.today() - timedelta(days=int(days[1]) - 1)
-        else:
-            day = date.fromisoformat(text)
-        return int(datetime.combine(day, time.min).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no day: say 2026-01-31, today, or 7d for the last seven days"
-        ) from None
+        return start_of_day(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -99,22 +89,6 @@ async def _run(options: argparse.Namespace) -> None:
             print(line)
     else:
         _say("no model was called" + (" since then" if options.since else " yet"))
-
-
-async def spent(
-    store: Store, by: Sequence[By], *, since: int = 0, session: str = ""
-) -> tuple[list[Group], list[SessionSummary]]:
-    """What was used, in groups, and all sessions; with `session`, by that one and its children."""
-    known = await store.sessions()
-    parents = {one.id: one.child_of for one in known}
-    if not session:
-        usages = await store.usages(since_ms=since)
-    else:
-        parents[session] = ""
-        family = [one for one in parents if root_of(one, parents) == session]
-        found = [await store.usages(since_ms=since, session=one) for one in family]
-        usages = sorted([fact for facts in found for fact in facts], key=lambda fact: fact.time_ms)
-    return grouped(usages, by, parents), known
 
 
 def lines_of(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import msgspec
+
 from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
 from ostler.vocabulary.messages import PlainBlock, as_content
@@ -17,11 +19,39 @@ if TYPE_CHECKING:  # most prompts are no commands
     from ostler.context.slash import Expanded
 
 
+class Expansion(msgspec.Struct, frozen=True):
+    blocks: tuple[PlainBlock, ...]
+    notices: tuple[str, ...] = ()
+    """For the person: what was mentioned and is not there."""
+    digests: dict[str, str] = {}
+    """Of the files that are shown, by their paths: the session has read them."""
+
+
 def expanded(
     words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
 ) -> tuple[PlainBlock, ...]:
     """The content of a prompt that begins with what was typed: `words`. It is none of the extensions'
     commands, but one of them may be meant."""
+    expansion = expansion_of(words, prompt, harness, commands)
+    for notice in expansion.notices:
+        say(notice)
+    see(harness, expansion)
+    return expansion.blocks
+
+
+def see(harness: Harness, expansion: Expansion) -> None:
+    """The session knows the files by now."""
+    if expansion.digests:
+        from ostler.tools.freshness import remember
+
+        for path, digest in expansion.digests.items():
+            remember(harness.memory, Path(path), digest)
+
+
+def expansion_of(
+    words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
+) -> Expansion:
+    """Reads files: not for the event loop. Raises `UsageError` for a command that nobody has."""
     typed = " ".join(words).strip()
     text, mentioned_in = typed, typed
     if typed.startswith("/"):
@@ -31,16 +61,12 @@ def expanded(
         mentioned_in = text if command.is_own else typed
     piped = prompt[len(typed) :]
     if "@" not in mentioned_in:
-        return as_content(text + piped)
+        return Expansion(as_content(text + piped))
     from ostler.context.mentions import with_mentions
-    from ostler.tools.freshness import remember
 
     mentions = with_mentions(text, harness.cwd, mentioned_in=mentioned_in)
-    for notice in mentions.notices:
-        say(notice)
-    for path, digest in mentions.digests.items():
-        remember(harness.memory, Path(path), digest)
-    return as_content((mentions.text + piped, *mentions.blocks))
+    blocks = as_content((mentions.text + piped, *mentions.blocks))
+    return Expansion(blocks, mentions.notices, mentions.digests)
 
 
 def command_text(words: Sequence[str], harness: Harness, commands: Collection[str] = ()) -> Expanded:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from ostler.context.text_files import Unusable
-from ostler.extensions.extension import Origin, Standing
+from ostler.extensions.extension import Standing
 from ostler.extensions.installing.manifest import (
     InstalledExtension,
     installed_extensions,
@@ -21,6 +20,7 @@ from ostler.extensions.installing.trial import Tried, try_loading
 from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions
 from ostler.extensions.loader.trusting import ToTrust
 from ostler.extensions.lookout import own_extensions
+from ostler.extensions.rows import ExtensionRow
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path
 from ostler.faces.cli.saying import counted, print_json, say
@@ -28,24 +28,6 @@ from ostler.runs.trust import trusted_folders
 
 SHORT = 12
 HEADINGS = ("NAME", "FROM", "STATE", "VERSION", "BRINGS", "WHERE", "PROBLEM")
-
-
-class Row(msgspec.Struct, frozen=True):
-    """An extension as `list` shows it."""
-
-    name: str
-    origin: Origin
-    path: str
-    version: str
-    state: Standing
-    package: str = ""
-    """The name of the package that `ostler ext install` has brought it with."""
-    tools: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-    fences: tuple[str, ...] = ()
-    hooks: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
-    problem: str = ""
 
 
 def list_extensions(cwd: Path, *, as_json: bool) -> int:
@@ -93,14 +75,14 @@ def _search_in(path: Path, cwd: Path) -> Search:
     return search
 
 
-def _rows(search: Search) -> list[Row]:
+def _rows(search: Search) -> list[ExtensionRow]:
     """In the order of loading. Only what may run is tried."""
     rows = [(one, _not_tried(one)) for one in find_extensions(search)]
     tried = iter(try_loading([one for one, row in rows if row is None], search.cwd))
     return [row or _row(one, next(tried)) for one, row in rows]
 
 
-def _not_tried(found: Found) -> Row | None:
+def _not_tried(found: Found) -> ExtensionRow | None:
     """What can be told without running anything."""
     standing: Standing = "failed"
     problem = found.problem
@@ -114,11 +96,11 @@ def _not_tried(found: Found) -> Row | None:
             problem = str(unusable)
     if not problem:
         return None
-    return Row(found.name, found.origin, str(found.path), found.version, standing, problem=problem)
+    return ExtensionRow(found.name, found.origin, str(found.path), found.version, standing, problem=problem)
 
 
-def _row(found: Found, tried: Tried) -> Row:
-    return Row(
+def _row(found: Found, tried: Tried) -> ExtensionRow:
+    return ExtensionRow(
         name=tried.name,
         origin=found.origin,
         path=str(found.path),
@@ -138,19 +120,19 @@ def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:
     return [one for scope in scopes for one in installed_extensions(scope, enabled=enabled)]
 
 
-def _disabled(cwd: Path) -> Iterator[Row]:
+def _disabled(cwd: Path) -> Iterator[ExtensionRow]:
     for one in _installed(cwd, enabled=False):
-        yield Row(one.name, "installed", str(one.path), one.version, "disabled", package=one.package)
+        yield ExtensionRow(one.name, "installed", str(one.path), one.version, "disabled", package=one.package)
 
 
-def _cells(row: Row, cwd: Path) -> tuple[str, ...]:
+def _cells(row: ExtensionRow, cwd: Path) -> tuple[str, ...]:
     where = short_path(Path(row.path), cwd)
     origin = f"package {row.package}" if row.package else row.origin
     cells = (row.name, origin, row.state, row.version[:SHORT], _brings(row), where, row.problem)
     return tuple(one_line(one) for one in cells)
 
 
-def _brings(row: Row) -> str:
+def _brings(row: ExtensionRow) -> str:
     brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
     kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
     return ", ".join(counted(len(some), what) for some, what in kinds if some)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,36 +34,48 @@ if TYPE_CHECKING:  # most have no extensions
 
 
 async def extended(
-    options: argparse.Namespace, settings: Settings, harness: Harness, face: Face | None = None
+    options: argparse.Namespace,
+    settings: Settings,
+    harness: Harness,
+    face: Face | None = None,
+    *,
+    tell: Callable[[str], None] = say,
+    asks: bool = True,
 ) -> ExtensionHost | None:
-    """Loads the extensions that count here, and says what is left out. Without a face of its own, theirs is
-    the plain command line."""
-    consent = _ask_about if has_terminal() else None
+    """Loads the extensions that count here, and tells what is left out. Without a face of its own, theirs is
+    the plain command line. Unless it `asks`, whoever sits at the terminal is not the one to consent."""
+    consent = _ask_about if asks and has_terminal() else None
     keep_output()
     wanted = bool(options.extension or settings.extensions)
     if wanted or (not options.no_extensions and is_anything_there(harness.cwd)):
         from ostler.extensions.loader.hosting import extend
 
         search = _search(options, settings, harness.cwd)
-        return await extend(harness, search, consent=consent, **_with(settings, harness, face))
+        return await extend(harness, search, consent=consent, **_with(settings, harness, face, tell))
     if not options.no_extensions:
-        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness, face))
+        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness, face, tell))
     return None
 
 
 def _first_host(
-    options: argparse.Namespace, settings: Settings, harness: Harness, face: Face | None
+    options: argparse.Namespace,
+    settings: Settings,
+    harness: Harness,
+    face: Face | None,
+    tell: Callable[[str], None],
 ) -> ExtensionHost:
     from ostler.extensions.loader.hosting import without_any
 
-    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness, face))
+    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness, face, tell))
 
 
-def _with(settings: Settings, harness: Harness, face: Face | None) -> dict[str, Any]:
+def _with(
+    settings: Settings, harness: Harness, face: Face | None, tell: Callable[[str], None]
+) -> dict[str, Any]:
     from ostler.faces.cli.extension_face import CliFace
 
     options = {name: _as_text(value) for name, value in settings.options.items()}
-    return {"say": say, "options": options, "face": face or CliFace(harness)}
+    return {"say": tell, "options": options, "face": face or CliFace(harness)}
 
 
 def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Search:

@@ -1,24 +1,25 @@
-"""`ostler follow`: watch a run of another process, from its facts."""
+"""`ostler follow`: watch a run of another process, live."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from ostler.faces.cli.arguments import Parser, add_session, at_least_zero
 from ostler.faces.cli.driving import collect_garbage_from_here
 from ostler.faces.cli.exit_codes import exit_code
-from ostler.faces.cli.plain_output import Notices, print_text
+from ostler.faces.cli.plain_output import Notices, print_piece
 from ostler.faces.cli.requesting import with_session
 from ostler.faces.cli.saying import say
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
 from ostler.runs.run_tree import open_questions, state_of
+from ostler.runs.watching.relay import Relay, Unrepeated
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact, UnknownEvent
+from ostler.vocabulary.facts import Fact, UnknownEvent, encode_lines
 from ostler.vocabulary.messages import text_of
 
 LOOK_AGAIN = 1.0
@@ -37,7 +38,9 @@ def _parser() -> Parser:
         "error.",
     )
     add_session(parser)
-    parser.add_argument("--json", action="store_true", help="the facts, one JSON object a line")
+    parser.add_argument(
+        "--json", action="store_true", help="facts and live events, one JSON object a line, as with -p --json"
+    )
     parser.add_argument("--after", metavar="N", type=at_least_zero, help="only what comes after fact N")
     parser.add_argument("--forever", action="store_true", help="go on with the runs that follow")
     return parser
@@ -54,9 +57,14 @@ async def _follow(options: argparse.Namespace, store: Store, state: SessionState
         return 0
     watched = _Watched(state, after)
     output = _Lines() if options.json else _Transcript()
-    async for facts in _with_pauses(store.follow(state.id, after)):
-        output.see(facts)
-        if watched.see(facts) and watched.quiet:
+    relay, fresh = Relay(store, state.id, after, look_again=LOOK_AGAIN), Unrepeated()
+    problem = ""
+    async for batch in relay.batches():
+        output.see(fresh.among(batch))
+        if relay.problem and relay.problem != problem:
+            problem = relay.problem
+            say(f"{problem}: only facts are shown")
+        if watched.see(batch) and watched.quiet:
             questions = await open_questions(store, await state_of(store, state.id))
             output.say_end(watched.quiet, state.id, questions)
         if options.forever:
@@ -80,10 +88,12 @@ class _Watched:
         if state.run is not None and self._has_all:
             self.quiet = state.run.waiting
 
-    def see(self, facts: Sequence[Fact]) -> bool:
+    def see(self, batch: Sequence[Fact | Event]) -> bool:
         """Whether the run came to rest, or began to move again."""
         before = self.quiet
-        for fact in facts:
+        for fact in batch:
+            if not isinstance(fact, Fact):
+                continue
             self.seen = fact.seq
             match fact.event:
                 case RunEnded() | RunWaiting() as quiet:
@@ -106,52 +116,73 @@ class _Watched:
         return self._has_all and self.quiet is None
 
 
-async def _with_pauses(followed: AsyncIterator[list[Fact]]) -> AsyncIterator[list[Fact]]:
-    """What is followed, with an empty batch whenever nothing came for a while."""
-    coming = asyncio.ensure_future(anext(followed))
-    try:
-        while True:
-            await asyncio.wait({coming}, timeout=LOOK_AGAIN)
-            if not coming.done():
-                yield []
-                continue
-            yield coming.result()
-            coming = asyncio.ensure_future(anext(followed))
-    finally:
-        coming.cancel()
-        await asyncio.wait({coming})
-
-
 async def _is_cut(store: Store, session: str, seen: int) -> bool:
     return await store.holder(session) is None and await store.last_seq(session) == seen
 
 
 class _Lines(Notices):
-    """The facts as they are."""
+    """What happens, as it is."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        for fact in batch:
-            if isinstance(fact, Fact):
-                sys.stdout.buffer.write(fact.line() + b"\n")
+        for one in batch:
+            sys.stdout.buffer.write(one.line() + b"\n" if isinstance(one, Fact) else encode_lines([one]))
         sys.stdout.buffer.flush()
 
 
 class _Transcript(Notices):
-    """The run for people: what was said on standard output, what was done on standard error."""
+    """The run for people: what is said on standard output, as it comes; what is done on standard error."""
 
     shows_work = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._message = ""
+        """The one whose text is being printed."""
+        self._block = 0
+        self._printed = ""
+
     def see(self, batch: Sequence[Fact | Event]) -> None:
-        super().see(batch)
+        for one in batch:
+            if isinstance(one, events.TextDelta):
+                self._grow(one.message, one.block, one.text)
+            else:
+                super().see([one])
         sys.stdout.flush()
+
+    def _grow(self, message: str, block: int, text: str) -> None:
+        if message != self._message:
+            self._end_line()
+            self._message, self._printed = message, ""
+        elif block != self._block:
+            text = f"\n{text}"
+        self._block = block
+        print_piece(text)
+        self._printed += text
+
+    def _end_line(self) -> None:
+        if self._printed and not self._printed.endswith("\n"):
+            print_piece("\n")
+        self._message = self._printed = ""
+
+    def _say_text(self, call: str, text: str) -> None:
+        """What was not printed of it as it came."""
+        rest = text.removeprefix(self._printed) if call == self._message else text
+        if rest == text:
+            self._end_line()
+        if rest:
+            self._grow(call, self._block, rest)
+        self._end_line()
 
     def _see_fact(self, event: Event | UnknownEvent) -> None:
         match event:
+            case events.AssistantMessage(suppressed=False, content=content, shown=shown, call=call):
+                self._say_text(call, text_of(content if shown is None else shown))
+                return
+            case events.ModelFailed():
+                self._end_line()
+        match event:
             case events.UserMessage(hidden=False, source=source, content=content):
                 say(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
-            case events.AssistantMessage(suppressed=False, content=content, shown=shown):
-                if text := text_of(content if shown is None else shown):
-                    print_text(text)
             case events.ToolResultFact(failed=str(kind), name=name, content=content) if (
                 kind != "call_refused"
             ):

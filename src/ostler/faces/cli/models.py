@@ -13,6 +13,7 @@ from ostler.faces.cli.columns import aligned, cut, printable, width_of
 from ostler.faces.cli.directory import working_directory
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.models.settings import Prices
+from ostler.runs.model_candidates import aliases_by_model
 from ostler.runs.settings import load_settings
 from ostler.vocabulary.errors import UsageError
 
@@ -119,13 +120,6 @@ def _range(prices: Prices | None, kind: str) -> str:
     rates = [getattr(one, kind) for one in (prices, *prices.tiers, *prices.hours)]
     known = sorted({rate for rate in rates if rate is not None})
     return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
-
-
-def aliases_by_model(catalogue: Catalogue) -> dict[str, list[str]]:
-    names: dict[str, list[str]] = {}
-    for alias in sorted(catalogue.aliases):
-        names.setdefault(catalogue.resolve(alias), []).append(alias)
-    return names
 
 
 def _of_provider(models: Sequence[ModelInfo], provider: str) -> list[ModelInfo]:

@@ -129,6 +129,13 @@ def print_text(text: str) -> None:
     print_own(printable(text) if own_output().isatty() else text)
 
 
+def print_piece(text: str) -> None:
+    """A part of a text that is still growing."""
+    out = own_output()
+    out.write(printable(text) if out.isatty() else text)
+    out.flush()
+
+
 def say_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
     """What a run waits for, and how it goes on."""
     from ostler.faces.cli.question_words import in_words

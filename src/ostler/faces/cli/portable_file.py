@@ -30,13 +30,13 @@ def format_of(name: str) -> str:
 def export_target(wanted: Path, summary: SessionSummary, extension: str) -> Path:
     """The file as it was named, with the extension; in a directory, a name that tells the session."""
     if wanted.is_dir():
-        return wanted / (_name(summary) + extension)
+        return wanted / (file_name(summary) + extension)
     if wanted.name.endswith(extension) or (wanted.exists() and not wanted.is_file()):
         return wanted
     return wanted.with_name(wanted.name + extension)
 
 
-def _name(summary: SessionSummary) -> str:
+def file_name(summary: SessionSummary) -> str:
     day = datetime.fromtimestamp(summary.created_ms / 1000, UTC).strftime("%Y-%m-%d")
     slug = re.sub(r"[^a-z0-9]+", "-", (summary.title or summary.preview).lower())[:_SLUG_LENGTH].strip("-")
     return "-".join(part for part in (day, summary.id[:_ID_LENGTH], slug) if part)

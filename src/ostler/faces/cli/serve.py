@@ -40,14 +40,39 @@ def _parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"0 takes any ({DEFAULT_PORT})")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help=f"0 takes any ({DEFAULT_PORT})")
     parser.add_argument(
         "--allow-host", metavar="NAME", action="append", default=[], help="a name it may be asked for by"
     )
     parser.add_argument(
         "--allow-origin", metavar="URL", action="append", default=[], help="pages from there may ask"
     )
+    parser.add_argument(
+        "--behind-proxy",
+        metavar="ADDRESS",
+        type=_network,
+        action="append",
+        default=[],
+        help="a proxy, or a network of them, whose word on its clients (X-Forwarded-For, -Proto) counts",
+    )
     parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
     add_model_options(parser)
     add_work_options(parser)
     return parser
+
+
+def _port(given: str) -> int:
+    if not given.isdecimal() or int(given) > 65535:
+        raise argparse.ArgumentTypeError(f"{given!r} is not a port: take one from 0 to 65535")
+    return int(given)
+
+
+def _network(given: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(given, strict=False))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{given!r} is not an address like 127.0.0.1 or 10.0.0.0/8"
+        ) from None

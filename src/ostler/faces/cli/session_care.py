@@ -17,7 +17,7 @@ from ostler.runs.home import store_file
 from ostler.runs.run_tree import root_of, state_of
 from ostler.runs.session import delete_session
 from ostler.runs.stores import find_session
-from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.errors import SessionBusy, UsageError
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _AGE = re.compile(r"([1-9]\d{0,4})([dw])")
@@ -127,7 +127,7 @@ def _size(number: int) -> str:
 async def delete(options: argparse.Namespace, store: Store) -> None:
     sessions = list(dict.fromkeys([await find_session(store, one) for one in options.ids]))
     for session in sessions:
-        await _require_no_parent_at_work(store, session)
+        await require_no_parent_at_work(store, session)
     if not options.yes and not _is_agreed([await store.summary(one) for one in sessions]):
         say("nothing was deleted")
         return
@@ -136,12 +136,12 @@ async def delete(options: argparse.Namespace, store: Store) -> None:
         print(f"deleted {session}")
 
 
-async def _require_no_parent_at_work(store: Store, session: str) -> None:
+async def require_no_parent_at_work(store: Store, session: str) -> None:
     if not (await store.summary(session)).child_of:
         return
     root = await root_of(store, await state_of(store, session))
     if root.id != session:
-        raise UsageError(
+        raise SessionBusy(
             f"session {session} works for session {root.id}, whose run is open: "
             f"`ostler cancel {root.id}` ends both"
         )

@@ -19,7 +19,7 @@ async def export(options: argparse.Namespace, store: Store) -> None:
     session = await find_session(store, options.id)
     wanted = options.format or format_of(options.file)
     if options.file == "-":
-        async for piece in _exported(store, session, wanted):
+        async for piece in exported(store, session, wanted):
             sys.stdout.buffer.write(piece)
         return
     print(await written(store, session, Path(options.file), wanted))
@@ -29,12 +29,12 @@ async def written(store: Store, session: str, target: Path, wanted: str) -> Path
     """The file that a session was written to; in a directory, one that is named after it."""
     target = export_target(target, await store.summary(session), EXTENSIONS[wanted])
     with writing(target) as file:
-        async for piece in _exported(store, session, wanted):
+        async for piece in exported(store, session, wanted):
             file.write(piece)
     return target
 
 
-async def _exported(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
+async def exported(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
     if wanted == "jsonl":
         from ostler.log.portable import export_session
 

@@ -25,6 +25,8 @@ class LivePrinter:
         self._styled = sys.stdout.isatty() and not plain
         self._at_line_start = True
         self._inputs: dict[str, tuple[str, GrowingString, GrowingString]] = {}
+        self._written: set[str] = set()
+        """Calls whose file was seen while it was written."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for item in batch:
@@ -66,6 +68,7 @@ class LivePrinter:
         path_known = path.done
         path.feed(text)
         if path.done and not path_known:
+            self._written.add(call)
             self.line(f"▸ write {path.value}", "cyan")
         self._put(self._in_style(content.feed(text), "dim"))
 
@@ -75,6 +78,8 @@ class LivePrinter:
             self.line(f"✗ {result.name}: {text_of(result.content)}", "red")
         elif diff := details.get("diff"):
             self.line(f"✓ {text_of(result.content)}", "green")
+            if details.get("created") and result.call in self._written:
+                return  # it was seen as it was written
             for row in str(diff).splitlines():
                 self.line(
                     f"  {row}", "green" if row.startswith("+") else "red" if row.startswith("-") else "dim"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ostler.faces.tui.blocks import CallBlock
 from ostler.faces.tui.transcript import Transcript
+from ostler.kernel.run_state import RunState
 from ostler.tools.permissions import preview
 from ostler.vocabulary import events
 
@@ -62,6 +63,13 @@ class Activity:
             if call.block.stage == "writing":
                 return f"writing {call.arguments.path or f'a call of {call.block.name}'}"
         return ""
+
+    def join(self, run: RunState, seconds: float, asked: Iterable[str]) -> None:
+        """A run is under way since then, whose beginning was not seen here."""
+        self._run_since = self._now() - seconds
+        self._asked = set(asked)
+        self._begin(_WAITS[run.waiting.reason] if run.waiting else "working")
+        self._stage_since = self._run_since
 
     def take(self, event: object) -> None:
         match event:

@@ -45,7 +45,7 @@ from ostler.faces.tui.reflow import breaks_rows, cursor_after
 
 FRAMES = 15
 """A second, at most."""
-SMALLEST_HALF = 6
+SMALLEST_HALF = 10
 """Rows that a region may take in any case: a question needs them."""
 ESCAPE_SECONDS = 0.05
 """After which Escape was pressed by itself."""

@@ -11,6 +11,7 @@ from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.blocks import (
     Block,
     CallBlock,
+    ChildLine,
     NoticeBlock,
     PrintedBlock,
     ReasoningBlock,
@@ -27,6 +28,7 @@ from ostler.faces.tui.drawing.pieces import (
     Piece,
     cells,
     cut,
+    cut_start,
     drawn,
     harmless,
     one_line,
@@ -213,7 +215,15 @@ class BlockRows:
         )[0]
 
     def _children(self, block: CallBlock, width: int) -> list[str]:
-        return [self._dim(f"⚙ {line}", width) for line in block.children]
+        return [self._child(child, width) for child in block.children]
+
+    def _child(self, child: ChildLine, width: int) -> str:
+        name, line = f"⚙ {one_line(child.name)}", one_line(child.line)
+        if not line:
+            return self._dim(name, width)
+        room = width - cells(name) - 2
+        said = cut_start(line, room) if child.is_growing and room > 0 else line
+        return self._dim(f"{name}: {said}", width)
 
     def _images(self, block: CallBlock, width: int) -> list[str]:
         if not block.images:

@@ -40,6 +40,15 @@ class ReasoningBlock(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
+class ChildLine(msgspec.Struct, frozen=True):
+    """What a child does, in one line."""
+
+    name: str
+    line: str = ""
+    is_growing: bool = False
+    """It is being said: its end is what is new."""
+
+
 class CallBlock(msgspec.Struct, frozen=True):
     """A call of a tool, from the first letter of its arguments to its result."""
 
@@ -53,8 +62,7 @@ class CallBlock(msgspec.Struct, frozen=True):
     details: dict[str, Any] | None = None
     summary: str = ""
     seconds: float = 0.0
-    children: tuple[str, ...] = ()
-    """What its children do, a line each."""
+    children: tuple[ChildLine, ...] = ()
     images: tuple[Image, ...] = ()
     """In its result."""
 

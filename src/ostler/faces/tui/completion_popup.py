@@ -13,14 +13,9 @@ from ostler.faces.tui.input_line import InputLine
 from ostler.faces.tui.panels import Panels
 
 if TYPE_CHECKING:  # loaded when something is typed that can be completed
-    from ostler.faces.tui.editor.completions import (
-        CommandEntry,
-        CompleteArguments,
-        Completion,
-        Completions,
-        Wanted,
-    )
-    from ostler.faces.tui.editor.project_files import Found, ProjectFiles
+    from ostler.faces.completing.command_entries import CommandEntry
+    from ostler.faces.completing.project_files import Found, ProjectFiles
+    from ostler.faces.tui.editor.completions import CompleteArguments, Completion, Completions, Wanted
 
 MOST_ROWS = 8
 _KEYS = frozenset({"up", "down", "tab", "shift+tab", "enter", "esc", "ctrl+n", "ctrl+p"})
@@ -116,7 +111,7 @@ class CompletionPopup:
 
     async def _search_files(self, query: str) -> Sequence[Found]:
         if self._files is None:
-            from ostler.faces.tui.editor.project_files import ProjectFiles
+            from ostler.faces.completing.project_files import ProjectFiles
 
             loop = asyncio.get_running_loop()
 

@@ -1,18 +1,19 @@
-"""The session that the terminal shows: driven here, and asked for everything through its inbox."""
+"""The session that the terminal shows: driven here or elsewhere, and asked through its inbox."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from ostler.faces.tui.face import host_of
+from ostler.extensions.lookout import present_host
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
+from ostler.runs.lease import hold
 from ostler.runs.session import NOTHING_TO_CONTINUE, Quiet, Session
-from ostler.vocabulary.errors import OstlerError, StoreError, UsageError
-from ostler.vocabulary.events import Event, RunWaiting, Warned
+from ostler.vocabulary.errors import OstlerError, SessionHeld, StoreError, UsageError
+from ostler.vocabulary.events import Event, RunEnded, Warned
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import PlainBlock
 from ostler.vocabulary.requests import AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
@@ -31,7 +32,8 @@ See = Callable[[Sequence[Fact | Event]], None]
 class Conversation:
     """Drives a session as long as it is open: whatever arrives in its inbox is taken up.
 
-    Prompts that are typed here wait in the same inbox as those from elsewhere, so both have their turn.
+    - Prompts that are typed here wait in the same inbox as those from elsewhere, so both have their turn.
+    - When another process has the session, that one takes them up, and what it does is seen here.
     """
 
     def __init__(self, session: Session, host: ExtensionHost | None, see: See) -> None:
@@ -39,10 +41,13 @@ class Conversation:
         self._host = host
         self.problem: OstlerError | None = None
         """Why it cannot be driven any more."""
-        self._stop_seeing = session.observe(see)
+        self._watching: list[See] = []
+        self._stop_seeing = self.observe(see)
         self._driving: asyncio.Task[None] | None = None
         self.beside: set[asyncio.Future[None]] = set()
         """What is asked beside its runs; it ends when the session is left."""
+        self._arrived = -1
+        """How much of the inbox was seen."""
         self._rests = asyncio.Event()
         self._continues = ""
         """The request for a run on the transcript as it is, which goes before all that waits."""
@@ -50,7 +55,7 @@ class Conversation:
     @property
     def host(self) -> ExtensionHost | None:
         """The first extension may have come only now."""
-        return self._host or host_of(self.session.harness)
+        return self._host or present_host(self.session.harness)
 
     @property
     def store(self) -> Store:
@@ -61,21 +66,44 @@ class Conversation:
         return self.session.harness
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Another process has the session."""
+        return self.session.journal.is_elsewhere
+
+    @property
     def is_working(self) -> bool:
-        return self.session.is_running
+        """A run is under way, here or elsewhere."""
+        run = self.session.state.run
+        return self.session.is_running or (self.is_elsewhere and run is not None and run.waiting is None)
+
+    def observe(self, see: See) -> Callable[[], None]:
+        """Shows what happens in the session, whoever drives it. Returns how to end it."""
+        stop = self.session.observe(see)
+        self._watching.append(see)
+
+        def end() -> None:
+            stop()
+            self._watching.remove(see)
+
+        return end
+
+    def _see(self, batch: Sequence[Fact | Event]) -> None:
+        """What was written elsewhere: extensions see it where it happens."""
+        for see in tuple(self._watching):
+            see(batch)
 
     def begin(self) -> None:
         self._driving = asyncio.ensure_future(self._drive())
 
     async def _drive(self) -> None:
-        seen = -1
         try:
             while True:
-                self._rests.clear()
-                quiet = await self._next()
-                self._rests.set()
-                if quiet is None or isinstance(quiet, RunWaiting):
-                    seen = await self.store.arrivals(self.session.id, seen)
+                try:
+                    await self._work()
+                    if not await self._until_arrival():
+                        await self._follow()
+                except SessionHeld:  # of those who saw the same request, one drives
+                    await self._follow()
         except (OstlerError, StoreError) as error:
             self.problem = error
             how = f"leave, and `ostler --session {self.session.id}` opens it again"
@@ -83,10 +111,75 @@ class Conversation:
             self.session.journal.publish([Warned(text, about="store")])
 
     async def _next(self) -> Quiet:
+        await self._hold()
         request, self._continues = self._continues, ""
-        if request and self.session.state.run is None:
+        is_new = request and await self.store.settled(self.session.id, request) is None
+        if is_new and self.session.state.run is None:
             return await self.session.continue_(request=request)
         return await self.session.advance()
+
+    async def _hold(self) -> None:
+        """What others did since we had the session is shown, before anything new is done."""
+        journal = self.session.journal
+        seen, lease = journal.committed_seq, journal.lease
+        await hold(journal)
+        if journal.lease.generation != lease.generation:
+            if facts := await self.store.read(self.session.id, seen):
+                self._see(facts)
+            self._keep_model()
+
+    def _keep_model(self) -> None:
+        """Others may have given the session another one."""
+        harness, kept = self.session.harness, self.session.state.settings
+        if not kept.model or harness.make_model is None or kept.model == harness.model.name:
+            return
+        try:
+            harness.set_model(kept.model, kept.reasoning)
+        except OstlerError as error:
+            self._see([Warned(f"{kept.model} cannot answer here: {error.message}")])
+
+    async def _work(self) -> None:
+        """All that can be done now. A session that others had is left to them if there is nothing."""
+        quiet: Quiet = None
+        while not self.is_elsewhere or isinstance(quiet, RunEnded) or await self._has_work():
+            self._rests.clear()
+            try:
+                quiet = await self._next()
+            finally:
+                self._rests.set()
+            if not isinstance(quiet, RunEnded):
+                return
+
+    async def _has_work(self) -> bool:
+        return self.session.state.run is not None or bool(await self.store.pending(self.session.id))
+
+    async def _follow(self) -> None:
+        from ostler.faces.tui.following import Following
+
+        await Following(self.session, self._see).run()
+
+    async def _until_arrival(self) -> bool:
+        """A request arrives; False when somebody else goes on with the session."""
+        arriving = asyncio.ensure_future(self.store.arrivals(self.session.id, self._arrived))
+        moving = asyncio.ensure_future(self._until_moved_elsewhere())
+        try:
+            await asyncio.wait({arriving, moving}, return_when=asyncio.FIRST_COMPLETED)
+            if arriving.done():
+                self._arrived = arriving.result()
+                return True
+            moving.result()
+            return False
+        finally:
+            arriving.cancel()
+            moving.cancel()
+            await asyncio.wait({arriving, moving})
+
+    async def _until_moved_elsewhere(self) -> None:
+        journal = self.session.journal
+        async with aclosing(self.store.follow(self.session.id, journal.committed_seq)) as followed:  # type: ignore[type-var]
+            async for facts in followed:
+                if facts[-1].seq > journal.state.last_seq:
+                    return
 
     # --- what a person asks ---------------------------------------------------------------------------
 
@@ -109,7 +202,7 @@ class Conversation:
 
     async def stop(self) -> None:
         """Ends the run under way."""
-        if self.is_working:
+        if self.session.is_running:
             self.session.cancel("cancelled")
         elif self.session.state.run is not None:
             await self._ask(Cancel(id=self._new_id(), by="tui"))
@@ -124,7 +217,7 @@ class Conversation:
     async def is_busy(self) -> bool:
         """A run is under way, or about to begin. One that has just ended is waited for: extensions may still
         be at work on its end."""
-        if self.is_working and self.session.state.run is None:
+        if self.session.is_running and self.session.state.run is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)
         return self.is_working or (not self.session.state.held and bool(await self.waiting()))
@@ -137,7 +230,7 @@ class Conversation:
         """Asks for something by a request with that id, and waits for what comes of it: a fact, which may be
         `request_refused`. That one is shown by itself."""
         session, came = self.session, asyncio.Event()
-        stop = session.observe(lambda batch: came.set())
+        stop = self.observe(lambda batch: came.set())
         try:
             request = await self._ask(make(self._new_id()))
             while True:
@@ -168,7 +261,7 @@ class Conversation:
             task.cancel()
         if self.beside:
             await asyncio.wait(self.beside)
-        if self.is_working:
+        if self.session.is_running:
             self.session.cancel("the terminal was closed")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._rests.wait(), COMING_TO_REST)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ostler.faces.cli.directory import working_directory
-from ostler.faces.cli.driving import collect_garbage_from_here, keep_model, opened
+from ostler.faces.cli.driving import collect_garbage_from_here, keep_model
 from ostler.faces.cli.equipping import equipped, settings_from
 from ostler.faces.cli.extending import extended
 from ostler.faces.cli.own_output import own_output
@@ -23,6 +23,7 @@ from ostler.kernel.store import Store
 from ostler.runs.session import Session, create_session
 from ostler.runs.settings import Settings
 from ostler.runs.stores import find_session, newest_session, open_store
+from ostler.runs.watched_session import open_or_watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # loaded only for the face that is shown
@@ -173,9 +174,9 @@ async def _run_plain(
 
 async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
     if options.session is not None:
-        return await opened(store, await find_session(store, options.session), harness)
+        return await open_or_watch(store, await find_session(store, options.session), harness)
     if options.continue_:
         if newest := await newest_session(store, harness.cwd):
-            return await opened(store, newest, harness)
+            return await open_or_watch(store, newest, harness)
         say(f"there is no session of {harness.cwd} yet: a new one begins")
     return await create_session(store, harness)

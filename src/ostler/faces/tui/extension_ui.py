@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ostler.extensions.lookout import present_host
 from ostler.extensions.showing.ui_data import Rendering, Shown, ShownStatus, ShownWidget, Visibility
 from ostler.faces.tui.block_rows import BlockRows, CallDress
 from ostler.faces.tui.block_words import plain
@@ -15,7 +16,7 @@ from ostler.faces.tui.drawing.boxes import barred, inside
 from ostler.faces.tui.drawing.pieces import cut, one_line, sgr, styled
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
 from ostler.faces.tui.extension_content import MOST_ROWS, ContentRows, shares
-from ostler.faces.tui.face import TuiFace, host_of
+from ostler.faces.tui.face import TuiFace
 from ostler.faces.tui.foreign_panel import ForeignPanel
 from ostler.faces.tui.panels import Panels
 from ostler.faces.tui.renderings import Renderings
@@ -66,7 +67,7 @@ class ExtensionUi:
 
     @property
     def host(self) -> ExtensionHost | None:
-        host = host_of(self._session.harness)
+        host = present_host(self._session.harness)
         if host is not None:
             self._face.take_book(host.themes)
         return host

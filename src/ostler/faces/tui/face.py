@@ -8,18 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from ostler.extensions.lookout import Lookout
 from ostler.extensions.showing.theme_colors import Theme
 from ostler.extensions.showing.themes import DEFAULT, DEFAULT_THEME, ThemeBook
 from ostler.faces.tui.app import TerminalApp
 from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.stray_output import StrayOutput
 from ostler.faces.tui.themes.choosing import colors_of
-from ostler.kernel.harness import Harness
 from ostler.vocabulary.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when there are extensions
-    from ostler.extensions.host import ExtensionHost
     from ostler.extensions.showing.editing import Editor
 
 
@@ -157,13 +154,3 @@ class TuiFace:
             self._draw.colors = colors_of(self.book, self._theme, dark=self.is_dark) if self._theme else None
         if self.app:
             self.app.refresh()
-
-
-def host_of(harness: Harness) -> ExtensionHost | None:
-    """The host of a harness, if there are extensions; the first may come while it runs."""
-    attendant = harness.attendant
-    if attendant is None or isinstance(attendant, Lookout):
-        return None
-    from ostler.extensions.host import ExtensionHost
-
-    return attendant if isinstance(attendant, ExtensionHost) else None

@@ -81,7 +81,8 @@ class GoingBack:
         """Ends the run under way, and one that is about to begin."""
         conversation = self._conversation()
         await conversation.stop()
-        if conversation.session.state.run is None and await conversation.is_busy():
+        is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
+        if is_ours and await conversation.is_busy():
             conversation.session.cancel()
 
     async def go(self) -> None:
@@ -118,7 +119,7 @@ class GoingBack:
 
 async def _at_rest(conversation: Conversation) -> None:
     came = asyncio.Event()
-    stop = conversation.session.observe(lambda batch: came.set())
+    stop = conversation.observe(lambda batch: came.set())
     try:
         while conversation.session.state.run is not None or await conversation.is_busy():
             came.clear()

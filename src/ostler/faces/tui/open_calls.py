@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.faces.tui.blocks import CallBlock
+from ostler.faces.tui.blocks import CallBlock, ChildLine
 from ostler.faces.tui.drawing.terminal_text import TerminalText
 from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
@@ -68,7 +68,7 @@ class OpenCall:
     def end_child(self, ended: events.ChildEnded) -> None:
         self._children.setdefault(ended.child, Child("child")).end(ended)
 
-    def ended_children(self) -> tuple[str, ...]:
+    def ended_children(self) -> tuple[ChildLine, ...]:
         return tuple(child.said() for child in self._children.values() if child.has_ended)
 
     def look(self, now: float) -> None:
@@ -111,8 +111,8 @@ class Child:
         self._line = " · ".join(one for one in (status, calls, cost) if one)
         self.has_ended = True
 
-    def said(self) -> str:
-        return f"{self._name}: {self._line.strip()}" if self._line else self._name
+    def said(self) -> ChildLine:
+        return ChildLine(self._name, self._line.strip(), self._is_talking and not self.has_ended)
 
 
 def _line(text: str) -> str:

@@ -40,8 +40,9 @@ class Rescue:
 
     async def _offer(self, failure: Failure) -> None:
         from ostler.faces.tui.commands.models import ask_for_key, set_model
-        from ostler.faces.tui.pickers.models import candidates, model_choice, rescuers
+        from ostler.faces.tui.pickers.models import candidates, model_choice
         from ostler.faces.tui.pickers.picker import Picker
+        from ostler.runs.model_candidates import rescuers
 
         tui, conversation = self._tui, self._tui.conversation
         try:

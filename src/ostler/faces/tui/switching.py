@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ostler.extensions.lookout import Lookout
-from ostler.faces.cli.driving import opened
+from ostler.extensions.lookout import Lookout, present_host
 from ostler.faces.tui.conversation import Conversation
-from ostler.faces.tui.face import host_of
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import PlannedSwitch
 from ostler.kernel.journal import oversight
 from ostler.kernel.store import Store
 from ostler.runs.session import Session, create_session
+from ostler.runs.watched_session import open_or_watch
 from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
 from ostler.vocabulary.events import SettingsChanged
 
@@ -37,9 +36,9 @@ class Switching:
         self._one_at_a_time = asyncio.Lock()
 
     async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
-        """What a person wants: not while a run is under way, and not if an extension is against it."""
+        """What a person wants: not while a run is under way here, and not if an extension is against it."""
         conversation = self._tui.conversation
-        if await conversation.is_busy():
+        if not conversation.is_elsewhere and await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness = conversation.harness
         if "before_switch" in harness.hooks:
@@ -73,7 +72,7 @@ class Switching:
         try:
             if not session:
                 return await create_session(store, harness)
-            there = await opened(store, session, harness)
+            there = await open_or_watch(store, session, harness)
         except OstlerError:
             _equip(left)
             raise
@@ -97,5 +96,5 @@ def _equip(harness: Harness) -> None:
     """Extensions hold in the sessions of this harness from now on."""
     if isinstance(harness.attendant, Lookout):
         harness.attendant.equip(harness)
-    elif (host := host_of(harness)) is not None:
+    elif (host := present_host(harness)) is not None:
         host.equip(harness)

@@ -24,6 +24,7 @@ from ostler.faces.tui.blocks import (
 from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.prompt_parts import said, shown_with_it
 from ostler.faces.tui.shell_entry import shell_block
+from ostler.runs.inbox import TAKEN_BACK
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, UnknownEvent
@@ -37,9 +38,6 @@ _CUT: dict[str, str] = {
     "refusal": "the model, or its vendor, declined to answer",
 }
 """Why an answer is not whole."""
-
-TAKEN_BACK = "the prompt was taken back before its turn"
-"""Whoever did that knows."""
 
 _STAGES: dict[str, CallStage] = {
     "call_refused": "refused",
@@ -146,7 +144,7 @@ class Transcript:
                 self._take_answer_to_question(event, closed)
             case events.Warned(text=text):
                 closed.append(NoticeBlock(text, "warning"))
-            case events.RequestRefused(reason=reason) if reason != TAKEN_BACK:
+            case events.RequestRefused(reason=reason) if reason != TAKEN_BACK:  # whoever did that knows
                 closed.append(NoticeBlock(reason, "warning"))
             case events.CommandRan(text=text, failed=failed) if text:
                 closed.append(NoticeBlock(text, "error" if failed else "info"))

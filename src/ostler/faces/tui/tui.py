@@ -23,6 +23,7 @@ from ostler.faces.tui.commands.registry import Commands
 from ostler.faces.tui.conversation import Conversation
 from ostler.faces.tui.dialogs import AskedPanel
 from ostler.faces.tui.earlier import earlier_facts, last_rows
+from ostler.faces.tui.empty_hint import EmptyHint
 from ostler.faces.tui.extension_keys import give_keys_to_extensions
 from ostler.faces.tui.extension_ui import PROMPT, ExtensionUi
 from ostler.faces.tui.face import TuiFace
@@ -134,7 +135,7 @@ class Tui:
             input=input,
             output=output,
             editing=editing,
-            highlights=[ChipStyle(self.writing.line)],
+            highlights=[ChipStyle(self.writing.line), EmptyHint(self._is_new)],
         )
         self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
         self.printing = Printing(
@@ -233,8 +234,22 @@ class Tui:
         if has_more or len(blocks) > EARLIER:
             self.app.print(self.rows.note("what came before is not shown", columns))
         self.app.print(drawn)
+        if self.conversation.is_elsewhere:
+            self._join()
+
+    def _join(self) -> None:
+        """A run that another process drives."""
+        session = self.conversation.session
+        if (run := session.state.run) is not None:
+            seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
+            self.activity.join(run, seconds, session.state.questions)
+            self._tick()
 
     # --- what is seen ---------------------------------------------------------------------------------
+
+    def _is_new(self) -> bool:
+        """Nothing was typed yet, and nothing else is to be seen."""
+        return not self.writing.has_typed and not self.activity.words and self.panels.present is None
 
     def _tail(self, width: int, most: int) -> list[str]:
         if self.panels.is_tall:

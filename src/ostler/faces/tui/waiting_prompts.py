@@ -10,12 +10,12 @@ from ostler.faces.tui.conversation import Content, Conversation
 from ostler.faces.tui.drawing.pieces import cut, one_line
 from ostler.faces.tui.editor.chips import Chips
 from ostler.faces.tui.input_line import InputLine, Typed
-from ostler.faces.tui.transcript import TAKEN_BACK
+from ostler.runs.inbox import TAKEN_BACK
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Text
-from ostler.vocabulary.requests import Prompt, Steer
+from ostler.vocabulary.requests import Prompt, Steer, TakeBack
 
 MOST_ROWS = 3
 HELD = "enter in the empty line sends what is held, up takes it back"
@@ -82,11 +82,14 @@ class WaitingPrompts:
         seen = []
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
-            if isinstance(event, events.RequestRefused) and event.request in self._steers:
-                self._soon(self._say_late(event.request, self._steers.pop(event.request)))
-                continue
-            if isinstance(event, events.UserMessage):
-                self._steers.pop(event.request, None)
+            match event:
+                case events.RequestRefused(request=request, reason=reason) if reason == TAKEN_BACK:
+                    self._steers.pop(request, None)  # perhaps by another face
+                case events.RequestRefused(request=request) if request in self._steers:
+                    self._soon(self._say_late(request, self._steers.pop(request)))
+                    continue
+                case events.UserMessage(request=request):
+                    self._steers.pop(request, None)
             if isinstance(event, _CHANGING):
                 self._soon(self.look())
             seen.append(one)
@@ -126,6 +129,8 @@ class WaitingPrompts:
             return False
         if edits and self._line.text:
             return False
+        if self._conversation().is_elsewhere:
+            return await self._take_back_elsewhere(request, edits=edits)
         if isinstance(request, Steer) and not session.give_back(request.id):
             return False
         self._steers.pop(request.id, None)
@@ -133,6 +138,19 @@ class WaitingPrompts:
         if edits:  # before anything else can be typed
             self._line.put(self.typed_for(request.id, request.content))
         await session.journal.commit()
+        await self.look()
+        return True
+
+    async def _take_back_elsewhere(self, request: Prompt | Steer, *, edits: bool) -> bool:
+        conversation = self._conversation()
+        steer = self._steers.pop(request.id, ())
+        came = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
+        if isinstance(came, events.RequestRefused):
+            if steer:
+                self._steers[request.id] = steer
+            return False
+        if edits:
+            self._line.put_back(self.typed_for(request.id, request.content))
         await self.look()
         return True
 

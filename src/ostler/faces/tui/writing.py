@@ -74,6 +74,8 @@ class Writing:
             "m": Chord("messages", lambda: self.soon(LookingBack(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
+        self.has_typed = False
+        """Something was typed in this terminal."""
         self._in_turn = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -106,6 +108,7 @@ class Writing:
 
     def _typed(self) -> None:
         self._typed_at = time.monotonic()
+        self.has_typed = True
         self._tui.notice = ""
         self.popup.look()
 

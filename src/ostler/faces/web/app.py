@@ -7,12 +7,31 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ostler.faces.web.api import about, events, logging_in, requests, sessions
+from ostler.faces.web.api import (
+    about,
+    blobs,
+    commands,
+    context,
+    copies,
+    events,
+    live,
+    logging_in,
+    models,
+    questions,
+    requests,
+    sessions,
+    tools,
+    tree,
+    uploads,
+    usage,
+)
+from ostler.faces.web.capacity import Capacity
 from ostler.faces.web.guarding import Guard
-from ostler.faces.web.operations import Endpoint, Operation
+from ostler.faces.web.operations import Operation
 from ostler.faces.web.pages import Pages
+from ostler.faces.web.routing import routes_of
 from ostler.faces.web.server import Server
 
 PREFIX = "/api/v1"
@@ -22,12 +41,24 @@ OPERATIONS: list[Operation] = [
     *logging_in.operations,
     *sessions.operations,
     *requests.operations,
+    *questions.operations,
+    *tree.operations,
+    *copies.operations,
     *events.operations,
+    *live.operations,
+    *models.operations,
+    *tools.operations,
+    *commands.operations,
+    *usage.operations,
+    *context.operations,
+    *blobs.operations,
+    *uploads.operations,
 ]
 
 
 def create_app(server: Server, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> ASGIApp:
-    """Serves one `Server`; its life is that of the application.
+    """Serves one `Server`; its life is that of the application, or, mounted in another, begins with the first
+    request: then whoever mounts it closes the server.
 
     `hosts` are names by which it may be asked for beside those of this machine, `origins` pages elsewhere
     that may ask.
@@ -35,12 +66,16 @@ def create_app(server: Server, *, hosts: Iterable[str] = (), origins: Iterable[s
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        await server.start()
-        try:
+        async with server:
             yield
-        finally:
-            await server.close()
 
-    routes = [Route(PREFIX + one.path, Endpoint(server, one), methods=[one.method]) for one in OPERATIONS]
+    routes = routes_of(server, OPERATIONS, PREFIX)
     routes.append(Route("/{path:path}", Pages()))
-    return Guard(Starlette(routes=routes, lifespan=life), hosts, origins)
+    app = Guard(Starlette(routes=routes, lifespan=life), hosts, origins)
+
+    async def begin(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            server.start()
+        await app(scope, receive, send)
+
+    return Capacity(begin)

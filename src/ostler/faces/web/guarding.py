@@ -1,44 +1,49 @@
-"""The guard before the routes: from where one may ask, who asks, how much and how often."""
+"""The guard before the routes: from where one may ask, and how often."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ostler.faces.web.problems import Forbidden, NotAllowed, TooLarge, TooMany, problem_of, problem_response
-from ostler.faces.web.tokens import Access, Principal, TokenBook
-from ostler.vocabulary.errors import OstlerError
+from ostler.faces.web.problems import Forbidden, TooMany, problem_of, problem_response
+from ostler.vocabulary.errors import OstlerError, UsageError
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-MOST_BODY = 10 * 1024 * 1024
-"""Bytes of a request that is not an upload: an uploaded file is named in it, or stands in it as base64."""
-READING = frozenset({"GET", "HEAD", "OPTIONS"})
-CSRF_HEADER = "x-ostler"
-"""A page of somebody else cannot set it without being asked first whether it may."""
-REQUESTS_A_SECOND = 50.0
-BURST = 200.0
-WRONG_A_MINUTE = 20.0
-"""Attempts with a wrong token, from one address."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+REQUESTS_A_SECOND = 200.0
+BURST = 2000.0
+"""Of one address, before that is what counts: a thousand followers may come back at once."""
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(?::[0-9]{1,5})?")
+_FOR_ALLOWED_ORIGINS = (
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Range, X-Ostler",
+    ),
+    (b"access-control-expose-headers", b"ETag, Location, Content-Range, Idempotency-Replayed, Retry-After"),
+    (b"access-control-max-age", b"600"),
+)
 
 
 class Guard:
     """Wraps the application. Each check has one reason to refuse, and says it.
 
     - Host: a name that leads here by somebody else's doing (DNS rebinding) is refused.
-    - Origin: a page of another origin is refused, unless it was allowed.
-    - Rate and size: per address, and while the body is read.
+    - Origin: a page of another origin is refused, unless it was allowed. It needs a token of its own: cookies
+      are for the page that is served here.
+    - Rate: of one address. Whether `X-Forwarded-For` says which is the business of whoever serves this.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> None:
         self._app = app
-        self._hosts = LOOPBACK | {host.lower() for host in hosts}
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
+        self._hosts = LOOPBACK | {host_name(host) for host in hosts}
+        self._origins = frozenset(allowed_origin(origin) for origin in origins)
         self._rate = Buckets(REQUESTS_A_SECOND, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,38 +51,82 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        origin = headers.get("origin", "").lower()
+        origin = ", ".join(headers.getlist("origin")).lower()
+        answer = self._app
         try:
             self._check(scope, headers, origin)
+            if origin in self._origins and scope["method"] == "OPTIONS":
+                answer = _no_content
         except OstlerError as error:
-            await problem_response(problem_of(error))(scope, receive, send)
-            return
-        if origin in self._origins and origin:
-            if scope["method"] == "OPTIONS":
-                await _allow_origin(_no_content, origin)(scope, receive, send)
-                return
-            await _allow_origin(self._app, origin)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+            answer = problem_response(problem_of(error))
+        if origin in self._origins:
+            send = _telling(send, origin)
+        await answer(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers, origin: str) -> None:
-        host = headers.get("host", "").lower()
-        if "*" not in self._hosts and _without_port(host) not in self._hosts:
+        hosts = headers.getlist("host")
+        host = hosts[0].lower() if len(hosts) == 1 else ""
+        if not self._is_served(host, scope):
             raise Forbidden(f"the host {host[:100]!r} is not served here; `--allow-host` allows it")
-        if origin and origin not in self._origins and urlsplit(origin).netloc != host:
+        if origin and origin not in self._origins and _netloc(origin) != host:
             raise Forbidden(f"pages of {origin[:100]} may not ask here; `--allow-origin` allows it")
         if not self._rate.take(address_of(scope)):
             raise TooMany("too many requests: wait a second")
 
+    def _is_served(self, host: str, scope: Scope) -> bool:
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        # An address is no name that somebody could lead elsewhere: the one that was reached is always right.
+        return (name := found[1] or found[2]) in self._hosts or name == _own_address(scope)
 
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+
+def host_name(host: str) -> str:
+    """A host as it is compared. Raises `UsageError`."""
+    plain = host.lower().strip()
+    if plain.count(":") > 1 and not plain.startswith("["):
+        plain = f"[{plain}]"
+    found = _HOST.fullmatch(plain)
+    if found is None:
+        raise UsageError(f"{host!r} is not the name of a host: say it like ostler.example.com")
+    return found[1] or found[2]
+
+
+def allowed_origin(origin: str) -> str:
+    """An origin as browsers write it. Raises `UsageError`."""
+    plain = origin.lower().strip().rstrip("/")
+    if not re.fullmatch(r"https?://[^/\s@?#]+", plain):
+        raise UsageError(f"{origin!r} is not an origin: say it like https://example.com")
+    return plain
+
+
+def _netloc(origin: str) -> str:
+    """The host and port of an origin; empty for `null` and what is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def address_of(scope: Scope) -> str:
-    return scope["client"][0] if scope.get("client") else ""
+    """Whose requests are counted together: of IPv6, whoever has one address has many more."""
+    address: str = scope["client"][0] if scope.get("client") else ""
+    found = _parsed(address) if ":" in address else None
+    return found.exploded[:19] if isinstance(found, IPv6Address) else str(found or address)
+
+
+def _own_address(scope: Scope) -> str | None:
+    """The address of this machine by which the connection came."""
+    found = _parsed(scope["server"][0]) if scope.get("server") else None
+    return str(found) if found else None
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
 class Buckets:
@@ -103,80 +152,17 @@ class Buckets:
         return is_allowed
 
 
-class Doorkeeper:
-    """Knows who asks, from a token or a cookie, and whether that is enough."""
-
-    def __init__(self, book: TokenBook) -> None:
-        self.book = book
-        self._wrong = Buckets(WRONG_A_MINUTE / 60, WRONG_A_MINUTE)
-
-    def require(self, request: Request, access: Access) -> Principal | None:
-        """Raises `NotAllowed` or `Forbidden`."""
-        if access == "none":
-            return None
-        principal = self.principal(request)
-        if principal is None:
-            raise NotAllowed("say who you are: with the header `Authorization: Bearer TOKEN`, or by a login")
-        if principal.by_cookie and request.method not in READING and not request.headers.get(CSRF_HEADER):
-            raise Forbidden("a request with a cookie must have the header `X-Ostler: 1`")
-        if access == "all" and principal.scope != "all":
-            raise Forbidden("this token may only observe")
-        return principal
-
-    def principal(self, request: Request) -> Principal | None:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self.checked(request, self.book.of_token(token.strip()))
-        cookie = request.cookies.get(self.book.cookie_name)
-        return self.book.of_cookie(cookie) if cookie else None
-
-    def checked(self, request: Request, found: Principal | None) -> Principal | None:
-        """Whoever guesses is slowed down."""
-        if found is None and not self._wrong.take(address_of(request.scope)):
-            raise TooMany("too many wrong tokens: wait a minute")
-        return found
-
-
-def limited(receive: Receive, headers: Headers, most: int) -> Receive:
-    """Raises `TooLarge` before, or as soon as, more than `most` bytes come."""
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
-        raise TooLarge(f"the body may have {most} bytes at most")
-    seen = 0
-
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
-            raise TooLarge(f"the body may have {most} bytes at most")
-        return message
-
-    return counted
-
-
-def _allow_origin(app: ASGIApp, origin: str) -> ASGIApp:
+def _telling(send: Send, origin: str) -> Send:
     """Tells the browser that a page of that origin may read the answer."""
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def tell(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (b"access-control-allow-origin", origin.encode()),
-                    (b"vary", b"Origin"),
-                    (b"access-control-allow-methods", b"GET, POST, DELETE"),
-                    (
-                        b"access-control-allow-headers",
-                        b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
-                    ),
-                    (b"access-control-max-age", b"600"),
-                ]
-            await send(message)
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            allowed = (b"access-control-allow-origin", origin.encode())
+            added = (allowed, (b"vary", b"Origin"), *_FOR_ALLOWED_ORIGINS)
+            message["headers"] = [*message.get("headers", ()), *added]
+        await send(message)
 
-        await app(scope, receive, tell)
-
-    return answer
+    return tell
 
 
 async def _no_content(scope: Scope, receive: Receive, send: Send) -> None:

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
-from starlette.datastructures import Headers
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ostler.faces.web.guarding import MOST_BODY, limited
-from ostler.faces.web.problems import problem_of, problem_response, unforeseen
+from ostler.faces.web.doorkeeping import Visit
+from ostler.faces.web.idempotency import keyed
+from ostler.faces.web.problems import (
+    WrongMediaType,
+    problem_of,
+    problem_response,
+    unforeseen,
+)
+from ostler.faces.web.reading import MOST_BODY, limited
 from ostler.faces.web.server import Server
 from ostler.faces.web.tokens import Access
 from ostler.models.keys import without_keys
 from ostler.vocabulary.errors import OstlerError, UsageError
+from ostler.vocabulary.ids import NewId, new_id
+
+FactLine = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/Fact"})]
+"""A fact as it is stored, with its envelope."""
 
 Handler = Callable[..., Awaitable[Any]]
+
+SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; sandbox",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "private, no-cache",
+}
 
 encode = msgspec.json.Encoder().encode
 
@@ -29,8 +48,9 @@ class Operation(msgspec.Struct, frozen=True):
     """A route.
 
     The parameters of its function say what it takes: `server`; those of the path by their names; `query`, a
-    struct of what stands behind the `?`; `body`, what the body must decode to; `request`, for the rest. It
-    returns data, a `Response`, or an ASGI application that answers by itself.
+    struct of what stands behind the `?`; `body`, what the body must decode to; `ids`, which makes the ids of
+    what it makes; `request`, for the rest. It returns data, a `Response`, or an ASGI application that answers
+    by itself.
     """
 
     method: str
@@ -44,6 +64,12 @@ class Operation(msgspec.Struct, frozen=True):
     """The type of what it answers with."""
     most_body: int
     """Bytes."""
+    consumes: str = ""
+    """The media type of a body that it reads by itself."""
+    also: tuple[int, ...] = ()
+    """Other statuses that it answers with, in the same way."""
+    also_as: tuple[str, ...] = ()
+    """Other media types that it can answer in."""
 
     @property
     def name(self) -> str:
@@ -71,6 +97,9 @@ class Operations(list[Operation]):
         media_type: str = "application/json",
         answers: Any = None,
         most_body: int = MOST_BODY,
+        consumes: str = "",
+        also: tuple[int, ...] = (),
+        also_as: tuple[str, ...] = (),
     ) -> Callable[[Handler], Handler]:
         """Reading needs a token that observes, anything else one that may do all. `answers` is for a function
         that returns a response, and not the data in it."""
@@ -78,9 +107,8 @@ class Operations(list[Operation]):
         def declare(handler: Handler) -> Handler:
             needed: Access = access or ("observe" if method == "GET" else "all")
             kind = answers or get_type_hints(handler, include_extras=True)["return"]
-            self.append(
-                Operation(method, path, handler, needed, self._tag, status, media_type, kind, most_body)
-            )
+            made = Operation(method, path, handler, needed, self._tag, status, media_type, kind, most_body)
+            self.append(msgspec.structs.replace(made, consumes=consumes, also=also, also_as=also_as))
             return handler
 
         return declare
@@ -93,33 +121,100 @@ class Endpoint:
         self._server = server
         self._operation = operation
         self._types = operation.types
-        self._path_parameters = frozenset(self._types) - {"server", "query", "body", "request", "return"}
+        self._path_parameters = frozenset(self._types) - _BOUND
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: ASGIApp
-        try:
-            self._server.doorkeeper.require(Request(scope), self._operation.access)
-            request = Request(scope, limited(receive, Headers(scope=scope), self._operation.most_body))
-            made = await self._operation.handler(**await self._bound(request))
-            answer = made if callable(made) else json_response(made, self._operation.status)
-        except OstlerError as error:
-            answer = problem_response(problem_of(error))
-        except Exception as error:
-            print(without_keys("".join(traceback.format_exception(error))), end="", file=sys.stderr)
-            answer = problem_response(unforeseen())
-        await answer(scope, receive, send)
+        with self._server.doorkeeper.visit() as visit:
+            answer: ASGIApp
+            try:
+                async with visit.lasting():
+                    answer = await self._answer(scope, receive, visit)
+            except OstlerError as error:
+                answer = problem_response(problem_of(error))
+            except ClientDisconnect:
+                return
+            except Exception as error:
+                _report(error)
+                answer = problem_response(unforeseen())
+            try:
+                await safe(answer)(scope, visit.receiving(receive), send)
+            except ClientDisconnect:
+                return
+            except Exception as error:  # too late for an answer: whoever asked sees that it breaks off
+                _report(error)
 
-    async def _bound(self, request: Request) -> dict[str, Any]:
+    async def _answer(self, scope: Scope, receive: Receive, visit: Visit) -> ASGIApp:
+        asked = Request(scope)
+        principal = visit.principal = self._server.doorkeeper.require(asked, self._operation.access)
+        counted = limited(receive, asked.headers, self._operation.most_body)
+        if (key := keyed(asked, principal, counted)) is None:
+            answer = await self._carry_out(Request(scope, counted), new_id)
+            return with_etag(asked, answer) if isinstance(answer, Response) else answer
+
+        async def work() -> Response:
+            answer = await self._carry_out(Request(scope, key.receive), key.new_id)
+            assert isinstance(answer, Response)
+            return answer
+
+        return await self._server.answers.once(key, work)
+
+    async def _carry_out(self, request: Request, ids: NewId) -> ASGIApp:
+        made = await self._operation.handler(**await self._bound(request, ids))
+        return made if callable(made) else json_response(made, self._operation.status)
+
+    async def _bound(self, request: Request, ids: NewId) -> dict[str, Any]:
         bound: dict[str, Any] = {name: request.path_params[name] for name in self._path_parameters}
-        if "server" in self._types:
-            bound["server"] = self._server
-        if "request" in self._types:
-            bound["request"] = request
         if kind := self._types.get("query"):
             bound["query"] = _converted(dict(request.query_params), kind)
         if kind := self._types.get("body"):
+            _require_media_type(request, "application/json")
             bound["body"] = _decoded(await request.body(), kind)
-        return bound
+        elif self._operation.consumes:
+            _require_media_type(request, self._operation.consumes)
+        given = {"server": self._server, "request": request, "ids": ids}
+        return bound | {name: value for name, value in given.items() if name in self._types}
+
+
+_BOUND = frozenset({"server", "query", "body", "request", "ids", "return"})
+
+
+def _report(error: Exception) -> None:
+    print(without_keys("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+
+
+def safe(answer: ASGIApp) -> ASGIApp:
+    """Tells a browser that what is answered is data: neither guessed at, nor run, nor kept by others."""
+    if isinstance(answer, Response):
+        for name, value in SAFE_HEADERS.items():
+            answer.headers.setdefault(name, value)
+    return answer
+
+
+def with_etag(request: Request, answer: Response) -> Response:
+    """What was read is marked with a digest, and not sent again to whoever has it."""
+    if request.method != "GET" or answer.status_code != 200 or isinstance(answer, StreamingResponse):
+        return answer
+    etag = f'"{hashlib.blake2b(bytes(answer.body), digest_size=12).hexdigest()}"'
+    known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    if etag in known:
+        return Response(status_code=304, headers={"etag": etag})
+    answer.headers.setdefault("etag", etag)
+    answer.headers.setdefault("cache-control", "no-cache")
+    return answer
+
+
+def _require_media_type(request: Request, wanted: str) -> None:
+    """A body must say what it is; one that is not there need not."""
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if wanted in ("*/*", said) or (wanted == "application/json" and said.endswith("+json")):
+        return
+    if not said and request.headers.get("content-length", "0") == "0" and not _is_chunked(request):
+        return
+    raise WrongMediaType(f"the body must be {wanted}, and say so with `Content-Type`, not {said[:100]!r}")
+
+
+def _is_chunked(request: Request) -> bool:
+    return "transfer-encoding" in request.headers
 
 
 def _converted(values: dict[str, str], kind: Any) -> Any:
@@ -131,9 +226,24 @@ def _converted(values: dict[str, str], kind: Any) -> Any:
 
 def _decoded(body: bytes, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
+        try:
+            return msgspec.json.decode(body or b"{}", type=kind)
+        except msgspec.ValidationError:
+            return msgspec.convert(_with_whole_numbers(msgspec.json.decode(body)), kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"the body is not what it should be: {error}") from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """JSON Schema, and some who write JSON, make no difference between 3.0 and 3."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_with_whole_numbers(one) for one in value]
+        case dict():
+            return {name: _with_whole_numbers(one) for name, one in value.items()}
+    return value
 
 
 def json_response(answer: Any, status: int = 200) -> Response:

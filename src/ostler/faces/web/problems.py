@@ -37,6 +37,14 @@ class TooLarge(UsageError):
     http_status = 413
 
 
+class TooSlow(UsageError):
+    http_status = 408
+
+
+class RangeNotThere(UsageError):
+    http_status = 416
+
+
 class TooMany(OstlerError):
     http_status = 429
 
@@ -57,6 +65,12 @@ class WrongMediaType(UsageError):
     http_status = 415
 
 
+class KeyReused(UsageError):
+    """The same Idempotency-Key with another request."""
+
+    http_status = 422
+
+
 def problem_of(error: OstlerError) -> Problem:
     kind = kind_of(type(error))
     status = error.http_status
@@ -70,5 +84,15 @@ def unforeseen() -> Problem:
 
 
 def problem_response(problem: Problem) -> Response:
-    headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+    headers = {"x-content-type-options": "nosniff", **_HEADERS.get(problem.status, {})}
     return Response(msgspec.json.encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+_HEADERS = {
+    401: {"www-authenticate": "Bearer"},
+    # What is left of a body that is not wanted shall not be read as the next request.
+    408: {"connection": "close"},
+    413: {"connection": "close"},
+    429: {"retry-after": "1"},
+    503: {"retry-after": "1", "connection": "close"},
+}

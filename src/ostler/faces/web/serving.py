@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import socket
-from pathlib import Path
-from types import FrameType
+import sys
+from contextlib import closing
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
-import msgspec
 import uvicorn
 
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import collect_garbage_from_here
-from ostler.faces.cli.equipping import equipped, settings_from
-from ostler.faces.cli.extending import extended
+from ostler.faces.cli.equipping import settings_from
 from ostler.faces.cli.saying import say
 from ostler.faces.web.app import create_app
+from ostler.faces.web.capacity import raise_descriptor_limit
+from ostler.faces.web.equipping import Equipping
+from ostler.faces.web.http_server import HttpServer
 from ostler.faces.web.server import Server
 from ostler.faces.web.tokens import TokenBook
-from ostler.kernel.harness import Harness
 from ostler.runs.stores import open_store
 from ostler.vocabulary.errors import UsageError
 
-WAITING_TO_END = 5
-"""Seconds that answers under way have when the server ends."""
-
-
-class HttpServer(uvicorn.Server):
-    """Ends open streams when a signal comes: uvicorn would wait for them."""
-
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
-        super().__init__(config)
-        self._server = server
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._server.close_streams()
-        super().handle_exit(sig, frame)
+Address = IPv4Address | IPv6Address
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -46,35 +35,59 @@ def serve(options: argparse.Namespace) -> int:
 async def _serve(options: argparse.Namespace) -> int:
     cwd = working_directory(options.cwd)
     settings = settings_from(options, cwd)
-
-    async def equip(cwd: Path) -> Harness:
-        named = msgspec.structs.replace(settings_from(options, cwd), on_question="wait")
-        found, harness = equipped(named, cwd, "", options)
-        await extended(options, found, harness)
-        return harness
-
     tokens = TokenBook()
-    first = tokens.first()
-    server = Server(open_store(settings), equip, cwd, tokens)
-    listening = listen(options.host, options.port)
-    host, port = listening.getsockname()[:2]
-    config = uvicorn.Config(
-        create_app(server, hosts=[_named(host), *options.allow_host], origins=options.allow_origin),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=WAITING_TO_END,
-        ws="none",
-    )
-    collect_garbage_from_here()
-    http = HttpServer(config, server)
-    address = f"http://{_named(host)}:{port}/"
-    if first:
-        say(f"a token for programs was made, and is shown only now: {first}")
-    say(f"listening at {address}")
-    say(f"open {address}#token={tokens.code()} in a browser; the link works once, for ten minutes")
-    await http.serve(sockets=[listening])
+    with closing(listen(options.host, options.port)) as listening:
+        address = ip_address(listening.getsockname()[0].partition("%")[0])
+        if not address.is_loopback and not tokens.all():
+            raise UsageError(
+                f"at {address} other machines can ask: make a token first, with `ostler token new NAME`"
+            )
+        equipping = Equipping(options, lambda *wanted: server.switch(*wanted))
+        server = Server(open_store(settings), equipping.equip, cwd, tokens, settings=equipping.settings)
+        app = create_app(server, hosts=_names(options, address), origins=options.allow_origin)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(options.behind_proxy),
+            forwarded_allow_ips=options.behind_proxy,
+            ws="none",
+        )
+        raise_descriptor_limit()
+        collect_garbage_from_here()
+        http = HttpServer(config, server)
+        await _welcome(server, address, listening.getsockname()[1])
+        await http.serve(sockets=[listening])
     return 0
+
+
+def _names(options: argparse.Namespace, address: Address) -> list[str]:
+    """By which it may be asked for. That of an address which stands for all is no name."""
+    own = [] if address.is_unspecified else [options.host]
+    return [*own, *options.allow_host]
+
+
+async def _welcome(server: Server, address: Address, port: int) -> None:
+    tokens = server.doorkeeper.book
+    if first := tokens.first():
+        # What is printed elsewhere is kept there, and who knows who reads it.
+        shown = first if sys.stderr.isatty() else "not shown, since this is no terminal"
+        say(f"a first token was made ({shown}); `ostler token new NAME` makes another")
+    say(f"listening at {_at(address, port)}")
+    if not address.is_loopback:
+        say("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
+    reached = (
+        ip_address("127.0.0.1" if address.version == 4 else "::1") if address.is_unspecified else address
+    )
+    link = f"{_at(reached, port)}#token={tokens.code()}"
+    say(f"open {link} in a browser; the link works once, for ten minutes")
+    if notice := (await server.answering()).notice:
+        say(notice)
+
+
+def _at(address: Address, port: int) -> str:
+    return f"http://{_named(str(address))}:{port}/"
 
 
 def _named(host: str) -> str:
@@ -84,12 +97,22 @@ def _named(host: str) -> str:
 def listen(host: str, port: int) -> socket.socket:
     """Bound before anything is said: an address that is taken is one line."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio sends what is small at once: else a frame may wait for 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-    except (OSError, OverflowError) as error:
-        raise UsageError(f"cannot listen at {_named(host)}:{port}: {error}") from None
-    listening.listen(2048)  # from here on whoever connects is served, if a little later
+        listening.listen(2048)  # from here on whoever connects is served, if a little later
+    except (OSError, UnicodeError) as error:
+        listening.close()
+        raise UsageError(f"cannot listen at {_named(host)}:{port}: {_reason(error)}") from None
     listening.setblocking(False)
     return listening
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError | socket.gaierror):
+        return "this host is not known here"
+    if error.errno == errno.EADDRINUSE:
+        return "the port is taken, perhaps by another `ostler serve`; --port 0 takes any that is free"
+    return str(error.strerror or error)

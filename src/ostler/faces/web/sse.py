@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 
 from msgspec.json import encode as encode_json
 from starlette.types import Receive, Scope, Send
 
 from ostler.runs.watching.everything import EverythingFollower
 from ostler.runs.watching.hub import Follower
+from ostler.vocabulary.errors import OstlerError
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, encode_event
 
@@ -21,6 +21,18 @@ HEADERS = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),  # nginx would collect what should be seen at once
 ]
+
+
+_STREAMED = "ostler.stream"
+
+
+def asks_for_stream(scope: Scope) -> bool:
+    return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
+
+
+def is_stream(scope: Scope) -> bool:
+    """The answer to this request is a stream."""
+    return _STREAMED in scope
 
 
 def as_frames(batch: Sequence[Fact | Event]) -> bytes:
@@ -51,23 +63,35 @@ def _with(body: bytes, named: bytes) -> bytes:
     return body[:end] + named + body[end:]
 
 
+def as_caught_up_of_all(cursor: str) -> bytes:
+    """With an id: whoever is cut off before the first fact goes on behind it, too."""
+    return b'id: %b\ndata: {"type":"caught_up","after":"%b"}\n\n' % (cursor.encode(), cursor.encode())
+
+
 class EventStream:
-    """Sends what a follower yields, until it ends or whoever listens has left."""
+    """Sends what a follower gives, until it ends or whoever listens has left."""
 
     def __init__(self, follower: Follower | EverythingFollower) -> None:
         self._follower = follower
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._follower.stream()) as stream:
+        scope[_STREAMED] = True
+        try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            leaving = asyncio.ensure_future(self._notice_leaving(receive))
-            try:
-                async for data in stream:
-                    body = data or SIGN_OF_LIFE
-                    await send({"type": "http.response.body", "body": body, "more_body": True})
-            finally:
-                leaving.cancel()
+            await self._stream(receive, send)
             await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._follower.leave()
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
+        leaving = asyncio.ensure_future(self._notice_leaving(receive))
+        try:
+            while (data := await self._follower.next()) is not None:
+                await send({"type": "http.response.body", "body": data or SIGN_OF_LIFE, "more_body": True})
+        except OstlerError:
+            return  # the session is gone, or the log cannot be read: whoever comes again is told
+        finally:
+            leaving.cancel()
 
     async def _notice_leaving(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

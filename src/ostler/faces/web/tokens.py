@@ -27,6 +27,7 @@ Access = Literal["none", "observe", "all"]
 COOKIE_SECONDS = 30 * 24 * 3600
 CODE_SECONDS = 600
 """For which a link that was printed can be used, once."""
+LONGEST_NAME = 100
 FIRST = "first"
 """The name of the token that is made at the first start."""
 
@@ -51,7 +52,12 @@ class Principal(msgspec.Struct, frozen=True):
     token: str
     """The id of their token."""
     scope: Scope
-    by_cookie: bool = False
+    cookie_until: int = 0
+    """When the cookie ends by which they are known, in seconds; 0 with a token."""
+
+    @property
+    def by_cookie(self) -> bool:
+        return self.cookie_until > 0
 
 
 def token_file() -> Path:
@@ -73,29 +79,35 @@ class TokenBook:
 
     def new(self, name: str, scope: Scope) -> str:
         """Makes a token, and returns what is never seen again."""
-        if not name.strip():
-            raise UsageError("a token needs a name: say what it is for")
-        token = f"ostler_{secrets.token_urlsafe(32)}"
+        if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters: say what it is for")
         with self._changing() as kept:
-            if any(one.name == name for one in kept.tokens):
+            if any(name in (one.name, one.id) for one in kept.tokens):
                 raise UsageError(f"there is a token {name!r} already; revoke it, or take another name")
-            created = int(self._now() * 1000)
-            kept.tokens.append(Token(new_id("tok"), name, scope, _hash(token), created))
+            return self._added(kept, name, scope)
+
+    def _added(self, kept: TokenFile, name: str, scope: Scope) -> str:
+        token = f"ostler_{secrets.token_urlsafe(32)}"
+        kept.tokens.append(Token(new_id("tok"), name, scope, _hash(token), int(self._now() * 1000)))
         return token
 
-    def revoke(self, name: str) -> None:
+    def revoke(self, name: str) -> Token:
         with self._changing() as kept:
-            left = [one for one in kept.tokens if name not in (one.name, one.id)]
-            if len(left) == len(kept.tokens):
+            found = next((one for one in kept.tokens if name in (one.name, one.id)), None)
+            if found is None:
                 raise NotFound(f"there is no token {name!r}; `ostler token` lists those there are")
-            kept.tokens = left
+            kept.tokens.remove(found)
+        return found
 
     def all(self) -> list[Token]:
         return list(self._kept().tokens)
 
     def first(self) -> str:
         """The token of the first start; empty if it was made before."""
-        return "" if self._kept().tokens else self.new(FIRST, "all")
+        if self._kept().tokens:
+            return ""
+        with self._changing() as kept:
+            return "" if kept.tokens else self._added(kept, FIRST, "all")
 
     @contextmanager
     def _changing(self) -> Iterator[TokenFile]:
@@ -128,8 +140,14 @@ class TokenBook:
                 return Principal(one.id, one.scope)
         return None
 
+    def knows(self, principal: Principal) -> bool:
+        """Whether they still are who they were: a token can be revoked, and a cookie ends."""
+        if principal.by_cookie and principal.cookie_until < self._now():
+            return False
+        return any(one.id == principal.token for one in self._kept().tokens)
+
     def code(self) -> str:
-        """For a link: it logs in once, within some minutes, with all rights."""
+        """For a link: it logs in once, within some minutes, as the first who may do all."""
         code = secrets.token_urlsafe(24)
         self._codes[_hash(code)] = self._now() + CODE_SECONDS
         return code
@@ -137,8 +155,8 @@ class TokenBook:
     def of_code(self, code: str) -> Principal | None:
         """Who logs in with the code of a link; it cannot be used again."""
         until = self._codes.pop(_hash(code), 0.0)
-        owner = next((one for one in self._kept().tokens if one.scope == "all"), None)
-        return Principal(owner.id, "all") if owner and self._now() < until else None
+        owners = sorted(self._kept().tokens, key=lambda one: one.scope != "all")
+        return Principal(owners[0].id, owners[0].scope) if owners and self._now() < until else None
 
     def cookie(self, principal: Principal) -> str:
         said = f"{principal.token}.{int(self._now()) + COOKIE_SECONDS}"
@@ -152,7 +170,7 @@ class TokenBook:
         if not until.isdecimal() or int(until) < self._now():
             return None
         owner = next((one for one in self._kept().tokens if one.id == token), None)
-        return Principal(owner.id, owner.scope, by_cookie=True) if owner else None
+        return Principal(owner.id, owner.scope, int(until)) if owner else None
 
     def _signature(self, said: str) -> str:
         key = self._kept().cookie_key or os.urandom(32).hex()
@@ -176,4 +194,4 @@ def _read(path: Path) -> TokenFile:
 
 
 def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -7,7 +7,6 @@ nothing comes in: whoever wants something of a session asks its inbox.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import socket
 import struct
@@ -67,6 +66,8 @@ def socket_of(folder: Path | None, owner: ProcessId) -> Path | None:
     path = folder / f"{owner.opening}.sock"
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
+    import hashlib
+
     short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     return Path(f"/tmp/ostler-{os.getuid()}", short, path.name)
 
@@ -98,7 +99,7 @@ class Channel:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._tail = LiveTail()
-        self._last_seq = journal.state.last_seq
+        self._tail.last_seq = journal.state.last_seq
         self._readers: set[asyncio.StreamWriter] = set()
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
@@ -120,9 +121,6 @@ class Channel:
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
         self._tail.see(batch)
-        for one in batch:
-            if isinstance(one, Fact):
-                self._last_seq = one.seq
         if not self._readers:
             return
         message = _framed([_packed(one) for one in batch])
@@ -134,7 +132,7 @@ class Channel:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tail = [encode_event(event) for event in self._tail.events()]
-        writer.write(_framed(Hello(__version__, self._last_seq, tail)))
+        writer.write(_framed(Hello(__version__, self._tail.last_seq, tail)))
         self._readers.add(writer)
         try:
             await reader.read()  # to the end: it only listens

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from ostler.kernel.store import Store
+from ostler.runs.watching.patience import Patience
 from ostler.vocabulary.errors import StoreError, UsageError
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
@@ -23,11 +23,14 @@ MOST_BYTES = 1_000_000
 """That a follower has not read: beyond, it reads from the log."""
 FEW = 32
 """Frames that a follower has not read: beyond, it gets no deltas."""
+PAGE = 100
 
 EncodeFact = Callable[[Fact, str], bytes]
 """With the cursor behind it."""
 EncodeLive = Callable[[str, Sequence[Event]], bytes]
 """Of the session with that id."""
+EncodeCaughtUp = Callable[[str], bytes]
+"""With the cursor behind everything that was sent."""
 
 
 class Positions(msgspec.Struct, array_like=True):
@@ -86,24 +89,36 @@ class Everything:
     """Reads once for all who follow; deltas come from the sessions that are driven in this process."""
 
     def __init__(
-        self, store: Store, encode: EncodeFact, encode_live: EncodeLive, now_ms: Callable[[], int]
+        self,
+        store: Store,
+        encode: EncodeFact,
+        encode_live: EncodeLive,
+        now_ms: Callable[[], int],
+        encode_caught_up: EncodeCaughtUp,
+        patience: Patience | None = None,
     ) -> None:
         self.store = store
         self.encode = encode
+        self.encode_caught_up = encode_caught_up
         self._encode_live = encode_live
         self._now_ms = now_ms
+        self._patience = Patience() if patience is None else patience
         self.positions = Positions(0, {})
+        """What was read, and handed to all followers."""
         self.followers: set[EverythingFollower] = set()
         self._reading: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self._is_closed = False
 
     async def follow(self, cursor: str = "", *, live: bool = False) -> EverythingFollower:
         """Behind that cursor; without one, from now on."""
-        here = await present(self.store, self._now_ms())
-        if self._reading is None or self._reading.done():
-            self.positions = here.copy()
-            self._reading = asyncio.ensure_future(self._read())
-        follower = EverythingFollower(self, Positions.of_cursor(cursor) if cursor else here, live)
+        given = Positions.of_cursor(cursor) if cursor else None
+        async with self._turn:
+            if self._reading is None or self._reading.done():
+                self.positions = await present(self.store, self._now_ms())
+                self._reading = asyncio.ensure_future(self._read())
+        await self._read_once()  # a cursor may know more than was read so far
+        follower = EverythingFollower(self, given or self.positions.copy(), live)
         self.followers.add(follower)
         if self._is_closed:
             follower.close()
@@ -116,7 +131,7 @@ class Everything:
         positions = Positions.of_cursor(cursor)
         facts: list[Fact] = []
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait or None):
+            async with self._patience.of(wait or None):
                 seen = -1
                 while not facts:
                     seen = await self.store.changes(seen)
@@ -132,22 +147,27 @@ class Everything:
         try:
             while True:
                 seen = await self.store.changes(seen)
-                for fact in await facts_after(self.store, self.positions):
-                    self.positions.advance(fact)
-                    data = self.encode(fact, self.positions.cursor())
-                    for follower in tuple(self.followers):
-                        follower.put(fact, data)
+                await self._read_once()
                 await self._forget_the_old()
         except StoreError:  # whoever comes again is told why
             for follower in tuple(self.followers):
                 follower.close()
 
+    async def _read_once(self) -> None:
+        async with self._turn:
+            for fact in await facts_after(self.store, self.positions):
+                self.positions.advance(fact)
+                data = self.encode(fact, self.positions.cursor())
+                for follower in tuple(self.followers):
+                    follower.put(fact, data)
+
     async def _forget_the_old(self) -> None:
         if self._now_ms() - self.positions.since_ms < 2 * WINDOW_MS:
             return
-        recent = await present(self.store, self._now_ms())
-        kept = {name: seq for name, seq in self.positions.seqs.items() if name in recent.seqs}
-        self.positions = Positions(recent.since_ms, kept)
+        async with self._turn:
+            recent = await present(self.store, self._now_ms())
+            kept = {name: seq for name, seq in self.positions.seqs.items() if name in recent.seqs}
+            self.positions = Positions(recent.since_ms, kept)
 
     def see_live(self, session: str, events: Sequence[Event]) -> None:
         listening = [follower for follower in self.followers if follower.takes_live]
@@ -155,6 +175,12 @@ class Everything:
             data = self._encode_live(session, events)
             for follower in listening:
                 follower.put(None, data)
+
+    def tell(self, session: str, event: Event) -> None:
+        """Something that everybody must know, and that no fact says."""
+        data = self._encode_live(session, [event])
+        for follower in tuple(self.followers):
+            follower.put(None, data)
 
     def leave(self, follower: EverythingFollower) -> None:
         self.followers.discard(follower)
@@ -172,18 +198,23 @@ class Everything:
 
 
 class EverythingFollower:
-    """Yields encoded bytes: each fact once, and empty ones when it is time for a sign of life."""
+    """Gives encoded bytes: the facts behind a cursor, `caught_up`, and then each fact once.
+
+    Whoever has it must `leave`, also if it never read.
+    """
 
     def __init__(self, everything: Everything, positions: Positions, live: bool) -> None:
         self._everything = everything
         self._positions = positions
         self._wants_live = live
-        self._queue: deque[tuple[Fact | None, bytes]] = deque()
+        self._queue: list[tuple[Fact | None, bytes]] = []
         self._bytes = 0
         self._is_behind = True
         self._is_closed = False
         self._is_due = False
         self._woken: asyncio.Future[None] | None = None
+        self._missed: list[Fact] = []
+        """From the log, to be sent before what is in the queue."""
 
     @property
     def cursor(self) -> str:
@@ -194,16 +225,15 @@ class EverythingFollower:
         return self._wants_live and not self._is_behind and len(self._queue) < FEW
 
     def put(self, fact: Fact | None, data: bytes) -> None:
+        if self._is_behind:
+            return  # it is in the log
         self._queue.append((fact, data))
         self._bytes += len(data)
         if self._bytes > MOST_BYTES:
-            self._forget_queue()
             self._is_behind = True
+            self._queue = []
+            self._bytes = 0
         self._wake()
-
-    def _forget_queue(self) -> None:
-        self._queue.clear()
-        self._bytes = 0
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
@@ -217,39 +247,66 @@ class EverythingFollower:
         self._is_closed = True
         self._wake()
 
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        try:
-            while not self._is_closed:
-                if self._is_behind:
-                    self._is_behind = False
-                    async for data in self._catch_up():
-                        yield data
-                elif data := self._next():
-                    yield data
-                elif self._is_due:
-                    self._is_due = False
-                    yield b""
-                else:
-                    self._woken = asyncio.get_running_loop().create_future()
-                    await self._woken
-        finally:
-            self._everything.leave(self)
+    def leave(self) -> None:
+        self._is_closed = True
+        self._everything.leave(self)
 
-    def _next(self) -> bytes:
+    async def next(self) -> bytes | None:
+        """Empty bytes when it is time for a sign of life; None at the end."""
+        while not self._is_closed:
+            if self._missed:
+                return self._next_missed()
+            if self._is_behind:
+                await self._look_into_log()
+                continue
+            if data := self._take():
+                return data
+            if self._is_due:
+                self._is_due = False
+                return b""
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        return None
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """To its end, or until the reader leaves."""
+        try:
+            while (data := await self.next()) is not None:
+                yield data
+        finally:
+            self.leave()
+
+    def _take(self) -> bytes:
+        queue, self._queue, self._bytes = self._queue, [], 0
         ready: list[bytes] = []
-        for fact, data in self._queue:
+        for fact, data in queue:
             if fact is None:
                 ready.append(data)
             elif not self._positions.has(fact):
                 self._positions.advance(fact)
                 ready.append(data)
-        self._forget_queue()
-        self._is_due = False
+        if ready:
+            self._is_due = False
         return b"".join(ready)
 
-    async def _catch_up(self) -> AsyncGenerator[bytes, None]:
-        """What came into the queue meanwhile is passed over there."""
-        everything = self._everything
-        for fact in await facts_after(everything.store, self._positions):
+    def _next_missed(self) -> bytes:
+        everything, part = self._everything, self._missed[:PAGE]
+        self._missed = self._missed[PAGE:]
+        ready: list[bytes] = []
+        for fact in part:
             self._positions.advance(fact)
-            yield everything.encode(fact, self.cursor)
+            ready.append(everything.encode(fact, self.cursor))
+        if not self._missed and not self._is_behind:
+            ready.append(everything.encode_caught_up(self.cursor))
+        return b"".join(ready)
+
+    async def _look_into_log(self) -> None:
+        """For what was handed to all before this moment, and only that: what is handed out from now on comes
+        through the queue, and its cursors have all of this behind them."""
+        self._is_behind = False
+        everything = self._everything
+        handed_out = everything.positions.copy()
+        facts = await facts_after(everything.store, self._positions)
+        self._missed = [fact for fact in facts if handed_out.has(fact)]
+        if not self._missed:
+            self._queue.insert(0, (None, everything.encode_caught_up(self.cursor)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
@@ -22,6 +21,8 @@ COALESCED_FROM = 32
 MOST_BYTES = 1_000_000
 """Of facts that a follower has not read: beyond, it reads them from the log."""
 PAGE = 500
+MOST_SAID = 100
+"""Events that stand by themselves, kept for a follower that catches up."""
 
 
 class Frame(msgspec.Struct, eq=False):
@@ -32,6 +33,21 @@ class Frame(msgspec.Struct, eq=False):
     first_seq: int
     """Of its facts; 0 if it has none."""
     last_seq: int
+    _kept: tuple[Batch, dict[Key, int]] | None = None
+
+    def without_deltas(self) -> tuple[Batch, dict[Key, int]]:
+        """What remains of it for those who get deltas joined, and from which offset on they miss what."""
+        if self._kept is None:
+            kept: Batch = []
+            missed: dict[Key, int] = {}
+            for one in self.batch:
+                if key := () if isinstance(one, Fact) else key_of(one):
+                    offset = getattr(one, "offset", 0)
+                    missed[key] = min(missed.get(key, offset), offset)
+                else:
+                    kept.append(one)
+            self._kept = kept, missed
+        return self._kept
 
 
 class Hub:
@@ -90,19 +106,22 @@ class Hub:
 
 
 class Follower:
-    """Yields encoded bytes: the facts after a number, the open tail, `caught_up`, and then what happens.
+    """Gives encoded bytes: the facts after a number, the open tail, `caught_up`, and then what happens.
 
     - Each fact comes exactly once, in order; the deltas of what is open join to the whole.
     - One that reads slowly gets deltas joined, then its facts from the log, and the tail again.
+    - Whoever has it must `leave`, also if it never read.
     """
 
     def __init__(self, hub: Hub, after: int) -> None:
         self._hub = hub
         self._seq = after
-        self._queue: deque[Frame] = deque()
+        self._queue: list[Frame] = []
         self._bytes = 0
         self._missed: dict[Key, int] = {}
         """Deltas that were not kept: from which offset on."""
+        self._said: Batch = []
+        """What came while it was behind, and is neither in the log nor in the tail."""
         self._is_behind = True
         self._is_closed = False
         self._woken: asyncio.Future[None] | None = None
@@ -110,78 +129,86 @@ class Follower:
         """A sign of life, because nothing was sent for a while."""
 
     def put(self, frame: Frame) -> None:
-        if self._is_behind and not frame.first_seq:
-            return  # the tail, which it gets when it has caught up, holds these
+        if self._is_behind:
+            alone = [one for one in frame.without_deltas()[0] if not isinstance(one, Fact)]
+            self._said = [*self._said, *alone][-MOST_SAID:]
+            return
         if self._missed or len(self._queue) >= COALESCED_FROM:
             self._keep_facts(frame)
         else:
             self._keep(frame)
-        self.wake()
+        self._wake()
 
     def _keep(self, frame: Frame) -> None:
         self._queue.append(frame)
         self._bytes += len(frame.data)
         if self._bytes > MOST_BYTES:
-            self._queue.clear()
-            self._missed.clear()
-            self._bytes = 0
-            self._is_behind = True
+            self._fall_behind()
 
     def _keep_facts(self, frame: Frame) -> None:
-        kept: Batch = []
-        for one in frame.batch:
-            key = () if isinstance(one, Fact) else key_of(one)
-            if not key:
-                kept.append(one)
-            elif key not in self._missed or getattr(one, "offset", 0) < self._missed[key]:
-                self._missed[key] = getattr(one, "offset", 0)
-        if len(kept) == len(frame.batch):
+        kept, missed = frame.without_deltas()
+        for key, offset in missed.items():
+            self._missed[key] = min(self._missed.get(key, offset), offset)
+        if not missed:
             self._keep(frame)
         elif kept:
-            self._keep(msgspec.structs.replace(frame, batch=kept, data=self._hub.encode(kept)))
+            self._keep(Frame(kept, self._hub.encode(kept), frame.first_seq, frame.last_seq))
 
-    def wake(self) -> None:
+    def _fall_behind(self) -> None:
+        self._is_behind = True
+        self._queue = []
+        self._bytes = 0
+        self._missed = {}
+
+    def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
     def keep_alive(self) -> None:
         self._is_due = True
-        self.wake()
+        self._wake()
 
     def close(self) -> None:
         self._is_closed = True
-        self.wake()
+        self._wake()
+
+    def leave(self) -> None:
+        self._is_closed = True
+        self._hub.leave(self)
+
+    async def next(self) -> bytes | None:
+        """Empty bytes when it is time for a sign of life; None at the end."""
+        while not self._is_closed:
+            if self._is_behind:
+                return await self._catch_up()
+            if data := self._take():
+                return data
+            if self._is_behind:
+                continue
+            if self._is_due:
+                self._is_due = False
+                return b""
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        return None
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Empty bytes when it is time for a sign of life."""
+        """To its end, or until the reader leaves."""
         try:
-            while not self._is_closed:
-                if self._is_behind:
-                    async for data in self._catch_up():
-                        yield data
-                elif data := self._next():
-                    yield data
-                elif self._is_due:
-                    self._is_due = False
-                    yield b""
-                elif not self._is_behind and not self._is_closed:
-                    self._woken = asyncio.get_running_loop().create_future()
-                    await self._woken
+            while (data := await self.next()) is not None:
+                yield data
         finally:
-            self._hub.leave(self)
+            self.leave()
 
-    def _next(self) -> bytes:
+    def _take(self) -> bytes:
         """Everything that came since, at once."""
+        frames, self._queue, self._bytes = self._queue, [], 0
         ready: list[bytes] = []
-        while self._queue:
-            frame = self._queue.popleft()
-            self._bytes -= len(frame.data)
-            if frame.first_seq == self._seq + 1 or not frame.first_seq:
+        for frame in frames:
+            if not frame.first_seq or frame.first_seq == self._seq + 1:
                 ready.append(frame.data)
             elif frame.first_seq > self._seq:  # there is a gap: whatever lies in it is in the log
-                self._is_behind = True
-                self._queue.clear()
-                self._bytes = 0
+                self._fall_behind()
                 return b"".join(ready)
             elif rest := self._not_seen(frame.batch):
                 ready.append(self._hub.encode(rest))
@@ -189,27 +216,21 @@ class Follower:
         if self._missed:
             missed, self._missed = self._missed, {}
             ready.append(self._hub.encode(self._hub.tail.since(missed)))
-        self._is_due = False
+        if ready:
+            self._is_due = False
         return b"".join(ready)
 
     def _not_seen(self, batch: Batch) -> Batch:
         return [one for one in batch if not isinstance(one, Fact) or one.seq > self._seq]
 
-    async def _catch_up(self) -> AsyncGenerator[bytes, None]:
+    async def _catch_up(self) -> bytes:
         """Facts from the log as far as the hub has seen them, and then the tail as it is at that moment:
         whatever came meanwhile is in either of them."""
-        self._is_behind = False
         hub = self._hub
-        while self._seq < hub.last_seq and not self._is_closed:
+        if self._seq < hub.last_seq:
             facts = await hub.store.read(hub.session, self._seq, min(PAGE, hub.last_seq - self._seq))
             self._seq = facts[-1].seq
-            yield hub.encode(facts)
-        if self._is_closed:
-            return
-        said = [one for frame in self._queue for one in frame.batch if not isinstance(one, Fact)]
-        self._queue.clear()
-        self._bytes = 0
-        self._missed.clear()
+            return hub.encode(facts)
         self._is_behind = False
-        alone = [one for one in said if not key_of(one)]
-        yield hub.encode([*alone, *hub.tail.events(), *hub.notices, events.CaughtUp(self._seq)])
+        said, self._said = [one for one in self._said if one not in hub.notices], []
+        return hub.encode([*said, *hub.tail.events(), *hub.notices, events.CaughtUp(self._seq)])

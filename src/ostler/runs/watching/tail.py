@@ -29,11 +29,19 @@ class LiveTail:
         self._open: dict[Key, _Growing] = {}
         self._values: dict[str, events.LiveValue] = {}
         self._children: dict[str, tuple[str, LiveTail]] = {}
+        self.last_seq = 0
+        """Of the facts that were seen."""
+        self._growing: _Growing | None = None
+        """Of the delta before: almost always that of the next one, too."""
 
     def see(self, batch: Iterable[Fact | Event]) -> None:
         for one in batch:
+            if (growing := self._growing) is not None and growing.takes(one):
+                continue
             if isinstance(one, Fact):
+                self.last_seq = one.seq
                 if one.type in _CLOSING:
+                    self._growing = None
                     self._close(one.event)
             else:
                 self._take(one)
@@ -44,7 +52,8 @@ class LiveTail:
                 key = key_of(event)
                 if key not in self._open:
                     self._open[key] = _Growing(event)
-                self._open[key].add(event)
+                self._growing = self._open[key]
+                self._growing.add(event)
             case events.ToolInputStarted():
                 self._open.setdefault(key_of(event), _Growing(event))
             case events.LiveValue(name=name, value=value):
@@ -105,7 +114,7 @@ class LiveTail:
     def clear(self) -> list[Event]:
         """Forgets everything, for nobody drives the session any more. What takes the values away."""
         gone: list[Event] = [events.LiveValue(name) for name in self._values]
-        self._open, self._values, self._children = {}, {}, {}
+        self._open, self._values, self._children, self._growing = {}, {}, {}, None
         return gone
 
 
@@ -116,12 +125,27 @@ class _Growing:
         self._first = first
         self._pieces: list[Any] = []
         self._kept = 0
-        """Characters in the pieces."""
+        """Characters of output in the pieces."""
+        self._kind: Any = None
+        """Of its deltas, where they are parts of a message."""
+
+    def takes(self, event: Any) -> bool:
+        """The short way for what comes thousands of times: more of the same block."""
+        if type(event) is not self._kind:
+            return False
+        first = self._first
+        if event.message != first.message or event.block != first.block:
+            return False
+        self._pieces.append(event)
+        return True
 
     def add(self, delta: Any) -> None:
         self._pieces.append(delta)
+        if not isinstance(delta, events.ToolOutput):
+            self._kind = type(delta)
+            return
         self._kept += len(delta.text)
-        if self._kept > 2 * OUTPUT_KEPT and isinstance(delta, events.ToolOutput):
+        if self._kept > 2 * OUTPUT_KEPT:
             self._forget_the_beginning()
 
     def _forget_the_beginning(self) -> None:

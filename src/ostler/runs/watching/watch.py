@@ -8,14 +8,11 @@ from contextlib import aclosing
 
 from ostler.kernel.journal import Journal
 from ostler.kernel.store import Store
-from ostler.runs.watching.channel import Listening, listen
 from ostler.runs.watching.hub import Encode, Follower, Hub
-from ostler.vocabulary.errors import NotFound, StoreError
+from ostler.runs.watching.relay import Relay
+from ostler.vocabulary.errors import NotFound, StoreError, UsageError
 from ostler.vocabulary.events import Event, StreamIncomplete
 from ostler.vocabulary.facts import Fact
-
-LOOK_AGAIN = 5.0
-"""Seconds until it is looked again who drives a session that is silent."""
 
 
 class Watch:
@@ -44,16 +41,29 @@ class Watch:
         return list(self._hubs.values())
 
     async def follow(self, session: str, after: int = 0) -> Follower:
-        """Raises `NotFound`."""
+        """Raises `NotFound`, and `UsageError` if there is no fact `after` yet."""
         hub = self._hubs.get(session)
         if hub is None:
             last_seq = await self.store.last_seq(session)
             hub = self._hubs.get(session) or self._new_hub(session, last_seq)
+        if after > hub.last_seq:
+            await self._learn_from_log(hub)
+        if after > hub.last_seq:
+            self._forget_idle(hub)
+            raise UsageError(f"the session has no fact {after}: its last one is {hub.last_seq}")
         follower = hub.follow(after)
         if self._is_closed:
             follower.close()
         self._relay_where_needed(hub)
         return follower
+
+    async def _learn_from_log(self, hub: Hub) -> None:
+        """Whoever read the log may know more than the hub. A relay begins anew: what its owner's stream tells
+        next may be older."""
+        hub.see(await self.store.read(hub.session, hub.last_seq))
+        if (relay := self._relays.pop(hub.session, None)) is not None:
+            relay.cancel()
+            hub.lose_source()
 
     def _new_hub(self, session: str, last_seq: int) -> Hub:
         hub = self._hubs[session] = Hub(session, self.store, self._encode, last_seq)
@@ -69,6 +79,7 @@ class Watch:
         self._driven[session] = journal
         if (relay := self._relays.pop(session, None)) is not None:
             relay.cancel()
+            hub.lose_source()
         hub.notices.clear()
 
         def see(batch: Sequence[Fact | Event]) -> None:
@@ -117,28 +128,14 @@ class Watch:
             raise error
 
     async def _relay(self, hub: Hub) -> None:
-        while True:
-            owner = await self.store.holder(hub.session)
-            heard = await listen(hub.session, self.store.meeting_place, owner) if owner else ""
-            if isinstance(heard, Listening):
-                hub.notices.clear()
-                await self._relay_owner(hub, heard)
-                continue
-            is_running = heard and (await self.store.summary(hub.session)).status == "running"
-            self._say_incomplete(hub, heard if is_running else "")
-            await self._follow_log(hub)
-
-    async def _relay_owner(self, hub: Hub, owner: Listening) -> None:
-        try:
-            await self._catch_up(hub, owner.last_seq)
-            hub.see(owner.tail)
-            async for batch in owner.batches():
-                first = next((one.seq for one in batch if isinstance(one, Fact)), 0)
-                await self._catch_up(hub, first - 1)
-                hub.see(batch)
-        finally:
-            owner.close()
-            hub.lose_source()
+        relay = Relay(self.store, hub.session, hub.last_seq)
+        async with aclosing(relay.batches()) as batches:
+            async for batch in batches:
+                if batch:
+                    hub.see(batch)
+                elif self._relays.get(hub.session) is asyncio.current_task():
+                    hub.lose_source()
+                self._say_incomplete(hub, relay.problem)
 
     def _say_incomplete(self, hub: Hub, reason: str) -> None:
         """Once: to those who are there, and to whoever comes."""
@@ -147,21 +144,6 @@ class Watch:
         elif not hub.notices:
             hub.notices.append(StreamIncomplete(reason))
             hub.see(hub.notices)
-
-    async def _catch_up(self, hub: Hub, last_seq: int) -> None:
-        """Facts that were committed before their owner's stream began."""
-        if hub.last_seq < last_seq:
-            facts = await self.store.read(hub.session, hub.last_seq, last_seq - hub.last_seq)
-            hub.see(facts)
-
-    async def _follow_log(self, hub: Hub) -> None:
-        """Until something happened, or some time passed: then somebody may drive the session."""
-        async with aclosing(self.store.follow(hub.session, hub.last_seq)) as followed:  # type: ignore[type-var]
-            try:
-                async with asyncio.timeout(LOOK_AGAIN):
-                    hub.see(await anext(followed))
-            except TimeoutError:
-                return
 
     def close(self) -> None:
         """All streams end, and no new one begins."""

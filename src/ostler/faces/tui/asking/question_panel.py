@@ -12,6 +12,7 @@ from ostler.faces.tui.drawing.pieces import (
     DIM,
     Piece,
     after,
+    cells,
     cut,
     drawn,
     harmless,
@@ -27,7 +28,7 @@ _USUAL_REASON = "need a person's consent"
 _ABOUT = {"bash": "run this command", "write": "write ", "edit": "change "}
 _LEAD = len("❯ 1. ")
 _LEAST_SEEN = 3
-"""Rows of what would run that are seen beside the answers."""
+"""Rows of what would run that are seen beside the answers, where these take more than a row."""
 
 
 class QuestionPanel:
@@ -46,11 +47,16 @@ class QuestionPanel:
     # --- what is seen ---------------------------------------------------------------------------------
 
     def rows(self, width: int, most: int) -> list[str]:
+        """Where there is little room, each answer has one row: what it is about scrolls, answers do not."""
         room, height = inside(width), room_inside(width, most)
-        options, marked = self._options(room)
         heading = self._heading(room)
-        body = [*heading[2:], *self._body(room)]
-        seen = [*heading[:2], *self._window(body, height - len(heading[:2]) - len(options), room)]
+        for answer_room, asked in ((_two_rows(room), heading[:2]), (room - _LEAD, heading[:1])):
+            options, marked = self._options(room, answer_room)
+            body = [*heading[len(asked) :], *self._body(room, answer_room)]
+            left = height - len(asked) - len(options)
+            if left >= min(len(body), _LEAST_SEEN):
+                break
+        seen = [*asked, *self._window(body, left, room)]
         left = max(1, height - len(seen))
         first = max(0, min(marked - left // 2, len(options) - left))
         return self._asked.framed([*seen, *options[first : first + left]][-height:], width)
@@ -64,17 +70,18 @@ class QuestionPanel:
             said = f"May it {_ABOUT[tool]}{self._planned.path}?"
         return [drawn(row) for row in wrapped([Piece(one_line(said), BOLD)], room)]
 
-    def _body(self, room: int) -> list[str]:
+    def _body(self, room: int, answer_room: int) -> list[str]:
         """What would run, why it is asked about, and what does not fit into the answers."""
-        if self._drawn[0] != (room, self._asked.colors):
-            self._drawn = ((room, self._asked.colors), self._draw_body(room))
+        drawn_for = (room, answer_room, self._asked.colors)
+        if self._drawn[0] != drawn_for:
+            self._drawn = (drawn_for, self._draw_body(room, answer_room))
         return self._drawn[1]
 
-    def _draw_body(self, room: int) -> list[str]:
+    def _draw_body(self, room: int, answer_room: int) -> list[str]:
         colors, reason = self._asked.colors, self._asked.question.reason
         rows = list(self._planned.rows(room, colors))
         said = [] if _USUAL_REASON in reason else [reason]
-        said += rules_in_words(self._remember(), _two_rows(room))
+        said += rules_in_words(self._remember(), answer_room)
         style = sgr(colors, "muted") or DIM
         for line in filter(None, said):
             rows += [drawn(row) for row in wrapped([Piece(harmless(line), style)], room)]
@@ -82,7 +89,7 @@ class QuestionPanel:
 
     def _window(self, rows: list[str], most: int, room: int) -> list[str]:
         """As many as there is room for; the last one says how many are not seen."""
-        most = max(_LEAST_SEEN, most)
+        most = max(2, most)
         self._page = max(1, most - 1)
         if len(rows) <= most:
             self._top = 0
@@ -95,7 +102,7 @@ class QuestionPanel:
         more = drawn([Piece(said, sgr(self._asked.colors, "warning", BOLD))])
         return [*rows[self._top : self._top + self._page], more]
 
-    def _options(self, room: int) -> tuple[list[str], int]:
+    def _options(self, room: int, answer_room: int) -> tuple[list[str], int]:
         """Rows, and the one that the marked answer begins at."""
         rows: list[str] = []
         marked = 0
@@ -104,7 +111,9 @@ class QuestionPanel:
             is_marked = place == self._questions.marked
             marked = len(rows) if is_marked else marked
             style = sgr(self._asked.colors, "accent", BOLD) if is_marked else ""
-            text = scope_in_words(answer, remember[answer], _two_rows(room)) if answer in remember else said
+            text = scope_in_words(answer, remember[answer], answer_room) if answer in remember else said
+            if answer_room < room and cells(text) > answer_room:
+                text = cut(text.partition(": ")[0] if answer in remember else text, answer_room)
             lead = f"{'❯' if is_marked else ' '} {place + 1}. "
             lines = wrapped([Piece(one_line(text), style)], max(1, room - _LEAD))
             rows += [drawn(row) for row in after([Piece(lead, style)], lines, [Piece(" " * _LEAD)])]

@@ -47,7 +47,8 @@ class _Looking:
 
     async def cost(self, arguments: str) -> None:
         """Of this session by model; of all sessions, if it is said by what."""
-        from ostler.faces.cli.cost import lines_of, spent
+        from ostler.faces.cli.cost import lines_of
+        from ostler.runs.costs import spent
 
         by = next((one for one in get_args(By) if one == arguments), None)
         if arguments and by is None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, get_args
 
 from ostler.faces.tui.commands.command import Command, Complete
 from ostler.faces.tui.commands.lines import print_lines
-from ostler.faces.tui.pickers.models import Candidate, candidates, model_choice
+from ostler.faces.tui.pickers.models import candidates, model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.model import ReasoningLevel
+from ostler.runs.model_candidates import Candidate
 from ostler.runs.settings import Settings, load_settings
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import RequestRefused

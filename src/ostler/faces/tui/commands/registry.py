@@ -11,8 +11,8 @@ from ostler.runs.lease import hold, kept_lease
 from ostler.vocabulary.errors import OstlerError
 
 if TYPE_CHECKING:
+    from ostler.faces.completing.command_entries import CommandEntry
     from ostler.faces.tui.commands.command import Command
-    from ostler.faces.tui.editor.completions import CommandEntry
     from ostler.faces.tui.tui import Tui
 
 
@@ -44,32 +44,13 @@ class Commands:
 
     def entries(self) -> list[CommandEntry]:
         """What can be completed: the commands, then templates and skills."""
-        from ostler.faces.tui.editor.completions import CommandEntry
+        from ostler.faces.completing.command_entries import CommandEntry, brought_by, expanding_in
 
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
-        host = self._tui.conversation.host
-        of_extensions = host.commands().items() if host else ()
-        brought = [
-            CommandEntry(
-                f"{extension.name}:{name}" if name in self._named else name, command.description, "…"
-            )
-            for name, (extension, command) in of_extensions
-        ]
+        conversation = self._tui.conversation
+        brought = brought_by(conversation.host, self._named)
         taken = {*self._named, *(one.name for one in brought)}
-        return [*own, *brought, *(one for one in self._expanded() if one.name not in taken)]
-
-    def _expanded(self) -> list[CommandEntry]:
-        """What stands for a longer prompt."""
-        from ostler.faces.cli.prompts import prompts_here
-        from ostler.faces.tui.editor.completions import CommandEntry
-        from ostler.runs.guidance import skills_in
-
-        cwd = self._tui.conversation.harness.cwd
-        templates = [CommandEntry(one.name, one.description, "…") for one in prompts_here(cwd).found.values()]
-        skills = [
-            CommandEntry(f"skill:{one.name}", one.description, "…") for one in skills_in(cwd).found.values()
-        ]
-        return [*templates, *skills]
+        return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
 
     async def complete(self, name: str, typed: str) -> Sequence[str]:
         """What could stand behind a command."""

@@ -12,7 +12,6 @@ from ostler.faces.tui.drawing.pieces import (
     Row,
     after,
     cells,
-    cells_of,
     cut,
     drawn,
     harmless,
@@ -55,7 +54,8 @@ def framed(
     edge_style: str = "",
     is_bare: bool | None = None,
 ) -> list[str]:
-    """Rows in a frame that is open to the right: what is copied from it has no edge at its end.
+    """Rows in a frame that is open to the right: what is copied from it has no edge at its end, and its edges
+    are no wider than what they say, so that a terminal that gets narrower has nothing to break.
 
     In the top edge stand the title, what it is about, and a note. The edge has the colour of a slot, or a
     style of its own. Where the terminal is narrow, or it is said so, there is no frame; nor around nothing.
@@ -66,12 +66,11 @@ def framed(
     heading = _heading(title, about, note, width - 6, colors)
     if not rows:
         return [drawn([Piece("╶─ ", style), *heading])]
-    line = "─" * (width - cells_of(heading) - 4)
     edge = drawn([Piece("│", style)])
     return [
-        drawn([Piece("╭─ ", style), *heading, Piece(f" {line}", style)]),
+        drawn([Piece("╭─ ", style), *heading]),
         *(f"{edge} {row}".rstrip() for row in rows),
-        drawn([Piece("╰" + "─" * (width - 1), style)]),
+        drawn([Piece("╰─", style)]),
     ]
 
 

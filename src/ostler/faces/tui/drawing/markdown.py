@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 NARROW = 40
 """Columns up to which nothing is spent on indenting."""
 
+RULE = 32
+"""Columns of a line across: one as wide as the terminal would be broken when that gets narrower."""
+
 _TASK = re.compile(r"\[([ xX])\]\s+")
 _MARKS = frozenset("\\`*_~[]<>&|")
 """Without these, a line that begins with a letter is a paragraph of plain words."""
@@ -127,7 +130,7 @@ class _Drawing(msgspec.Struct, frozen=True):
             case "fence" | "code_block":
                 return self.code(first.content, first.info.split(maxsplit=1)[0] if first.info.strip() else "")
             case "hr":
-                return [[Piece("─" * self.width, sgr(self.colors, "muted_border"))]]
+                return [[Piece("─" * min(self.width, RULE), sgr(self.colors, "muted_border"))]]
             case "table_open":
                 return self._table(tokens)
             case _:

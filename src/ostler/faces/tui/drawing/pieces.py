@@ -239,6 +239,16 @@ def cut(text: str, width: int) -> str:
     return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
 
 
+def cut_start(text: str, width: int) -> str:
+    """The end that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    end = text[-width + 1 :] if width > 1 else ""
+    while cells(end) > width - 1:
+        end = end[1:]
+    return ELLIPSIS + end
+
+
 def one_line(text: str) -> str:
     return harmless(" ".join(text.split()))
 

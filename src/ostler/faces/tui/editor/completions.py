@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from ostler.context.markdown_code import outside_code
-from ostler.faces.tui.editor import fuzzy
-from ostler.faces.tui.editor.mention_text import mention_of
-from ostler.faces.tui.editor.project_files import Found
+from ostler.faces.completing import fuzzy
+from ostler.faces.completing.command_entries import CommandEntry
+from ostler.faces.completing.mention_text import mention_of
+from ostler.faces.completing.project_files import Found
 from ostler.faces.tui.editor.shell_line import shell_line
 
 MOST_ARGUMENTS = 100
@@ -26,15 +27,6 @@ CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
 """Given a command's name and what is typed behind it: all of what could stand there instead."""
 SearchFiles = Callable[[str], Awaitable[Sequence[Found]]]
 """`ProjectFiles.search`, in a thread."""
-
-
-class CommandEntry(msgspec.Struct, frozen=True):
-    name: str
-    """Without the slash."""
-    description: str = ""
-    arguments: str = ""
-    """A hint such as `[name]`; with none, nothing is typed behind it."""
-    aliases: tuple[str, ...] = ()
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ostler.faces.tui.editor.mention_text import can_be_mentioned, mention_of, name_below
+from ostler.faces.completing.mention_text import can_be_mentioned, mention_of, name_below
 from ostler.faces.tui.editor.pictures import Picture, picture_in
 
 MOST_LETTERS = 32 * 1024

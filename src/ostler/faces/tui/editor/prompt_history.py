@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.faces.tui.editor import fuzzy
+from ostler.faces.completing import fuzzy
 from ostler.faces.tui.editor.chips import Kept
 from ostler.runs.home import state_folder
 from ostler.vocabulary.errors import ConfigurationError

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.completing import fuzzy
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.pieces import (
     BOLD,
@@ -28,7 +29,6 @@ from ostler.faces.tui.drawing.pieces import (
     one_line,
     sgr,
 )
-from ostler.faces.tui.editor import fuzzy
 from ostler.faces.tui.panels import Panels
 
 MOST_FOUND = 200

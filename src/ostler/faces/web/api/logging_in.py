@@ -19,7 +19,7 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str
 
 
-@operations.add("POST", "/login", status=204, access="none", answers=type(None))
+@operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
 async def log_in(server: Server, request: Request, body: Login) -> Response:
     """Exchange a token for a cookie
 
@@ -52,6 +52,10 @@ class Me(msgspec.Struct, frozen=True):
     scope: Scope
     version: str
     cwd: str
+    model: str = ""
+    """The one that would answer in a new session; empty if none can."""
+    notice: str = ""
+    """What a person should be told of it; when none can answer, what to do."""
 
 
 @operations.add("GET", "/me")
@@ -59,4 +63,5 @@ async def me(server: Server, request: Request) -> Me:
     """What the token allows, and where the server works"""
     principal = server.doorkeeper.principal(request)
     assert principal is not None
-    return Me(principal.scope, __version__, str(server.cwd))
+    answering = await server.answering()
+    return Me(principal.scope, __version__, str(server.cwd), answering.model, answering.notice)

@@ -7,55 +7,163 @@ from typing import Annotated
 
 import msgspec
 
+from ostler.faces.cli.session_listing import as_it_is
 from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
+from ostler.faces.web.session_view import SessionView, view_session
+from ostler.faces.web.submitting import settled, submit
 from ostler.kernel.store import SessionSummary
-from ostler.runs.session import delete_session
-from ostler.vocabulary.errors import UsageError
+from ostler.runs.absent_model import harness_without_model
+from ostler.runs.session import create_session, delete_session
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
+from ostler.vocabulary.ids import NewId
 from ostler.vocabulary.messages import PlainBlock
+from ostler.vocabulary.requests import Prompt, SetModel
 
 operations = Operations("sessions")
 
 
 class ListQuery(msgspec.Struct, frozen=True):
     cwd: str | None = None
+    """Only those that work in this folder."""
+    q: str = ""
+    """Only those whose title or first prompt has this text in it."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    before: Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}\.\w+)?$")] = ""
+    """Those behind this cursor: the `next` of the page before."""
+    children: bool = False
+    """Also the sessions of children."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
     sessions: list[SessionSummary]
+    next: str
+    """The cursor of the next page; empty at the end."""
 
 
 @operations.add("GET", "/sessions")
 async def list_sessions(server: Server, query: ListQuery) -> SessionList:
     """The sessions, newest activity first"""
-    return SessionList(await server.store.sessions(cwd=query.cwd, limit=query.limit))
+    wanted = query.q.casefold()
+    found = [
+        one
+        for one in await server.store.sessions(cwd=query.cwd)
+        if (query.children or not one.child_of)
+        and (not wanted or wanted in one.title.casefold() or wanted in one.preview.casefold())
+    ]
+    if query.before:
+        last = _position(query.before)
+        found = [one for one in found if (one.updated_ms, one.id) < last]
+    page = found[: query.limit]
+    more = f"{page[-1].updated_ms}.{page[-1].id}" if len(found) > len(page) else ""
+    return SessionList([await as_it_is(server.store, one) for one in page], more)
+
+
+def _position(cursor: str) -> tuple[int, str]:
+    updated, _, session = cursor.partition(".")
+    return int(updated), session
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    q: str
+    """Words that a message must have in it, all of them."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
+
+class FoundMessage(msgspec.Struct, frozen=True):
+    session: str
+    seq: int
+    """The number of the message."""
+    snippet: str
+    time_ms: int
+    title: str
+    """The session's, or the beginning of its first prompt."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    hits: list[FoundMessage]
+
+
+@operations.add("GET", "/sessions/search")
+async def search_sessions(server: Server, query: SearchQuery) -> Found:
+    """Messages with certain words, best first"""
+    hits = []
+    for hit in await server.store.search(query.q, limit=query.limit):
+        about = await server.store.summary(hit.session)
+        title = about.title or about.preview
+        hits.append(FoundMessage(hit.session, hit.seq, hit.snippet, hit.time_ms, title))
+    return Found(hits)
 
 
 class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd: str = ""
     """The folder to work in; that of the server if it is left out."""
+    title: str = ""
+    model: str = ""
+    """Whom to ask; whom the settings name if it is left out."""
+    reasoning: str = ""
     prompt: tuple[PlainBlock, ...] = ()
     """What to do first, if anything."""
 
 
 @operations.add("POST", "/sessions", status=201)
-async def create_session(server: Server, body: NewSession) -> SessionSummary:
-    """Begin a session"""
-    cwd = Path(body.cwd) if body.cwd else server.cwd
-    if not cwd.is_absolute() or not cwd.is_dir():
-        raise UsageError(f"{body.cwd} is not a folder that is there; name one from the root on")
-    session = await server.create(cwd, body.prompt)
+async def begin_session(server: Server, body: NewSession, ids: NewId) -> SessionSummary:
+    """Begin a session
+
+    With a `prompt` it is at work at once. Without a model that could answer nothing is begun."""
+    session, cwd = ids("ses"), folder_of(body.cwd, server.cwd)
+    try:
+        await server.store.summary(session)
+    except NotFound:
+        await _create(server, session, cwd, " ".join(body.title.split()))
+    try:
+        if body.model:
+            chosen = SetModel(id=ids("mod"), by="api", model=body.model, reasoning=body.reasoning)
+            await settled(server, session, chosen)
+        if body.prompt:
+            await submit(server, session, Prompt(id=ids("req"), by="api", content=body.prompt))
+    except OstlerError:
+        await server.supervisor.let_go(session)
+        await delete_session(server.store, session)
+        raise
     return await server.store.summary(session)
+
+
+async def _create(server: Server, session: str, cwd: Path, title: str) -> None:
+    made = await create_session(server.store, harness_without_model(str(cwd)), session=session)
+    if title:
+        made.journal.record(events.SessionRenamed(title))
+        await made.journal.commit()
+    await made.close()
+
+
+def folder_of(named: str, otherwise: Path) -> Path:
+    """A folder to work in. Raises `UsageError` for one that is not there."""
+    folder = Path(named) if named else otherwise
+    try:
+        is_there = folder.is_absolute() and folder.is_dir()
+    except (OSError, ValueError):  # a name that no folder can have
+        is_there = False
+    if not is_there:
+        raise UsageError(f"{named[:200]!r} is not a folder that is there; name one from the root on")
+    return folder
 
 
 @operations.add("GET", "/sessions/{session}")
-async def show_session(server: Server, session: str) -> SessionSummary:
-    """A session"""
-    return await server.store.summary(session)
+async def show_session(server: Server, session: str) -> SessionView:
+    """A session and its state: the open run, what waits, what is asked, what it cost"""
+    return await view_session(server.store, session, server.supervisor.driven(session))
 
 
 @operations.add("DELETE", "/sessions/{session}", status=204)
 async def remove_session(server: Server, session: str) -> None:
-    """Delete a session and its children"""
+    """Delete a session and its children
+
+    Not while a run is under way in it, or another process has it open. Its streams end."""
+    from ostler.faces.cli.session_care import require_no_parent_at_work
+
+    await require_no_parent_at_work(server.store, session)
+    await server.supervisor.let_go(session)
     await delete_session(server.store, session)
+    server.everything.tell(session, events.SessionListed("deleted"))

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.faces.tui.editor import fuzzy
-from ostler.faces.tui.editor.mention_text import can_be_mentioned, name_below
+from ostler.faces.completing import fuzzy
+from ostler.faces.completing.mention_text import can_be_mentioned, name_below
 from ostler.vocabulary.errors import UsageError
 
 MOST_FILES = 50_000
@@ -78,9 +78,13 @@ class Listing:
 class ProjectFiles:
     """Keeps the listing of one folder. `on_more` is called from another thread when there is more to find."""
 
-    def __init__(self, root: Path, on_more: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, root: Path, on_more: Callable[[], None] = lambda: None, *, is_closed: bool = False
+    ) -> None:
+        """With `is_closed` nothing is found outside of the root, however it is asked for."""
         self._root = root
         self._on_more = on_more
+        self._is_closed = is_closed
         self._listing = Listing()
         self._made: float | None = None
         self._maker: threading.Thread | None = None
@@ -194,7 +198,10 @@ class ProjectFiles:
     def _on_disk(self, folder: str, name: str) -> list[str] | None:
         """What lies in a folder that is not in the listing: ignored, or outside of the project."""
         try:
-            with os.scandir(self._root / Path(folder).expanduser()) as entries:
+            place = self._root / Path(folder).expanduser()
+            if self._is_closed and not place.resolve().is_relative_to(self._root.resolve()):
+                return []
+            with os.scandir(place) as entries:
                 names = [f"{one.name}/" if one.is_dir() else one.name for one in islice(entries, MOST_FILES)]
         except (OSError, RuntimeError, ValueError):  # no such folder, or nobody's home, or no path at all
             return None

@@ -1,0 +1,53 @@
+"""What the socket of a session costs a run that nobody follows; prints milliseconds of the processor.
+
+The best of several times: without it, with it, and to open and close it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from time import process_time
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import Journal
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import create_session
+from ostler.runs.watching.channel import Channel
+from ostler.vocabulary import events
+
+DELTAS, TIMES = 10_000, 7
+
+
+def main() -> None:
+    print(json.dumps(asyncio.run(_measured(Path(sys.argv[1])))))
+
+
+async def _measured(path: Path) -> list[float]:
+    store = SqliteStore(path)
+    session = await create_session(store, Harness(ScriptedModel([])))
+    session.journal.observe(lambda batch: None)
+    taken: list[tuple[float, float, float]] = []
+    for number in range(TIMES):
+        without = _publish(session.journal, f"a{number}")
+        begin = process_time()
+        channel = Channel(session.journal)
+        await channel.open()
+        opened = process_time()
+        with_it = _publish(session.journal, f"b{number}")
+        closing = process_time()
+        channel.close()
+        taken.append((without, with_it, opened - begin + process_time() - closing))
+    await session.close()
+    await store.close()
+    return [min(column) * 1000 for column in zip(*taken, strict=True)]
+
+
+def _publish(journal: Journal, message: str) -> float:
+    begin = process_time()
+    for number in range(DELTAS):
+        journal.publish([events.TextDelta(message, 0, number * 5, "words")])
+    return process_time() - begin

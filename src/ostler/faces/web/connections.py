@@ -1,0 +1,61 @@
+"""Connections that have asked for nothing yet: for how long they may, and how much they may send meanwhile.
+
+A server of uvicorn's waits for the end of the headers of a request, however long that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+PATIENCE = 20.0
+"""Seconds until a request must have begun, and its headers ended."""
+MOST_HEADERS = 1024 * 1024
+"""Bytes that may come until then. The beginning of a body may be among them."""
+
+
+def impatient(protocol: type[Any]) -> type[Any]:
+    """A protocol of uvicorn's which closes connections that ask for nothing."""
+
+    class Impatient(protocol):  # type: ignore[misc]
+        _closing: asyncio.TimerHandle | None = None
+        _unasked = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            if not self._is_asking():
+                self._unasked += len(data)
+                if self._unasked > MOST_HEADERS:
+                    self.transport.abort()
+                    return
+                if self._closing is None:
+                    self._wait()
+            super().data_received(data)
+            if self._is_asking():
+                self._unasked = 0
+                self._stop_waiting()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(error)
+
+        def _is_asking(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _wait(self) -> None:
+            self._closing = self.loop.call_later(PATIENCE, self._close)
+
+        def _close(self) -> None:
+            self._closing = None
+            if not self._is_asking():
+                self.transport.close()
+
+        def _stop_waiting(self) -> None:
+            if self._closing is not None:
+                self._closing.cancel()
+                self._closing = None
+
+    return Impatient

@@ -1,0 +1,129 @@
+"""Who asks, from a token or a cookie, whether that is enough, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from starlette.requests import Request
+from starlette.types import Message, Receive
+
+from ostler.faces.web.guarding import Buckets, address_of
+from ostler.faces.web.problems import Forbidden, NotAllowed, ServerBusy, TooMany
+from ostler.faces.web.tokens import Access, Principal, TokenBook
+from ostler.vocabulary.errors import ConfigurationError
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER = "x-ostler"
+"""A page of somebody else cannot set it without being asked first whether it may."""
+WRONG_A_MINUTE = 20.0
+"""Attempts with a wrong token, from one address."""
+LOOKING = 1.0
+"""Seconds after which it is seen that a token was revoked."""
+
+
+class Doorkeeper:
+    def __init__(self, book: TokenBook) -> None:
+        self.book = book
+        self._wrong = Buckets(WRONG_A_MINUTE / 60, WRONG_A_MINUTE)
+        self._visits: set[Visit] = set()
+
+    def require(self, request: Request, access: Access) -> Principal | None:
+        """Raises `NotAllowed` or `Forbidden`."""
+        if access == "none":
+            return None
+        principal = self.principal(request)
+        if principal is None:
+            raise NotAllowed("say who you are: with the header `Authorization: Bearer TOKEN`, or by a login")
+        if principal.by_cookie:
+            _require_own_page(request)
+        if access == "all" and principal.scope != "all":
+            raise Forbidden("this token may only observe")
+        return principal
+
+    def principal(self, request: Request) -> Principal | None:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        try:
+            if kind.lower() == "bearer":
+                return self.checked(request, self.book.of_token(token.strip()))
+            cookie = request.cookies.get(self.book.cookie_name)
+            return self.book.of_cookie(cookie) if cookie else None
+        except ConfigurationError:  # its words are for whoever can see the file
+            raise ServerBusy("the server's tokens cannot be read: `ostler token` there says why") from None
+
+    def checked(self, request: Request, found: Principal | None) -> Principal | None:
+        """Whoever guesses is slowed down."""
+        if found is None and not self._wrong.take(address_of(request.scope)):
+            raise TooMany("too many wrong tokens: wait a minute")
+        return found
+
+    @contextmanager
+    def visit(self) -> Iterator[Visit]:
+        """A request that is under way; when the token of its principal is revoked, it ends."""
+        visit = Visit()
+        self._visits.add(visit)
+        try:
+            yield visit
+        finally:
+            self._visits.discard(visit)
+
+    async def watch(self) -> None:
+        """Ends the visits of those who are not known any more."""
+        while True:
+            await asyncio.sleep(LOOKING)
+            for visit in [one for one in self._visits if one.principal and not self._knows(one.principal)]:
+                visit.end()
+
+    def _knows(self, principal: Principal) -> bool:
+        try:
+            return self.book.knows(principal)
+        except ConfigurationError:
+            return False
+
+
+class Visit:
+    """`principal` is there as soon as it is known who asks."""
+
+    def __init__(self) -> None:
+        self.principal: Principal | None = None
+        self._under_way: set[asyncio.Timeout] = set()
+
+    def end(self) -> None:
+        for one in self._under_way:
+            one.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def lasting(self) -> AsyncIterator[None]:
+        """What is done as long as the token counts. Raises `NotAllowed`."""
+        try:
+            async with asyncio.timeout(None) as ending:
+                self._under_way.add(ending)
+                try:
+                    yield
+                finally:
+                    self._under_way.discard(ending)
+        except TimeoutError:
+            if not ending.expired():
+                raise
+            raise NotAllowed("the token was revoked") from None
+
+    def receiving(self, receive: Receive) -> Receive:
+        """To whoever streams, a revoked token is a connection that has ended."""
+
+        async def received() -> Message:
+            try:
+                async with self.lasting():
+                    return await receive()
+            except NotAllowed:
+                return {"type": "http.disconnect"}
+
+        return received
+
+
+def _require_own_page(request: Request) -> None:
+    """Cookies go along with whatever a browser is made to ask: only our own page may use them."""
+    if request.method not in READING and not request.headers.get(CSRF_HEADER):
+        raise Forbidden("a request with a cookie must have the header `X-Ostler: 1`")
+    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise Forbidden("another page may not use the cookie of this one")

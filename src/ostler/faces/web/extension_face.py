@@ -1,0 +1,72 @@
+"""The web page as a face of extensions: what they want of it reaches it by the stream of their session."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostler.kernel.harness import Harness
+from ostler.vocabulary.events import LiveValue
+
+if TYPE_CHECKING:  # loaded when there are extensions
+    from ostler.extensions.showing.editing import Editor
+
+Switch = Callable[[Path, str, str], Awaitable[str]]
+"""Goes on in that session, or in a new one in that folder, with this prompt; returns its id."""
+
+
+class WebFace:
+    """Pages come and go, there may be none or many, and each is somebody's own: an extension can speak to
+    all of them that follow its session, and knows nothing of what they look like.
+
+    Two live values are for the page to act on, when they come behind `caught_up`: `switch` names a session
+    to show, `editor` a text to put where one types.
+    """
+
+    name = "web"
+    interactive = True
+    is_dark = False
+
+    def __init__(self, harness: Harness, switch: Switch) -> None:
+        self.notices: list[str] = []
+        """What was said of extensions while they were loaded."""
+        self._harness = harness
+        self._switch = switch
+        self._texts = 0
+
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
+    def editor_text(self) -> str:
+        return ""
+
+    def set_editor_text(self, text: str) -> None:
+        self._texts += 1  # the same text once more is a value of its own
+        self._tell("editor", {"text": text, "number": self._texts})
+
+    def set_editor(self, editor: Editor | None) -> None:
+        return None
+
+    def suspended(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def exit(self) -> None:
+        return None
+
+    def set_theme(self, name: str) -> None:
+        return None
+
+    def theme(self) -> str:
+        return ""
+
+    async def switch(self, session: str, prompt: str) -> str:
+        shown = await self._switch(self._harness.cwd, session, prompt)
+        self._tell("switch", {"session": shown})
+        return shown
+
+    def _tell(self, name: str, value: dict[str, Any]) -> None:
+        for attending in getattr(self._harness.attendant, "sessions", {}).values():
+            if attending.session.harness is self._harness:
+                attending.session.journal.publish([LiveValue(name, value)])

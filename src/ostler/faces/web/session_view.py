@@ -1,0 +1,141 @@
+"""A session as it is now: what is open in it, what waits, what it cost."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ostler.faces.cli.session_listing import as_it_is
+from ostler.kernel.processes import ProcessId
+from ostler.kernel.state import SessionState, fold
+from ostler.kernel.store import SessionSummary, Store
+from ostler.runs.absent_model import AbsentModel
+from ostler.runs.contexts import KeptContext
+from ostler.runs.costs import Spent, spent
+from ostler.runs.run_tree import OpenQuestion, open_questions
+from ostler.runs.session import Session
+from ostler.vocabulary.events import RunStarted, TodoItem, WaitReason
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.requests import Continue, Prompt, Steer
+
+
+class OpenRun(msgspec.Struct, frozen=True):
+    """The run that is open."""
+
+    id: str
+    status: Literal["running", "waiting", "cut"]
+    """`cut`: nobody drives it any more. `resume` or a prompt lets it go on."""
+    started_ms: int
+    model: str
+    step: int
+    waiting: WaitReason | None
+    """What it waits for."""
+    children: list[str]
+    """The sessions of its children that have not ended."""
+
+
+class HeldBy(msgspec.Struct, frozen=True):
+    """The process that has a session open."""
+
+    pid: int
+    host: str
+    here: bool
+    """It is this server."""
+
+
+class ContextMeter(msgspec.Struct, frozen=True):
+    """Tokens, as the vendor counted them last. 0 where that is not known."""
+
+    used: int
+    window: int
+
+
+class SessionView(SessionSummary, frozen=True, kw_only=True):
+    """A session, and its state."""
+
+    model: str
+    """The one it was asked last, or is set to; empty before the first run."""
+    reasoning: str
+    leaf: int
+    """The entry that the next one follows."""
+    run: OpenRun | None
+    held: bool
+    """Prompts wait until somebody releases them."""
+    holder: HeldBy | None
+    questions: list[OpenQuestion]
+    """Also those of its children."""
+    waiting: list[Prompt | Steer | Continue]
+    """Prompts whose turn has not come, and what was said to the run and not told yet."""
+    todo: dict[str, tuple[TodoItem, ...]]
+    totals: Spent
+    """What it used, with its children."""
+    children: Spent
+    """The children's part of it."""
+    cost: float | None
+    """In dollars, with the children's; null when a part is not known."""
+    context: ContextMeter
+
+
+async def view_session(store: Store, session: str, driven: Session | None) -> SessionView:
+    """Raises `NotFound`. `driven` is the session itself, where it is open here."""
+    summary = await as_it_is(store, await store.summary(session))
+    facts = await store.read_opening(session)
+    state = driven.state if driven else fold(facts)
+    pending = await store.pending(session)
+    groups, _ = await spent(store, ("session",), session=session)
+    own, children = (groups[0].own, groups[0].children) if groups else (Spent(), Spent())
+    totals = own + children
+    model = _model(facts, state, driven)
+    return SessionView(
+        **msgspec.structs.asdict(summary),
+        model=model,
+        reasoning=state.settings.reasoning,
+        leaf=state.leaf,
+        run=_run(state, summary),
+        held=state.held,
+        holder=_holder(await store.holder(session), driven),
+        questions=await open_questions(store, state),
+        waiting=[one for one in pending if isinstance(one, Prompt | Steer | Continue)],
+        todo=dict(state.todo),
+        totals=totals,
+        children=children,
+        cost=totals.usage.cost,
+        context=ContextMeter(state.context_tokens, _window(model, driven)),
+    )
+
+
+def _run(state: SessionState, summary: SessionSummary) -> OpenRun | None:
+    run = state.run
+    if run is None:
+        return None
+    status: Literal["running", "waiting", "cut"] = "waiting" if run.waiting else "running"
+    if summary.status == "cut":
+        status = "cut"
+    waiting = run.waiting.reason if run.waiting else None
+    model = run.started.model
+    return OpenRun(run.id, status, run.time_ms, model, run.steps, waiting, run.open_children())
+
+
+def _holder(holder: ProcessId | None, driven: Session | None) -> HeldBy | None:
+    return HeldBy(holder.pid, holder.host, driven is not None) if holder else None
+
+
+def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> str:
+    if driven is not None and not isinstance(driven.harness.model, AbsentModel):
+        return driven.harness.model.name
+    if state.settings.model:
+        return state.settings.model
+    started = [fact.event for fact in facts if isinstance(fact.event, RunStarted)]
+    return started[-1].model if started else ""
+
+
+def _window(model: str, driven: Session | None) -> int:
+    context = driven.harness.context if driven else None
+    if isinstance(context, KeptContext):
+        return context.window(model)
+    if not model:
+        return 0
+    from ostler.models.catalogue import Catalogue
+
+    return Catalogue().lookup(model).context_limit

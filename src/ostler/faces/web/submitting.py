@@ -1,0 +1,58 @@
+"""How a request gets from the wire into its session, and what became of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from ostler.faces.web.problems import Conflict
+from ostler.faces.web.server import Server
+from ostler.faces.web.upload_blocks import with_uploads
+from ostler.runs.run_tree import state_of
+from ostler.vocabulary import requests
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.facts import Fact, storing_problem
+from ostler.vocabulary.requests import AnyRequest
+
+PATIENCE = 10.0
+"""Seconds that a secret is kept for the call which asked for it, and that a route waits for its fact."""
+
+
+async def submit(server: Server, session: str, request: AnyRequest) -> None:
+    """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is."""
+    request = await with_uploads(server.uploads, request)
+    if problem := storing_problem(request):
+        raise UsageError(f"that request cannot be stored: {problem}")
+    if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
+        bare = msgspec.structs.replace(request, answer=None)
+        await server.supervisor.answer_secret(session, bare, request.answer, PATIENCE)
+    else:
+        await server.supervisor.submit(session, request)
+
+
+async def _is_secret(server: Server, session: str, request: requests.Answer) -> bool:
+    asked = (await state_of(server.store, session)).questions.get(request.question)
+    return asked is not None and asked.question.secret and not request.declined
+
+
+async def fact_of(server: Server, session: str, request: str, wait: float) -> Fact | None:
+    """The fact that settled a request, waited for so many seconds, or until the server ends."""
+    seq = None
+    with suppress(TimeoutError):
+        async with server.patience.of(None):
+            seq = await server.supervisor.until_settled(session, request, wait)
+    return None if seq is None else (await server.store.read(session, seq - 1, 1))[0]
+
+
+async def settled(server: Server, session: str, request: AnyRequest) -> Fact | None:
+    """Asks, and waits for the fact; None when whoever holds the session has not got to it yet.
+
+    Raises `Conflict` with the reason when it was refused.
+    """
+    await submit(server, session, request)
+    fact = await fact_of(server, session, request.id, PATIENCE)
+    if fact is not None and isinstance(fact.event, RequestRefused):
+        raise Conflict(fact.event.reason)
+    return fact

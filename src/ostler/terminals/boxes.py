@@ -1,0 +1,152 @@
+"""The input box at the bottom of each agent's screen: where it begins.
+
+A box is recognised by where it is and what frames it, never by a character alone: a reply may end in HTML, in
+a quotation or in a drawn table, and those stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ostler.terminals.lines import cell_width
+
+_BORDER = re.compile("─{15}|╌{15}")
+_TABLE_RULE = re.compile("[├┤┬┴┼]")
+_SIDES = "│|┃ \t"
+_PROMPT_LINES = 6
+_BOX_LINES = 9
+_BOX_GLYPHS = ("❯", "›", "→", ">")
+_COMPARED_LINES = 200
+_UNDRAWN_EDGE = 4
+
+_LINE_PROMPTS = {
+    "aider": re.compile(r"(?:(?:ask|code|architect|context|help)(?: multi)?|multi)?>"),
+    "amazonq": re.compile(r"(?:\[[^\]]+\] ?)?(?:\d+% ?)?(?:↯ ?)?!?>"),
+    "custom": re.compile(r"[\w.@~-]*(?:\([\w ]*\))?>{1,3}"),
+}
+_GOOSE_PROMPT = re.compile(r"\( ?O\)>")
+
+_AMP_LINES = 6
+_OPENCODE_FOOT = "╹" + "▀" * 17
+_OPENCODE_HEIGHT = 4
+
+
+def _is_border(line: str) -> bool:
+    return _BORDER.search(line) is not None
+
+
+def _inside(line: str) -> str:
+    return line.strip(_SIDES)
+
+
+def _last_line(lines: Sequence[str]) -> int:
+    return max((number for number, line in enumerate(lines) if line.strip()), default=-1)
+
+
+def _framed_prompt(lines: Sequence[str], at: int) -> bool:
+    """A `>` right under a border, in a frame that is closed below."""
+    if at == 0 or not _is_border(lines[at - 1]) or not _inside(lines[at]).startswith(">"):
+        return False
+    return any(_is_border(line) for line in lines[at + 1 :])
+
+
+def _line_prompt(lines: Sequence[str], at: int, prompt: re.Pattern[str]) -> bool:
+    """A prompt without a frame, at the very end: bare, or behind a rule with something typed."""
+    if at != _last_line(lines):
+        return False
+    if prompt.fullmatch(lines[at].rstrip()):
+        return True
+    return at > 0 and _is_border(lines[at - 1]) and prompt.match(lines[at]) is not None
+
+
+def _one_line_box(lines: Sequence[str], at: int) -> bool:
+    border, content, foot = lines[at : at + 3]
+    if not (_is_border(border) and _is_border(foot)) or not any(side in content for side in "|│❯"):
+        return False
+    if any(_is_border(line) for line in lines[at + 3 :]):  # the first of several: a dialogue
+        return False
+    if _inside(content).startswith(_BOX_GLYPHS):
+        return True
+    if _TABLE_RULE.search(border) or _TABLE_RULE.search(foot):
+        return False
+    # An input box is as wide as the screen; a drawing in a reply seldom is.
+    widest = max(cell_width(line.rstrip()) for line in lines[-_COMPARED_LINES:])
+    return cell_width(border.rstrip()) + _UNDRAWN_EDGE >= widest
+
+
+def _generic(lines: Sequence[str], agent_type: str) -> int:
+    count = len(lines)
+    prompt = _LINE_PROMPTS.get(agent_type)
+    for at in range(count - 1, max(count - _PROMPT_LINES, 0) - 1, -1):
+        found = _framed_prompt(lines, at) or (prompt is not None and _line_prompt(lines, at, prompt))
+        if not found and agent_type in ("goose", "custom"):
+            found = _GOOSE_PROMPT.match(lines[at].lstrip()) is not None
+        if found:
+            return at - 1 if at > 0 and _is_border(lines[at - 1]) else at
+    for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
+        if _one_line_box(lines, at):
+            return at
+    return count
+
+
+def _opencode(lines: Sequence[str]) -> int:
+    for at in range(len(lines) - 1, _OPENCODE_HEIGHT - 1, -1):
+        if lines[at].strip().startswith(_OPENCODE_FOOT):
+            return at - _OPENCODE_HEIGHT
+    return len(lines)
+
+
+def _amp(lines: Sequence[str]) -> int:
+    foot_from = max(_last_line(lines) + 1 - _AMP_LINES, 0)
+    in_box = False
+    for at in range(len(lines) - 1, -1, -1):
+        line = lines[at].strip()
+        in_box = in_box or (at >= foot_from and line.startswith("╰") and line.endswith("╯"))
+        if in_box and line.startswith("╭") and line.endswith("╮"):
+            return at
+    return len(lines)
+
+
+def _without_generic_box(text: str, agent_type: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(lines[: _generic(lines, agent_type)])
+
+
+def _without_codex_box(text: str) -> str:
+    """The last line stays: it names the model and the room that is left."""
+    lines = text.split("\n")
+    if len(lines) < 3 or not lines[-3].lstrip().startswith("›"):
+        return text
+    return "\n".join([*lines[:-3], lines[-1]])
+
+
+def _without_opencode_box(text: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(lines[: _opencode(lines)])
+
+
+def _without_amp_box(text: str) -> str:
+    lines = text.split("\n")
+    start = _amp(lines)
+    kept = "\n".join(lines[:start])
+    return kept if start == len(lines) or kept.strip() else "Welcome to Amp"
+
+
+_OWN_BOXES: dict[str, Callable[[str], str]] = {
+    "codex": _without_codex_box,
+    "opencode": _without_opencode_box,
+    "amp": _without_amp_box,
+}
+_GENERIC_BOXES = {"claude", "goose", "aider", "auggie", "amazonq", "gemini", "copilot", "cursor", "custom"}
+
+
+def has_known_box(agent_type: str) -> bool:
+    return agent_type in _OWN_BOXES or agent_type in _GENERIC_BOXES
+
+
+def remove_box(agent_type: str, text: str) -> str:
+    """The text above the agent's input box; unchanged where there is none."""
+    if own := _OWN_BOXES.get(agent_type):
+        return own(text)
+    return _without_generic_box(text, agent_type) if agent_type in _GENERIC_BOXES else text

@@ -1,0 +1,108 @@
+"""A terminal without a window: what a program draws, as text that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol
+
+import msgspec
+
+from ostler.vocabulary.errors import UsageError
+
+SCROLLED_OFF_LINES = 10_000
+SMALLEST = 10
+LARGEST = 5_000
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """Counted from 0. A line that is just full keeps the cursor in its last column."""
+
+    column: int
+    row: int
+    visible: bool = True
+
+
+class Modes(msgspec.Struct, frozen=True):
+    """What the program has switched on that matters to whoever reads or writes."""
+
+    alternate: bool = False
+    bracketed_paste: bool = False
+    drawing: bool = False  # between the ends of a synchronised update: the screen is half drawn
+
+
+class Screen(Protocol):
+    """An emulator behind one small face.
+
+    `feed` takes any bytes, whole sequences or not, and never raises. It returns what a terminal would answer
+    to the queries among them; whoever feeds must write that back, or the program may wait for ever.
+    Reading changes nothing, and costs nothing as long as nothing was fed.
+    """
+
+    columns: int
+    rows: int
+
+    def feed(self, data: bytes) -> bytes: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    def lines(self) -> tuple[str, ...]:
+        """All visible rows, with trailing blanks cut."""
+        ...
+
+    def wrapped(self) -> tuple[bool, ...]:
+        """For each visible row: whether its line goes on in the next one because it was too long."""
+        ...
+
+    def scrolled_off(self) -> tuple[str, ...]:
+        """What left the primary screen at the top, the newest last; a bounded number of rows."""
+        ...
+
+    def ansi(self) -> str:
+        """What draws the visible screen on a fresh terminal of its size: colours, modes, cursor and all."""
+        ...
+
+    def cursor(self) -> Cursor: ...
+
+    def modes(self) -> Modes: ...
+
+    def close(self) -> None: ...
+
+
+_EMULATORS = {
+    "pyghostty": "ostler.terminals.ghostty_screen:GhosttyScreen",
+    "bittty": "ostler.terminals.bittty_screen:BitttyScreen",
+}
+
+
+def open_screen(
+    columns: int = 80, rows: int = 1000, *, emulator: str = "", scrolled_off: int = SCROLLED_OFF_LINES
+) -> Screen:
+    """A fresh screen on the named emulator, or on the first that is installed."""
+    check_size(columns, rows)
+    for name in [emulator] if emulator else _EMULATORS:
+        module, _, factory = _EMULATORS[name].partition(":")
+        try:
+            opened: Screen = getattr(import_module(module), factory)(columns, rows, scrolled_off)
+        except (ImportError, OSError):  # OSError: the wheel has no library for this machine
+            continue
+        return opened
+    raise UsageError("no terminal emulator is installed: install ostler[terminals]")
+
+
+def check_size(columns: int, rows: int) -> None:
+    if not (SMALLEST <= columns <= LARGEST and SMALLEST <= rows <= LARGEST):
+        raise UsageError(f"a terminal has {SMALLEST} to {LARGEST} columns and rows, not {columns}x{rows}")
+
+
+def unwrap(lines: Sequence[str], wrapped: Sequence[bool]) -> list[str]:
+    """Rows put together again to the lines that the program wrote."""
+    joined: list[str] = []
+    goes_on = False
+    for line, wraps in zip(lines, wrapped, strict=True):
+        if goes_on:
+            joined[-1] += line
+        else:
+            joined.append(line)
+        goes_on = wraps
+    return joined

@@ -1,0 +1,92 @@
+"""What is seen of a session that others drive, and what becomes of it when it is ours again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+from ostler.kernel.harness import Harness
+from ostler.log.sqlite import SqliteStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.lease import hold
+from ostler.runs.session import create_session, open_session
+from ostler.runs.watched_session import open_or_watch
+from ostler.runs.watching.relay import Relay, Unrepeated
+from ostler.vocabulary.events import Event, TextDelta, ToolInputDelta, ToolInputStarted, Warned
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import as_content
+
+
+def test_what_an_owner_tells_again_is_passed_on_once() -> None:
+    fresh = Unrepeated()
+    begun: list[Event] = [
+        TextDelta("m", 0, 0, "one "),
+        TextDelta("m", 0, 4, "two"),
+        ToolInputStarted("m", 1, "c", "write"),
+        ToolInputDelta("m", 1, "c", 0, '{"pa'),
+    ]
+    assert fresh.among(begun) == begun
+    again: list[Event] = [
+        TextDelta("m", 0, 0, "one two three"),
+        ToolInputStarted("m", 1, "c", "write"),
+        ToolInputDelta("m", 1, "c", 0, '{"path"'),
+    ]
+    assert fresh.among(again) == [TextDelta("m", 0, 7, " three"), ToolInputDelta("m", 1, "c", 4, 'th"')]
+    assert fresh.among(again) == []
+    assert fresh.among([TextDelta("other", 0, 0, "one two three")])
+
+
+async def test_a_session_that_is_held_is_watched_and_taken_up_with_what_was_recorded_meanwhile(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path / "ostler.db")
+    driving = await create_session(store, Harness(ScriptedModel(["one", "two"])))
+    watching = await open_or_watch(store, driving.id, Harness(ScriptedModel(["three"])))
+    assert watching.journal.is_elsewhere
+    watching.journal.record(Warned("said while somebody else had it"))
+    await watching.journal.commit()
+    await driving.prompt(as_content("first"))
+    await driving.close()
+    await hold(watching.journal)
+    await watching.prompt(as_content("second"))
+    await watching.close()
+    facts = await store.read(driving.id)
+    assert [fact.seq for fact in facts] == list(range(1, len(facts) + 1))
+    kinds = [fact.type for fact in facts if fact.type in ("run_started", "warned")]
+    assert kinds == ["run_started", "warned", "run_started"]
+    await store.close()
+
+
+async def test_whoever_takes_a_session_over_from_an_owner_that_rests_is_found(tmp_path: Path) -> None:
+    store, others = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
+    resting = await create_session(others, Harness(ScriptedModel(["one"])))
+    await resting.prompt(as_content("first"))
+    relay, seen = Relay(store, resting.id, 0, look_again=0.05), asyncio.Event()
+    facts: list[Fact] = []
+
+    async def read() -> None:
+        async with aclosing(relay.batches()) as batches:
+            async for batch in batches:
+                facts.extend(one for one in batch if isinstance(one, Fact))
+                seen.set()
+
+    async def until(count: int) -> None:
+        async with asyncio.timeout(10):
+            while sum(fact.type == "run_ended" for fact in facts) < count:
+                seen.clear()
+                await seen.wait()
+
+    reading = asyncio.ensure_future(read())
+    await until(1)
+    await others.release(resting.journal.lease)  # its socket is still there
+    taking = await open_session(others, resting.id, Harness(ScriptedModel(["two"])))
+    await taking.prompt(as_content("second"))
+    await until(2)
+    assert [fact.seq for fact in facts] == list(range(1, len(facts) + 1))
+    reading.cancel()
+    await asyncio.wait({reading})
+    await taking.close()
+    await resting.close()
+    await store.close()
+    await others.close()

@@ -1,0 +1,66 @@
+"""A request that is taken back: before its turn, or before the model was told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ostler.kernel.harness import Harness
+from ostler.kernel.journal import World
+from ostler.log.memory import MemoryStore
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.asking import ask
+from ostler.runs.inbox import TAKEN_BACK
+from ostler.runs.session import Session, create_session
+from ostler.vocabulary.errors import UsageError
+from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.messages import as_content
+from ostler.vocabulary.requests import Prompt, Steer, TakeBack
+
+
+async def begun(*script: str) -> Session:
+    return await create_session(MemoryStore(), Harness(ScriptedModel(list(script)), cwd=Path.cwd()))
+
+
+async def reasons(session: Session) -> dict[str, str]:
+    facts = await session.journal.store.read(session.id)
+    refusals = [fact.event for fact in facts if isinstance(fact.event, RequestRefused)]
+    return {one.request: one.reason for one in refusals}
+
+
+async def test_a_take_back_overtakes_what_it_takes_back() -> None:
+    session = await begun("never said")
+    store = session.journal.store
+    await store.submit(session.id, Prompt(id="p", content=as_content("go")))
+    await store.submit(session.id, Steer(id="s", content=as_content("left")))
+    for id, request in (("t1", "p"), ("t2", "s")):
+        await store.submit(session.id, TakeBack(id=id, request=request))
+    assert [one.id for one in await store.pending(session.id)] == ["t1", "t2", "p", "s"]
+    assert await session.advance() is None
+    assert await reasons(session) == {"p": TAKEN_BACK, "s": TAKEN_BACK}
+    assert await store.pending(session.id) == []
+
+
+async def test_what_has_begun_or_was_never_asked_cannot_be_taken_back() -> None:
+    session = await begun("done")
+    store = session.journal.store
+    await store.submit(session.id, Prompt(id="p", content=as_content("go")))
+    await session.advance()
+    for request in ("p", "nothing"):
+        await store.submit(session.id, TakeBack(id=f"take {request}", request=request))
+    await session.advance()
+    refused = await reasons(session)
+    assert set(refused) == {"take p", "take nothing"}
+    assert "p waits" in refused["take p"]
+
+
+async def test_a_prompt_of_a_session_that_nobody_drives_is_taken_back_without_a_model() -> None:
+    session = await begun()
+    store = session.journal.store
+    await session.close()
+    await store.submit(session.id, Prompt(id="p", content=as_content("go")))
+    assert await ask(store, session.id, TakeBack(id="t", request="p"), World())
+    assert await store.pending(session.id) == []
+    with pytest.raises(UsageError, match="taken up, or was never there"):
+        await ask(store, session.id, TakeBack(id="again", request="p"), World())

@@ -1,0 +1,85 @@
+"""While it runs: queue, steer, take back, stop, go on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from ostler.testkit.vendors import call, turn
+from tests.cli.command import Ostler
+from tests.web.browser.conftest import Start, Visit
+
+pytestmark = pytest.mark.long
+
+WAITS = "until [ -e go ]; do sleep 0.02; done"
+
+
+def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
+    served = start(
+        turn(call("bash", {"command": WAITS})), turn("The first."), turn("The second."), options=("--yes",)
+    )
+    at = visit(served)
+    at.begin()
+    at.say("Begin.")
+    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    waiting = at.page.get_by_role("region", name="Waiting messages").get_by_role("listitem")
+
+    at.say("Not this.")
+    expect(waiting).to_have_text([re.compile("Not this.")])
+    waiting.get_by_role("button", name="Remove").click()
+    expect(waiting).to_have_count(0)
+
+    at.say("Then tis.")
+    waiting.get_by_role("button", name="Take back to change it").click()
+    expect(at.message).to_have_value("Then tis.")
+    at.say("Then this.")
+    at.message.fill("Mind the gap.")
+    at.button("Steer").click()
+    expect(waiting).to_have_text([re.compile("next.*Then this."), re.compile("steer.*Mind the gap.")])
+    at.page.reload()
+    expect(waiting).to_have_text([re.compile("next.*Then this."), re.compile("steer.*Mind the gap.")])
+
+    (ostler.work / "go").touch()
+    expect(at.answers.last).to_contain_text("The second.")
+    at.see_end()
+    expect(waiting).to_have_count(0)
+    said = [re.compile("Begin."), re.compile("said meanwhile.*Mind the gap."), re.compile("Then this.")]
+    expect(at.prompts).to_have_text(said)
+    told = [str(request["messages"]) for request in served.told]
+    assert "Mind the gap." in told[1]
+    assert "Then this." not in told[1]
+    assert not any("Not this." in one or "Then tis." in one for one in told)
+
+
+def test_a_run_is_stopped_and_goes_on(start: Start, visit: Visit) -> None:
+    served = start(
+        turn(call("bash", {"command": "sleep 60"})), turn("Well then."), options=("--yes",)
+    )
+    at = visit(served)
+    at.begin()
+    at.say("Wait.")
+    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    at.button("Stop").first.click()
+    at.see_end("Stopped")
+    at.button("Continue").click()
+    expect(at.answers.last).to_contain_text("Well then.")
+    at.see_end()
+
+
+def test_a_run_is_paused_before_its_next_step(start: Start, visit: Visit, ostler: Ostler) -> None:
+    served = start(turn(call("bash", {"command": WAITS})), turn("Well then."), options=("--yes",))
+    at = visit(served)
+    at.begin()
+    at.say("Wait.")
+    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    at.button("Pause").click()
+    (ostler.work / "go").touch()
+    expect(at.page.get_by_text("Paused", exact=True)).to_be_visible()
+    assert len(served.told) == 1
+    at.button("Go on").click()
+    expect(at.answers.last).to_contain_text("Well then.")
+    at.see_end()
