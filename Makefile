@@ -69,8 +69,9 @@ picture: .venv/.core  ## draw the picture of the demo, docs/pictures/demo.svg
 	$(BIN)/python scripts/picture.py
 
 .PHONY: screens
-screens: .venv/.dev  ## renew the screens of the terminal face on file, and their pictures in docs/images
+screens: .venv/.dev  ## renew the screens of the terminal face on file, and the pictures in docs/images
 	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 $(addprefix tests/tui/,test_screens.py test_streaming.py test_looking_back.py)
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 -m long tests/web/browser
 
 .PHONY: format
 format: .venv/.dev  ## format the code and mend what ruff can mend

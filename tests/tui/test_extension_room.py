@@ -199,10 +199,10 @@ async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides
             context.ui.set_visibility(Visibility(hide_startup=True))
 
     async with shown() as terminal:
-        await say_what_was_found(terminal.tui, instructions=False)
+        await say_what_was_found(terminal.tui, Settings(instructions=False))
         await terminal.see("1 extension: demo")
     async with shown(setup) as terminal:
-        await say_what_was_found(terminal.tui, instructions=False)
+        await say_what_was_found(terminal.tui, Settings(instructions=False))
         terminal.press("typed")
         assert "extension" not in await terminal.see("> typed")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import socket
 import ssl
 import subprocess
@@ -12,13 +11,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from tests.cli.command import PATIENCE, Ostler, wait_until
+from tests.needed import program
 from tests.web.serve_process import serve_process
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "server.md"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 NAME = "ostler.example.com"
 
 
@@ -26,13 +24,14 @@ def certificate_in(folder: Path) -> None:
     made = [*("-keyout", folder / "key.pem"), *("-out", folder / "cert.pem"), *("-subj", f"/CN={NAME}")]
     names = ("-addext", f"subjectAltName=DNS:{NAME}")
     kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
-    subprocess.run(["openssl", "req", "-x509", *kind, *made, *names], check=True, capture_output=True)
+    subprocess.run(
+        [program("openssl"), "req", "-x509", *kind, *made, *names], check=True, capture_output=True
+    )
 
 
 @contextmanager
 def nginx(folder: Path, upstream: str) -> Iterator[int]:
     """At a port of its own, before that server."""
-    assert NGINX
     certificate_in(folder)
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port: int = free.getsockname()[1]
@@ -50,7 +49,7 @@ def nginx(folder: Path, upstream: str) -> Iterator[int]:
     around = f"daemon off; pid {folder / 'pid'}; error_log stderr; events {{}}"
     (folder / "nginx.conf").write_text(f"{around}\nhttp {{ access_log off;\n{own}{documented}}}\n")
     process = subprocess.Popen(
-        [NGINX, "-p", folder, "-c", folder / "nginx.conf", "-e", "stderr"], stderr=subprocess.PIPE
+        [program("nginx"), "-p", folder, "-c", folder / "nginx.conf", "-e", "stderr"], stderr=subprocess.PIPE
     )
     try:
         wait_until(lambda: process.poll() is not None or is_open(port))
@@ -66,7 +65,6 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.skipif(not (NGINX and shutil.which("openssl")), reason="needs nginx and openssl")
 def test_the_documented_proxy_brings_tls_streams_and_addresses(ostler: Ostler, tmp_path: Path) -> None:
     folder = tmp_path / "nginx"
     folder.mkdir()

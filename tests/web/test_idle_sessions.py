@@ -9,6 +9,7 @@ from typing import Any, get_args
 from ostler.kernel.harness import Harness
 from ostler.models.scripted import ScriptedModel
 from ostler.runs.absent_model import AbsentModel
+from ostler.runs.session import create_session
 from ostler.vocabulary.requests import AnyRequest
 from tests.web.served import serving, text
 
@@ -115,3 +116,19 @@ async def test_a_session_keeps_its_model_and_its_reasoning_when_it_is_opened_aga
         await served.ask(session, "prompt", content=text("hello"))
         await served.rest(session)
         assert (made[-1].model.name, made[-1].reasoning) == ("other/model", "high")
+
+
+async def test_what_is_typed_for_a_session_elsewhere_is_expanded_before_it_waits_there(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as served:
+        (served.work / "notes.txt").write_text("buy milk\n")
+        other = await create_session(served.store, Harness(ScriptedModel(["read"]), cwd=served.work))
+        asked = {"type": "prompt", "content": text("read @notes.txt")}
+        waiting = await served.post(f"sessions/{other.id}/requests?typed=true", asked, 202)
+        (request,) = (await served.get(f"sessions/{other.id}/requests"))["requests"]
+        assert request["id"] == waiting["id"]
+        assert "buy milk" in request["content"][1]["text"]
+        await other.advance()
+        await other.close()
+        assert (await served.ask(other.id, "rename", title="read"))["state"] == "settled"

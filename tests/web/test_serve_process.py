@@ -80,6 +80,28 @@ async def test_beyond_its_descriptors_the_server_refuses_and_goes_on(ostler: Ost
                         break
 
 
+async def test_of_a_crowd_that_comes_at_once_everybody_is_answered(ostler: Ostler) -> None:
+    with serve_process(ostler, "--model", "demo", descriptors=160) as server:
+        session = await new_session(server)
+        address = ("127.0.0.1", int(server.base_url.rpartition(":")[2]))
+        request = f"GET /api/v1/sessions/{session}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        request += f"Authorization: Bearer {server.token}\r\nAccept: text/event-stream\r\n\r\n"
+
+        async def come() -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(request.encode())
+            return int((await reader.readline()).split()[1]), reader, writer
+
+        async with asyncio.timeout(30):
+            crowd = await asyncio.gather(*(come() for _ in range(400)))
+        statuses = [status for status, _, _ in crowd]
+        for _, _, writer in crowd:
+            writer.transport.abort()
+        assert set(statuses) == {200, 503}
+        assert statuses.count(200) < 120
+        assert server.end()[0] == 0
+
+
 async def test_a_run_of_another_process_is_followed_killed_and_taken_up(ostler: Ostler, serve: Serve) -> None:
     words = [f"word{number} " for number in range(400)]
     vendor = serve(turn(say(*words), delay=0.02), turn("after all"))

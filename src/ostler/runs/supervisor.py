@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import Journal, Observer, World
+from ostler.kernel.model import Model
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import Store
 from ostler.runs.absent_model import AbsentModel
@@ -211,7 +212,7 @@ class Supervisor:
             self._tasks.pop(session.id, None)
             self._rested.pop(session.id, None)
             await session.close()
-            if all(other.harness.model is not session.harness.model for other in self._driven.values()):
+            if not self.uses(session.harness.model):
                 await session.harness.model.aclose()
         if not self._is_closing:
             await self._look_again(session, quiet)
@@ -397,6 +398,10 @@ class Supervisor:
         return self._world.new_id("req")
 
     # --- watching -----------------------------------------------------------------------------------
+
+    def uses(self, model: Model) -> bool:
+        """Whether a session that is open here may ask it."""
+        return any(session.harness.model is model for session in self._driven.values())
 
     def driven(self, session: str) -> Session | None:
         """The session, if it is open here: at work, or kept open behind its last run."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from ostler.terminals.lines import cell_width
 
 _BORDER = re.compile("─{15}|╌{15}")
+_FRAME = re.compile("─{15}|╌{15}|▄{15}|▀{15}")
+_RULE = re.compile("─{15,}")
 _TABLE_RULE = re.compile("[├┤┬┴┼]")
 _SIDES = "│|┃ \t"
 _PROMPT_LINES = 6
@@ -28,6 +30,8 @@ _LINE_PROMPTS = {
 _GOOSE_PROMPT = re.compile(r"\( ?O\)>")
 
 _AMP_LINES = 6
+_CODEX_FOOT_LINES = 3
+_GEMINI_HINTS = 3
 _OPENCODE_FOOT = "╹" + "▀" * 17
 _OPENCODE_HEIGHT = 4
 
@@ -40,15 +44,19 @@ def _inside(line: str) -> str:
     return line.strip(_SIDES)
 
 
+def _is_hint(line: str) -> bool:
+    return line.startswith("  ") and not line.strip().startswith("•")
+
+
 def _last_line(lines: Sequence[str]) -> int:
     return max((number for number, line in enumerate(lines) if line.strip()), default=-1)
 
 
 def _framed_prompt(lines: Sequence[str], at: int) -> bool:
     """A `>` right under a border, in a frame that is closed below."""
-    if at == 0 or not _is_border(lines[at - 1]) or not _inside(lines[at]).startswith(">"):
+    if at == 0 or not _FRAME.search(lines[at - 1]) or not _inside(lines[at]).startswith(">"):
         return False
-    return any(_is_border(line) for line in lines[at + 1 :])
+    return any(_FRAME.search(line) for line in lines[at + 1 :])
 
 
 def _line_prompt(lines: Sequence[str], at: int, prompt: re.Pattern[str]) -> bool:
@@ -75,6 +83,21 @@ def _one_line_box(lines: Sequence[str], at: int) -> bool:
     return cell_width(border.rstrip()) + _UNDRAWN_EDGE >= widest
 
 
+def _gemini_head(lines: Sequence[str], start: int) -> int:
+    """Above the box there may be a rule, with hints below it and to the right above it."""
+    for rule in range(start, max(start - _GEMINI_HINTS, 0) - 1, -1):
+        if _RULE.fullmatch(lines[rule].strip()):
+            return rule - 1 if rule > 0 and lines[rule - 1].strip() == "? for shortcuts" else rule
+    return start
+
+
+def _gemini_prompt(lines: Sequence[str], at: int) -> bool:
+    """Without true colour the frame is blank, and only the rule above it is left."""
+    if not lines[at].startswith(" > ") or (at > 0 and lines[at - 1].strip()):
+        return False
+    return _gemini_head(lines, at) < at
+
+
 def _generic(lines: Sequence[str], agent_type: str) -> int:
     count = len(lines)
     prompt = _LINE_PROMPTS.get(agent_type)
@@ -82,8 +105,11 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
         found = _framed_prompt(lines, at) or (prompt is not None and _line_prompt(lines, at, prompt))
         if not found and agent_type in ("goose", "custom"):
             found = _GOOSE_PROMPT.match(lines[at].lstrip()) is not None
+        if not found and agent_type == "gemini":
+            found = _gemini_prompt(lines, at)
         if found:
-            return at - 1 if at > 0 and _is_border(lines[at - 1]) else at
+            start = at - 1 if at > 0 and _FRAME.search(lines[at - 1]) else at
+            return _gemini_head(lines, start) if agent_type == "gemini" else start
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
         if _one_line_box(lines, at):
             return at
@@ -114,11 +140,15 @@ def _without_generic_box(text: str, agent_type: str) -> str:
 
 
 def _without_codex_box(text: str) -> str:
-    """The last line stays: it names the model and the room that is left."""
+    """A single line below the box stays: it names the model and the room that is left."""
     lines = text.split("\n")
-    if len(lines) < 3 or not lines[-3].lstrip().startswith("›"):
-        return text
-    return "\n".join([*lines[:-3], lines[-1]])
+    if len(lines) >= 3 and lines[-3].lstrip().startswith("›"):
+        return "\n".join([*lines[:-3], lines[-1]])
+    for at in range(len(lines) - 4, max(len(lines) - 3 - _CODEX_FOOT_LINES, -1), -1):
+        foot = lines[at + 2 :]
+        if lines[at].startswith("›") and not lines[at + 1].strip() and all(_is_hint(line) for line in foot):
+            return "\n".join(lines[:at])
+    return text
 
 
 def _without_opencode_box(text: str) -> str:

@@ -38,7 +38,9 @@ def chromium() -> Iterator[Browser]:
 def ostler(tmp_path: Path) -> Iterator[Ostler]:
     """In a folder whose name can be shown in a picture."""
     with tempfile.TemporaryDirectory() as short:
-        ostler = Ostler((Path(short) if IS_RENEWED else tmp_path).resolve())
+        folder = (Path(short) if IS_RENEWED else tmp_path).resolve() / "yard"
+        folder.mkdir()
+        ostler = Ostler(folder)
         ostler.work = ostler.work.rename(ostler.work.with_name("stable"))
         yield ostler
 

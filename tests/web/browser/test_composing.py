@@ -40,7 +40,9 @@ def drawn(colour: str) -> str:
     return base64.b64encode(made.getvalue()).decode()
 
 
-def test_pictures_and_files_reach_the_model_however_they_are_given(start: Start, visit: Visit, ostler: Ostler) -> None:
+def test_pictures_and_files_reach_the_model_however_they_are_given(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
     served = start(turn("A red one, a green one, and oats."))
     at = visit(served)
     at.begin()
@@ -79,7 +81,7 @@ def test_another_model_answers_the_next_prompt(start: Start, visit: Visit) -> No
     at.button("Model: gpt-4.1").click()
     dialog = at.page.get_by_role("dialog", name="Model and reasoning")
     dialog.get_by_label("Find a model").fill("openai gpt-4.1-mini")
-    dialog.get_by_role("option", name=re.compile(f"^{MODEL}-mini\\b(?!-)")).click()
+    dialog.get_by_role("option", name=f"{MODEL}-mini").first.click()
     expect(at.button("Model: gpt-4.1-mini")).to_be_visible()
     at.say("And now?")
     expect(at.answers.last).to_contain_text("The second.")

@@ -61,7 +61,7 @@ def test_a_conversation_from_the_first_word_to_the_bill(start: Start, visit: Vis
     assert "len(word) > len(best)" in (ostler.work / "longest.py").read_text()
 
     expect(at.question.get_by_label("Command")).to_have_text(COMMAND)
-    picture(at, "command")
+    picture(at, "diff")
     at.choose("Allow once")
     expect(at.call("bash").get_by_label("Output")).to_contain_text("3 checks passed")
 
@@ -73,7 +73,9 @@ def test_a_conversation_from_the_first_word_to_the_bill(start: Start, visit: Vis
     at.see_end()
     expect(at.answers.last).to_have_attribute("aria-busy", "false")
     expect(at.answers.last.get_by_role("table")).to_contain_text("mare")
-    expect(at.conversation.get_by_text(re.compile(r"Done · 3 calls · 9\.8k tokens · \$0\.02"))).to_be_visible()
+    expect(
+        at.conversation.get_by_text(re.compile(r"Done · 3 calls · 9\.8k tokens · \$0\.02"))
+    ).to_be_visible()
     expect(at.page.get_by_role("button", name=re.compile("Context: .* of 1.*M tokens"))).to_be_visible()
     picture(at, "conversation")
 

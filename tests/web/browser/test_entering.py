@@ -8,7 +8,9 @@ from playwright.sync_api import Browser, expect
 from tests.web.browser.conftest import Start, Visit
 
 pytestmark = pytest.mark.long
-KEPT = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.length])"
+KEPT = (
+    "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.length])"
+)
 
 
 def test_the_link_logs_in_and_its_code_leaves_the_address(start: Start, visit: Visit) -> None:

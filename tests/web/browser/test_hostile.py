@@ -46,7 +46,10 @@ def test_nothing_that_is_said_runs_or_is_fetched(start: Start, visit: Visit, ost
     command = "cat page.html #<script>window.caught = 30</script>"
     served = start(
         turn(TEXT, Cite("javascript:window.caught=31", "a source"), call("bash", {"command": command})),
-        turn(call("read", {"path": "page.html"}), call("write", {"path": "<img src=x onerror=caught=32>.html", "content": PAGE})),
+        turn(
+            call("read", {"path": "page.html"}),
+            call("write", {"path": "<img src=x onerror=caught=32>.html", "content": PAGE}),
+        ),
         turn(Call("<img src=x onerror=window.caught=33>", (json.dumps({"<b>": PAGE}),))),
         turn("The end."),
         options=("--yes",),
@@ -68,7 +71,12 @@ def test_nothing_that_is_said_runs_or_is_fetched(start: Start, visit: Visit, ost
     at.page.reload()
     at.see_end()
     assert at.page.evaluate("window.caught") is None
-    assert at.conversation.evaluate("one => one.querySelectorAll('script, iframe, img, style, object, embed').length") == 0
+    assert (
+        at.conversation.evaluate(
+            "one => one.querySelectorAll('script, iframe, img, style, object, embed').length"
+        )
+        == 0
+    )
     assert dialogs == []
     at.check()
 

@@ -82,5 +82,7 @@ def test_a_session_of_three_thousand_blocks_opens_and_scrolls(
     expect(at.answers.last).to_be_in_viewport()
 
     at.page.get_by_role("searchbox", name="Search sessions and messages").fill("number 123")
-    at.page.get_by_role("list", name="Messages found").get_by_role("link", name=re.compile("123")).first.click()
+    at.page.get_by_role("list", name="Messages found").get_by_role(
+        "link", name=re.compile("123")
+    ).first.click()
     expect(at.answers.filter(has_text="It was number 123.")).to_be_in_viewport()

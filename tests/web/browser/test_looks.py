@@ -69,7 +69,9 @@ def text_can_be_read(at: Visitor) -> None:
     assert at.page.evaluate(CONTRAST) == []
 
 
-def test_everything_has_a_name_and_what_changes_is_announced(start: Start, visit: Visit, ostler: Ostler) -> None:
+def test_everything_has_a_name_and_what_changes_is_announced(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
     served = begun(start, ostler)
     at = visit(served)
     names_are_there(at)

@@ -56,9 +56,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
 
 
 def test_a_run_is_stopped_and_goes_on(start: Start, visit: Visit) -> None:
-    served = start(
-        turn(call("bash", {"command": "sleep 60"})), turn("Well then."), options=("--yes",)
-    )
+    served = start(turn(call("bash", {"command": "sleep 60"})), turn("Well then."), options=("--yes",))
     at = visit(served)
     at.begin()
     at.say("Wait.")

@@ -85,7 +85,9 @@ class Visitor:
 
     def enter(self, link: str) -> None:
         self.page.goto(link)
-        expect(self.page.get_by_role("button", name=re.compile("^(New session|Send|Queue|Stop)$")).first).to_be_visible()
+        expect(
+            self.page.get_by_role("button", name=re.compile("^(New session|Send|Queue|Stop)$")).first
+        ).to_be_visible()
 
     def begin(self) -> None:
         """A new session, in the folder of the server."""

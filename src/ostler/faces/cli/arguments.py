@@ -121,7 +121,7 @@ def add_work_options(parser: Parser) -> None:
     work.add_argument(
         "--permissions",
         choices=("read-only", "ask", "edit", "full"),
-        help="what may run without asking (default: read-only; ask in the terminal)",
+        help="what may run without asking (default: read-only; ask in the terminal and on the server)",
     )
     work.add_argument("--yes", action="store_true", help="the same as --permissions full")
     work.add_argument(

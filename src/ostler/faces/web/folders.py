@@ -78,9 +78,20 @@ class Folders:
 
     def _forget(self, cwd: Path) -> None:
         if (made := self._looked_at.pop(cwd, None)) is not None:
-            leaving = asyncio.ensure_future(_dismiss(made))
+            leaving = asyncio.ensure_future(self._dismiss(made))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
+
+    async def _dismiss(self, making: asyncio.Future[Harness]) -> None:
+        await asyncio.wait({making})
+        if making.cancelled() or making.exception():
+            return
+        harness = making.result()
+        if (host := present_host(harness)) is not None:
+            for extension in host.extensions.values():
+                await extension.close()
+        if not self._supervisor.uses(harness.model):
+            await harness.model.aclose()
 
     # --- files ----------------------------------------------------------------------------------------
 
@@ -115,14 +126,3 @@ class Folders:
             await asyncio.wait(set(self._leaving))
         for files, _ in self._files.values():
             await asyncio.to_thread(files.close)
-
-
-async def _dismiss(making: asyncio.Future[Harness]) -> None:
-    await asyncio.wait({making})
-    if making.cancelled() or making.exception():
-        return
-    harness = making.result()
-    if (host := present_host(harness)) is not None:
-        for extension in host.extensions.values():
-            await extension.close()
-    await harness.model.aclose()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,9 @@ SLOW_READERS_HAVE = 0.15
 """Seconds to read the end of a stream: whoever is cut off goes on exactly where it was."""
 ANSWERS_HAVE = 5.0
 """Seconds for other answers under way."""
+TAKEN_AT_ONCE = 4
+WAITING = 2048
+"""Connections that the system keeps until they are taken."""
 
 
 class HttpServer(uvicorn.Server):
@@ -35,6 +39,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self._server = server
         self._told = asyncio.Event()
+        self._quiet_until = 0.0
 
     def end(self) -> None:
         """The second time, without waiting for anybody."""
@@ -56,6 +61,22 @@ class HttpServer(uvicorn.Server):
         finally:
             for signal in (SIGINT, SIGTERM):
                 loop.remove_signal_handler(signal)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """A few are taken in each turn: asyncio would take all who wait before it looks at what they want,
+        and so run out of descriptors before anybody could be refused."""
+        self.config.backlog = TAKEN_AT_ONCE
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(WAITING)
+        asyncio.get_running_loop().set_exception_handler(self._complain)
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "out of system resource" not in context["message"]:
+            loop.default_exception_handler(context)
+        elif loop.time() > self._quiet_until:  # it is tried again every second
+            self._quiet_until = loop.time() + 60
+            print("ostler: out of descriptors: whoever comes now waits", file=sys.stderr)
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
