@@ -16,6 +16,7 @@ from ostler.faces.tui.beginning import say_what_was_found
 from ostler.faces.tui.drawing.boxes import notice_rows
 from ostler.faces.tui.extension_content import ContentRows, shares
 from ostler.faces.tui.themes.choosing import missing_theme
+from ostler.runs.settings import Settings
 from tests.extensions.at_work import extension
 from tests.tui.in_process import shown
 from tests.tui.rows import COLORS, plain

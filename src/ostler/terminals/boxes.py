@@ -18,6 +18,7 @@ _TABLE_RULE = re.compile("[├┤┬┴┼]")
 _SIDES = "│|┃ \t"
 _PROMPT_LINES = 6
 _BOX_LINES = 9
+_BAR_HEAD, _BAR_FOOT = "╻" + "▄" * 15, "╹" + "▀" * 15
 _BOX_GLYPHS = ("❯", "›", "→", ">")
 _COMPARED_LINES = 200
 _UNDRAWN_EDGE = 4
@@ -83,6 +84,19 @@ def _one_line_box(lines: Sequence[str], at: int) -> bool:
     return cell_width(border.rstrip()) + _UNDRAWN_EDGE >= widest
 
 
+def _bar_box(lines: Sequence[str]) -> int:
+    """A box of half blocks with a bar at its left and nothing at its right."""
+    count = len(lines)
+    for foot in range(count - 1, max(count - _BOX_LINES, 0) - 1, -1):
+        if not lines[foot].strip().startswith(_BAR_FOOT):
+            continue
+        head = foot - 1
+        while head > 0 and lines[head].strip().startswith("┃"):
+            head -= 1
+        return head if head >= 0 and lines[head].strip().startswith(_BAR_HEAD) else count
+    return count
+
+
 def _gemini_head(lines: Sequence[str], start: int) -> int:
     """Above the box there may be a rule, with hints below it and to the right above it."""
     for rule in range(start, max(start - _GEMINI_HINTS, 0) - 1, -1):
@@ -113,7 +127,7 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
         if _one_line_box(lines, at):
             return at
-    return count
+    return _bar_box(lines)
 
 
 def _opencode(lines: Sequence[str]) -> int:

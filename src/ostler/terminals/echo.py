@@ -13,8 +13,9 @@ _SEARCHED_LINES = 6
 _SEARCHED_CHARACTERS = 25
 _GAP = 5
 
-# What closes the frame around an echo, on the line after it.
+# What closes the frame around an echo, on the line after it: both corners, or a line of half blocks.
 _FRAME_ENDS = {"gemini": "╯╰", "copilot": "╯╰", "cursor": "┘└"}
+_HALF_BLOCKS = "▀" * 15
 _OPENCODE_LINES_AFTER_ECHO = 2
 
 
@@ -76,5 +77,7 @@ def _next_match(shown: str, wanted: str, at: int, matched: int) -> tuple[int, in
 def _lines_after_echo(rest: list[str], agent_type: str) -> int:
     if agent_type == "opencode":
         return _OPENCODE_LINES_AFTER_ECHO if len(rest) >= _OPENCODE_LINES_AFTER_ECHO else 0
-    ends = _FRAME_ENDS.get(agent_type, "")
-    return int(bool(ends and rest and all(corner in rest[0] for corner in ends)))
+    ends = _FRAME_ENDS.get(agent_type)
+    if not ends or not rest:
+        return 0
+    return int(all(corner in rest[0] for corner in ends) or rest[0].startswith(_HALF_BLOCKS))

@@ -1,4 +1,4 @@
-"""A real browser before a real server. Without a browser these tests are skipped, but not where all must run."""
+"""A real browser before a real server. Without one these tests are skipped, but not where all must run."""
 
 from __future__ import annotations
 

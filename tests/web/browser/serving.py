@@ -1,4 +1,4 @@
-"""`ostler serve` as a process of its own, before a fake vendor; and a vendor's text that stops until it is told."""
+"""`ostler serve` as a process of its own, before a fake vendor whose answers can come to a halt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx2
 
-from ostler.faces.web.tokens import TokenBook
 from ostler.faces.web.tokens import TokenBook
 from ostler.testkit.vendors import FakeVendor, Say
 from tests.cli.command import KEY, Ostler, finish

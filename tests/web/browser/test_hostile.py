@@ -37,7 +37,8 @@ and <a href="javascript:window.caught=6">raw</a> and {ELSEWHERE}/c and <{ELSEWHE
 | <details open ontoggle=window.caught=12> | ![x]({ELSEWHERE}/h.png) |
 """
 PAGE = f"""<!doctype html><html><body onload="window.caught = 20"><img src="{ELSEWHERE}/i.png">
-<script src="{ELSEWHERE}/j.js"></script><script>window.caught = 21</script></body></html>\x1b]8;;{ELSEWHERE}\x07link\x1b[31m
+<script src="{ELSEWHERE}/j.js"></script><script>window.caught = 21</script></body></html>
+\x1b]8;;{ELSEWHERE}\x07link\x1b[31m
 """
 
 

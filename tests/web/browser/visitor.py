@@ -1,4 +1,4 @@
-"""A person at a browser. Everything is found by what it is and how it is named, as a screen reader finds it."""
+"""A person at a browser. All is found by what it is and how it is named, as a screen reader finds it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,8 @@ class CompletionPopup:
         self._looking = None
         if self._has_more:
             self._look_on()
-        if found is None or (text, cursor) != self._present():
+        is_in_the_way = self._panels.present not in (None, self)
+        if found is None or is_in_the_way or (text, cursor) != self._present():
             self._hide()
             return
         is_the_same = self._found is not None and self._found.items == found.items

@@ -32,7 +32,8 @@ _MOST_TEXT = 8
 class AskedPanel:
     """Shows what is asked: a dialog in its own way, everything else in the panel that `other` makes for it.
 
-    Whoever is typing when it comes goes on typing: no letter of theirs is an answer before they pause.
+    Whoever is typing when it comes goes on typing, in the line or in a panel: no key of theirs is an answer
+    before they pause.
     """
 
     def __init__(
@@ -50,21 +51,25 @@ class AskedPanel:
         self._is_typing = is_typing
         self._asked: QuestionAsked | None = None
         self._panel: Panel | None = None
-        self._is_noticed = False
+        self._was_noticed = False
 
     @property
     def _present(self) -> Panel | None:
         if self._asked is not self._questions.present:
             self._asked = self._questions.present
             self._panel = self._made(self._asked) if self._asked else None
-            self._is_noticed = False
+            self._was_noticed = False
         return self._panel
 
     @property
+    def is_noticed(self) -> bool:
+        if self._present is not None:
+            self._was_noticed = self._was_noticed or not self._is_typing()
+        return self._was_noticed
+
+    @property
     def _ready(self) -> Panel | None:
-        panel = self._present
-        self._is_noticed = self._is_noticed or not self._is_typing()
-        return panel if self._is_noticed else None
+        return self._present if self.is_noticed else None
 
     def _made(self, asked: QuestionAsked) -> Panel:
         questions, draw = self._questions, self._draw
@@ -89,6 +94,10 @@ class AskedPanel:
     @property
     def takes_text(self) -> bool:
         return self._ready is not None and self._ready.takes_text
+
+    @property
+    def takes_pastes(self) -> bool:
+        return not self._questions.options
 
     def rows(self, width: int, most: int) -> list[str]:
         return self._present.rows(width, most) if self._present else []

@@ -7,13 +7,12 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.key_binding.key_processor import KeyPress, KeyProcessor
 from prompt_toolkit.keys import Keys
 
 from ostler.extensions.showing.shortcuts import normalised_key
 from ostler.faces.tui.foreign_panel import ForeignPanel
-from ostler.faces.tui.keys import alt_in_vi
+from ostler.faces.tui.keys import alt
 from ostler.faces.tui.modified_keys import know_modified_keys, name_of_modified
 
 if TYPE_CHECKING:
@@ -114,9 +113,9 @@ class ExtensionKeys(KeyProcessor):
             self._deciding = asyncio.ensure_future(self._decide())
 
     def _feed(self, stroke: Stroke) -> None:
-        if len(stroke) > 1 and self._tui.app.application.editing_mode == EditingMode.VI:
+        if len(stroke) > 1:
             self.process_keys()  # what was typed before it
-            if alt_in_vi(self._tui, name_of(stroke)):
+            if alt(self._tui, name_of(stroke)):
                 return
         super().feed_multiple(list(stroke))
 

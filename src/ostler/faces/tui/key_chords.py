@@ -19,6 +19,7 @@ class KeyChords:
     """By their letter, which may be pressed together with Ctrl as well."""
 
     takes_text = True
+    takes_pastes = False
 
     def __init__(self, panels: Panels, draw: BlockRows) -> None:
         self.chords: dict[str, Chord] = {}

@@ -68,6 +68,10 @@ def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
 
 def _bind_line(tui: Tui, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
+
+    def free(name: str) -> Condition:
+        return Condition(lambda: not tui.panels.takes(name))
+
     # With a filter, so that Escape alone is seen at once where it has a meaning of its own. What is pressed
     # with Alt while one inserts with the keys of vi, `alt_in_vi` does.
     with_alt = emacs_mode
@@ -113,7 +117,8 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
     def search(event: KeyPressEvent) -> None:
         writing.search.open()
 
-    @keys.add("c-x", filter=Condition(lambda: not tui.panels.takes("ctrl+x")), eager=True)
+    # Eager, so that they are no letters for a panel that has no use for them.
+    @keys.add("c-x", filter=free("ctrl+x"), eager=True)
     def chord(event: KeyPressEvent) -> None:
         writing.chords.open()
 
@@ -125,33 +130,34 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
     def paste(event: KeyPressEvent) -> None:
         writing.paste(event.data)
 
-    @keys.add("c-t", filter=~vi_navigation_mode)
+    @keys.add("c-t", filter=~vi_navigation_mode & free("ctrl+t"), eager=True)
     def thoughts(event: KeyPressEvent) -> None:
         tui.show_thoughts()
 
-    @keys.add("c-o", filter=~vi_navigation_mode)
+    @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
     def unfold(event: KeyPressEvent) -> None:
         writing.soon(LookingBack(tui).last())
 
-    @keys.add("c-l")
+    @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:
         """Not the screen: what was printed above stays."""
         event.app.renderer.erase()
         event.app.invalidate()
 
 
-def alt_in_vi(tui: Tui, name: str) -> bool:
-    """Whether a key that was pressed with Alt has meant something. The toolkit cannot tell that one from
-    Escape and the same key after it, which mean something else to those who use vi."""
-    if not vi_insert_mode() or tui.panels.takes_text:
+def alt(tui: Tui, name: str) -> bool:
+    """Whether a key that was pressed with Alt is dealt with. The toolkit cannot tell that one from Escape and
+    the same key after it, which mean something else to those who use vi, and to a panel."""
+    if not vi_insert_mode() and not tui.panels.takes("esc"):
         return False
+    is_for_line = not tui.panels.takes_text
     match name:
-        case "alt+enter":
+        case "alt+enter" if is_for_line:
             tui.writing.line.buffer.newline(copy_margin=False)
-        case "alt+s":
+        case "alt+s" if is_for_line or tui.is_asked:
             tui.writing.steer()
         case _:
-            return False
+            return not is_for_line
     return True
 
 
@@ -165,26 +171,28 @@ def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
         event.app.vi_state.input_mode = InputMode.NAVIGATION
         writing.soon(writing.back.escape())
 
-    @keys.add("c-c")
-    @keys.add(Keys.SIGINT)
+    @keys.add("c-c", eager=True)
+    @keys.add(Keys.SIGINT, eager=True)
     def interrupt(event: KeyPressEvent) -> None:
         """Clears the line, closes a panel, ends what the shell runs; twice in a row it leaves."""
         if leaving.is_second:
             tui.leave()
             return
-        if tui.questions.present is None and tui.panels.takes("esc"):
+        is_open = tui.panels.takes("esc") and not tui.is_asked
+        is_for_line = not is_open or not tui.panels.takes_text
+        if is_open:
             tui.panels.key("esc")
         elif not line.text and writing.shell:
             writing.soon(writing.shell.stop())
-        cleared = line.take()
+        cleared = line.take().text if is_for_line else ""
         leaving.first()
-        writing.soon(return_(cleared.text))
+        writing.soon(return_(cleared))
 
     async def return_(cleared: str) -> None:
         if came := await writing.back.return_(cleared):
             leaving.first(came)
 
-    @keys.add("c-z")
+    @keys.add("c-z", eager=True)
     def suspend(event: KeyPressEvent) -> None:
         writing.soon(tui.face.stop_for_shell())
 

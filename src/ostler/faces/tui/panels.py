@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 from ostler.extensions.showing.ui_data import Anchor
 
+TYPING_SECONDS = 0.8
+"""After the last key somebody is taken to be still typing."""
+
 
 class Panel(Protocol):
     """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`).
 
-    It stands right above the line to type in; one with an `anchor` may stand elsewhere.
+    It stands right above the line to type in; one with an `anchor` may stand elsewhere. One that comes by
+    itself and is not yet noticed (`is_noticed`) leaves keys to the one below it.
     """
 
     @property
@@ -37,10 +42,22 @@ class Panels:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._open: list[Panel] = []
+        self._used_at = -TYPING_SECONDS
 
     @property
     def present(self) -> Panel | None:
         return self._open[-1] if self._open else None
+
+    @property
+    def taking(self) -> Panel | None:
+        """The one that keys are for."""
+        noticed = (one for one in reversed(self._open) if getattr(one, "is_noticed", True))
+        return next(noticed, self.present)
+
+    @property
+    def is_used_below(self) -> bool:
+        """Somebody is typing in another one than the present."""
+        return len(self._open) > 1 and time.monotonic() - self._used_at < TYPING_SECONDS
 
     def open(self, panel: Panel) -> None:
         if panel not in self._open:
@@ -75,15 +92,21 @@ class Panels:
         return getattr(self.present, "is_tall", False)
 
     def takes(self, key: str) -> bool:
-        return self.present is not None and self.present.takes(key)
+        return self.taking is not None and self.taking.takes(key)
 
     @property
     def takes_text(self) -> bool:
-        return self.present is not None and self.present.takes_text
+        return self.taking is not None and self.taking.takes_text
+
+    @property
+    def takes_pastes(self) -> bool:
+        """Not where a letter decides something."""
+        return self.takes_text and getattr(self.taking, "takes_pastes", True)
 
     def key(self, key: str) -> None:
-        if self.present is not None:
-            self.present.key(key)
+        if (panel := self.taking) is not None:
+            self._used_at = time.monotonic()
+            panel.key(key)
             self._changed()
 
     def refresh(self) -> None:

@@ -251,6 +251,11 @@ class Tui:
         """Nothing was typed yet, and nothing else is to be seen."""
         return not self.writing.has_typed and not self.activity.words and self.panels.present is None
 
+    @property
+    def is_asked(self) -> bool:
+        """What is pressed is for a question."""
+        return isinstance(self.panels.taking, AskedPanel)
+
     def _tail(self, width: int, most: int) -> list[str]:
         if self.panels.is_tall:
             return []
@@ -260,10 +265,14 @@ class Tui:
         if self.notice:
             return self.rows.note(self.notice, width)
         frame = int(time.monotonic() / TICK)
-        hint = "esc stops" if self.questions.present is None else "esc declines"
-        hidden = self.extensions.visibility.hide_hint
-        parts = activity_parts(self.meters(), frame, "" if hidden else hint)
+        hint = "" if self.extensions.visibility.hide_hint else self._escape_hint()
+        parts = activity_parts(self.meters(), frame, hint)
         return [self.rows.parts(fitting(parts, width))] if parts else []
+
+    def _escape_hint(self) -> str:
+        if not self.panels.takes("esc"):
+            return "esc stops"
+        return "esc declines" if self.is_asked else "esc closes"
 
     def _status(self, width: int, most: int) -> list[str]:
         if self.extensions.visibility.hide_status:

@@ -17,6 +17,7 @@ from ostler.faces.tui.history_search import HistorySearch
 from ostler.faces.tui.input_line import InputLine, Typed
 from ostler.faces.tui.key_chords import Chord, KeyChords
 from ostler.faces.tui.looking_back import LookingBack
+from ostler.faces.tui.panels import TYPING_SECONDS
 from ostler.faces.tui.pressed_twice import PressedTwice
 from ostler.faces.tui.prompt_content import prompt_content
 from ostler.faces.tui.shell_commands import ShellCommands
@@ -26,9 +27,6 @@ from ostler.vocabulary.errors import OstlerError
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
-
-TYPING_SECONDS = 0.8
-"""After the last key somebody is taken to be still typing."""
 
 
 class Writing:
@@ -104,7 +102,8 @@ class Writing:
 
     @property
     def is_typing(self) -> bool:
-        return bool(self.line.text) and time.monotonic() - self._typed_at < TYPING_SECONDS
+        is_in_line = bool(self.line.text) and time.monotonic() - self._typed_at < TYPING_SECONDS
+        return is_in_line or self._tui.panels.is_used_below
 
     def _typed(self) -> None:
         self._typed_at = time.monotonic()
@@ -216,12 +215,10 @@ class Writing:
 
     def paste(self, pasted: str) -> None:
         """Into the panel that is typed in; never into one where a letter decides something."""
-        panels, questions = self._tui.panels, self._tui.questions
-        is_asked = questions.present is not None
-        is_decided = bool(questions.options) or panels.present is self.chords
-        if panels.takes_text and not is_decided:
+        panels = self._tui.panels
+        if panels.takes_pastes:
             for letter in pasted.replace("\r\n", "\n").replace("\r", "\n"):
-                if letter.isprintable() or (letter == "\n" and is_asked):
+                if letter.isprintable() or (letter == "\n" and self._tui.is_asked):
                     panels.key(letter)
         else:
             self.line.paste(pasted, self._tui.conversation.harness.cwd)

@@ -41,8 +41,6 @@ TYPING_SECONDS = 0.12
 
 _MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
 _ONE_LINE = {ord(one): " " for one in "\r\n\t"}
-_CANCEL = ("esc", "\x03")
-"""Ctrl+C arrives as a letter where letters are taken."""
 
 More = Callable[[], Awaitable[Sequence["Choice"]]]
 """The next ones; nothing when there are no more."""
@@ -239,7 +237,7 @@ class Picker:
         return True
 
     def key(self, key: str) -> None:
-        if key in _CANCEL:
+        if key == "esc":
             self._choose(None)
         elif key in self.keys or (key == "enter" and len(self)):
             self._choose(Picked(self.present or NOTHING, key, self.query))

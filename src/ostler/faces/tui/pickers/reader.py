@@ -17,7 +17,7 @@ _LINES = {"up": -1, "k": -1, "ctrl+p": -1, "down": 1, "j": 1, "ctrl+n": 1, "ente
 _PAGES = {"pgup": -1.0, "b": -1.0, "ctrl+u": -0.5, "pgdown": 1.0, " ": 1.0, "ctrl+d": 0.5}
 _ENDS = {"home": 0, "g": 0, "end": 1_000_000_000, "G": 1_000_000_000}
 _STEPS = {"left": -1, "h": -1, "right": 1, "l": 1}
-_LEAVE = ("esc", "q", "\x03")
+_LEAVE = ("esc", "q")
 _HINT = "esc closes · ←→ other messages · u U yours · / finds · y copies · # numbers"
 
 
@@ -61,6 +61,10 @@ class Reader:
 
     # --- keys -----------------------------------------------------------------------------------------
 
+    @property
+    def takes_pastes(self) -> bool:
+        return self._is_typing
+
     def takes(self, key: str) -> bool:
         return True
 
@@ -97,7 +101,7 @@ class Reader:
 
     def _type(self, key: str) -> None:
         match key:
-            case "enter" | "esc" | "\x03":
+            case "enter" | "esc":
                 self._is_typing = False
                 self._query = self._query if key == "enter" else ""
             case "backspace":

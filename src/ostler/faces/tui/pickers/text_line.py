@@ -10,8 +10,6 @@ from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.pieces import DIM, Piece, cut, drawn, one_line, sgr
 from ostler.faces.tui.panels import Panels
 
-_CANCEL = ("esc", "\x03")
-
 
 class TextLine:
     """A panel. `ask` returns what was typed; None if somebody went away from it."""
@@ -60,7 +58,7 @@ class TextLine:
     def key(self, key: str) -> None:
         if self._answer is None or self._answer.done():
             return
-        if key in _CANCEL:
+        if key == "esc":
             self._answer.set_result(None)
         elif key in ("enter", "\r", "\n"):
             self._answer.set_result(self._typed.strip())
