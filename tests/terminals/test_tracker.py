@@ -366,10 +366,10 @@ OLD = (
 
 def test_a_restored_conversation_keeps_its_last_answer_until_the_user_speaks() -> None:
     played = ready_echo(saved=Saved(OLD))
-    assert played.tracker.messages == [*OLD]
+    assert played.tracker.messages == OLD
     played.draw("another greeting\n>")
     played.run(3)
-    assert played.tracker.messages == [*OLD]
+    assert played.tracker.messages == OLD
     played.send("new question")
     played.run(10)
     assert played.texts[3:] == ["user: new question", "agent: fine"]

@@ -32,10 +32,13 @@ class Conversation:
         self._restored = False
         self._read: str | None = None
 
+    @property
+    def unanswered(self) -> bool:
+        return bool(self.messages) and self.messages[-1].role == "user"
+
     def read(self, screen: str, time: float) -> None:
         """Bring the agent's last message up to date with the screen."""
-        last = self.messages[-1] if self.messages else None
-        answered = last is not None and last.role == "agent"
+        answered = bool(self.messages) and not self.unanswered
         if answered and (self._restored or screen == self._read):
             return
         self._read = screen

@@ -111,8 +111,8 @@ class Tracker:
         self._delivery: Delivery | None = None
 
     @property
-    def messages(self) -> Sequence[ScreenMessage]:
-        return self._conversation.messages
+    def messages(self) -> tuple[ScreenMessage, ...]:
+        return tuple(self._conversation.messages)
 
     @property
     def revision(self) -> int:
@@ -121,7 +121,7 @@ class Tracker:
 
     @property
     def status(self) -> Status:
-        if self.messages and self.messages[-1].role == "user":
+        if self._conversation.unanswered:
             return "changing"
         if self._first_look is None or self._last_look < self._first_look + self.timing.stability:
             return "initializing"
@@ -130,7 +130,7 @@ class Tracker:
         return "stable"
 
     def to_save(self) -> Saved:
-        return Saved(tuple(self.messages), self._initial_prompt, self._initial_prompt_sent)
+        return Saved(self.messages, self._initial_prompt, self._initial_prompt_sent)
 
     def send(self, now: float, text: str) -> int:
         """Take a message; the number returned comes back in `Delivered` or `Undelivered`. Refuses at once."""
