@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelRequest
@@ -31,7 +34,8 @@ async def remove_all() -> str:
     return "gone"
 
 
-async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was() -> None:
+@pytest.mark.parametrize("keep_open", [0.0, 60.0])
+async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_open: float) -> None:
     told: list[tuple[str, list[str]]] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -46,9 +50,11 @@ async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was() -> No
         harness.use([choose, remove_all, DelegateTool({"critic": CRITIC})])
         return harness
 
-    supervisor = Supervisor(MemoryStore(), equip)
+    supervisor = Supervisor(MemoryStore(), equip, keep_open=keep_open)
     handle = await supervisor.start("go")
     assert isinstance(await handle.result(), RunWaiting)
+    for _ in range(100):
+        await asyncio.sleep(0)  # what is kept open has looked at its inbox, and waits
     (child,) = [row for row in await supervisor.list() if row.child_of]
     await supervisor.answer(child.session, child.questions[0].id, "this")
     ended = await supervisor.wait(handle.session, timeout=60)

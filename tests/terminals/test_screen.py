@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from ostler.terminals import format_message, new_text
 from ostler.terminals.lines import cell_width, pad
-from ostler.terminals.screen import Screen, open_screen, unwrap
+from ostler.terminals.screen import Screen, open_screen, read_out, unwrap
 from ostler.vocabulary.errors import UsageError
 from tests.terminals.emulators import ALL, EMULATORS
 from tests.terminals.test_escape_sequences import CASES, QUERIES
@@ -40,6 +41,14 @@ def test_what_scrolls_off_is_kept_up_to_a_bound(screen: Screen) -> None:
     assert screen.lines()[0] == "line 21"
     screen.feed(b"".join(b"more %d\r\n" % number for number in range(9_000)))
     assert screen.scrolled_off() == tuple(f"more {number}" for number in range(8_941, 8_991))
+
+
+def test_an_answer_longer_than_the_screen_is_read_from_its_beginning(screen: Screen) -> None:
+    screen.feed(b"hello\r\n> ")
+    before = read_out(screen)
+    screen.feed(b"count\r\n" + b"".join(b"line %d\r\n" % number for number in range(30)) + b"> ")
+    shown = format_message("custom", new_text(before, read_out(screen), "custom"), "count")
+    assert shown.split("\n") == [f"line {number}" for number in range(30)]
 
 
 def test_what_a_program_erases_behind_itself_is_gone(screen: Screen) -> None:

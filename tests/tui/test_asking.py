@@ -43,6 +43,8 @@ FORM = {
     "required": ["name", "size", "public"],
 }
 
+READING = "esc closes · ←→ other messages"
+
 
 def inquiring(*questions: Question) -> Any:
     waiting = iter(questions)
@@ -193,6 +195,65 @@ async def test_letters_that_were_being_typed_are_no_answer() -> None:
         await at.until(lambda: not at.tui.writing.is_typing)
         at.press("2")
         await at.see("Which? → 2nd")
+
+
+async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there_again_afterwards() -> None:
+    release = asyncio.Event()
+    question = Question("May it?", kind="choice", choices=("yes", "no"))
+
+    @tool(kind="ask")
+    async def inquire() -> NeedUser:
+        """Asks a person."""
+        await release.wait()
+        return NeedUser(question)
+
+    answers = [Call("inquire"), Call("inquire"), "ok"]
+    async with shown(answers=answers, tools={"inquire": inquire}, rows=30) as at:
+        at.press("go", "enter")
+        await at.see("running inquire", "esc stops")
+        at.press("/theme", "enter")
+        await at.see("theme · 1 of", "esc closes")
+        at.press("d")
+        await at.see("› d▏")
+        release.set()
+        await at.see("May it?")
+        at.press("y", "n", "1", "backspace", "backspace", "backspace")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        release.clear()
+        at.press("y")
+        await at.see("May it? → yes", "› d▏")
+        at.press("esc")
+        await at.miss("› d▏")
+        at.press("ctrl+o")
+        await at.see(READING)
+        at.press("g")
+        release.set()
+        await at.until(lambda: at.tui.questions.present)
+        at.press("enter", "n")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        at.press("n")
+        await at.see(READING)
+        at.press("esc")
+        await at.see("May it? → no", "ok")
+
+
+async def test_keys_that_are_not_for_a_question_mean_there_what_they_mean_elsewhere() -> None:
+    question = Question("Which?", kind="choice", choices=("1st", "2nd"))
+    answers = [Call("inquire"), "ok"]
+    async with shown(answers=answers, tools={"inquire": inquiring(question)}, rows=30) as at:
+        await begin(at)
+        at.press("\x1by", "ctrl+c")  # with Alt nothing is declined
+        await at.see("ctrl+c again leaves", "Which?")
+        at.press("ctrl+o")
+        await at.see(READING)
+        at.press("\x1b[200~q\x1b[201~", "/", "x")
+        await at.see("/x▏")
+        at.press("ctrl+c")
+        await at.see(READING)
+        at.press("esc")
+        await at.see("Which?", "esc declines")
+        at.press("ctrl+c", "ctrl+c")
+        await at.until(lambda: not at.tui.app.application.is_running)
 
 
 # --- what is typed --------------------------------------------------------------------------------------

@@ -400,4 +400,4 @@ def test_the_keys_of_vi_edit_the_line(open_tui: Open, serve: Serve, ostler: Ostl
     terminal.wait_for("steering: typed at once")
     terminal.press("esc")
     terminal.wait_for("cancelled")
-    assert "> typed at once\n  and more" in terminal.wait_for("and more")
+    assert "> typed at once\n  and more" in terminal.wait_for("> typed at once")

@@ -152,6 +152,28 @@ async def test_ctrl_c_leaves_only_while_it_says_so() -> None:
         await terminal.until(lambda: not terminal.tui.app.application.is_running)
 
 
+async def test_ctrl_c_closes_what_is_open_and_alt_is_no_escape_for_it() -> None:
+    async with shown() as terminal:
+        terminal.press("a draft", "ctrl+r")
+        await terminal.see("search: a draft")
+        terminal.press("ctrl+c")
+        assert "search:" not in await terminal.see("ctrl+c again leaves", "> a draft")
+        terminal.press("ctrl+u", "/hel")
+        await terminal.see("what can be said and pressed")
+        terminal.press("alt+enter", "and more")
+        await terminal.see("> /hel\n  and more")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
+    async with shown(columns=columns, rows=200) as terminal:
+        terminal.press("/help", "enter")
+        screen = await terminal.see("until you say fg")
+        assert "…" not in screen.partition("> ")[0]
+        words = " ".join(screen.split())
+        assert "/help what can be said and pressed (also /h, /?, /shortcuts) /quit" in words
+
+
 async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None:
     async with shown(answers=["one", "two"]) as terminal:
         terminal.press("first", "enter")

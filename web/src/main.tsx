@@ -4,6 +4,7 @@ import { App, followAddress } from "./parts/app";
 import { access, enter } from "./state/app";
 import { listenToKeys } from "./state/keys";
 import { keepListFresh } from "./state/session-list";
+import { followTheme } from "./state/theme";
 import "./style.css";
 
 const root = document.getElementById("app");
@@ -16,6 +17,7 @@ followAddress();
 const stop = effect(() => {
   if (access.value !== "granted") return;
   keepListFresh();
+  followTheme();
   queueMicrotask(() => stop());
 });
 void enter();

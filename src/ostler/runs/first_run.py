@@ -182,7 +182,11 @@ def can_answer(around: Surroundings, ask: Ask | None = None) -> Answering:
 
 
 def settled(
-    settings: Settings, *, ask: Ask | None = None, say: Callable[[str], None] | None = None
+    settings: Settings,
+    *,
+    ask: Ask | None = None,
+    say: Callable[[str], None] | None = None,
+    says_demo: bool = True,
 ) -> Settings:
     """The settings with the model that answers. Raises `NoModel` when none can."""
     if settings.model:
@@ -190,7 +194,7 @@ def settled(
     answering = can_answer(Surroundings(settings), ask)
     if not answering.model:
         raise NoModel(answering.notice)
-    if answering.notice:
+    if answering.notice and (says_demo or answering.why != "demo"):
         (say or _log)(answering.notice)
     return with_model(settings, answering)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -50,6 +51,26 @@ async def children_of(store: Store, state: SessionState) -> list[SessionState]:
         with suppress(NotFound):  # the process ended before the child began
             found.append(await state_of(store, child))
     return found
+
+
+async def family_of(store: Store, state: SessionState) -> list[str]:
+    """The session, those of the children that its open run works with, and so on below."""
+    found = [state.id]
+    for child in await children_of(store, state):
+        found += await family_of(store, child)
+    return found
+
+
+async def next_arrival(store: Store, state: SessionState, seen: dict[str, int]) -> None:
+    """Returns when something has come for the session or its family since what `seen` knows, and notes it."""
+    family = await family_of(store, state)
+    waits = {one: asyncio.ensure_future(store.arrivals(one, seen.get(one, -1))) for one in family}
+    try:
+        await asyncio.wait(waits.values(), return_when=asyncio.FIRST_COMPLETED)
+        seen.update({one: wait.result() for one, wait in waits.items() if wait.done()})
+    finally:
+        for wait in waits.values():
+            wait.cancel()
 
 
 async def is_stuck(store: Store, state: SessionState) -> bool:

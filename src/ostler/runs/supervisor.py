@@ -20,7 +20,7 @@ from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.runs.request_kinds import ALONE, MOVING, OF_A_RUN
 from ostler.runs.run_handle import RunHandle
 from ostler.runs.run_list import RunRow, latest_run, list_runs
-from ostler.runs.run_tree import is_stuck, root_of, state_of
+from ostler.runs.run_tree import is_stuck, next_arrival, root_of, state_of
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import requests
 from ostler.vocabulary.errors import (
@@ -221,11 +221,12 @@ class Supervisor:
     async def _stay(self, session: Session) -> Quiet:
         """Takes up what arrives, as long as something does, or somebody wants it. Another process may have
         it meanwhile."""
-        quiet, seen = None, -1
+        quiet: Quiet = None
+        seen: dict[str, int] = {}
         elsewhere = asyncio.ensure_future(self._written_elsewhere(session))
         try:
             while not self._is_closing and session.id not in self._let_go:
-                arrival = asyncio.ensure_future(self.store.arrivals(session.id, seen))
+                arrival = asyncio.ensure_future(next_arrival(self.store, session.state, seen))
                 try:
                     async with asyncio.timeout(self._keep_open) as limit:
                         self._staying[session.id] = limit
@@ -239,7 +240,7 @@ class Supervisor:
                     arrival.cancel()
                 if elsewhere.done():
                     break
-                seen = arrival.result()
+                await arrival
                 try:
                     while (last := await session.advance()) is not None:
                         quiet = last

@@ -75,12 +75,13 @@ class GhosttyScreen:
     def scrolled_off(self) -> tuple[str, ...]:
         if self._scrolled_off is None:
             held = self._held()
+            kept = min(held, self._kept)
             rows: list[str] = []
-            if held:
-                text = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, self._selection("HISTORY", held))
-                rows = text.split("\n")
-                rows += [""] * (held - len(rows))
-            self._scrolled_off = tuple(rows[max(len(rows) - self._kept, 0) :])
+            if kept:
+                selected = self._selection("HISTORY", held, first=held - kept)
+                rows = self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_PLAIN, selected).split("\n")
+                rows += [""] * (kept - len(rows))
+            self._scrolled_off = tuple(rows)
         return self._scrolled_off
 
     def ansi(self) -> str:
@@ -142,9 +143,9 @@ class GhosttyScreen:
         check(lib.ghostty_row_get(row[0], lib.GHOSTTY_ROW_DATA_WRAP, wraps), "wrap")
         return bool(wraps[0])
 
-    def _selection(self, place: str, rows: int) -> Any:
+    def _selection(self, place: str, rows: int, first: int = 0) -> Any:
         selected = init_sized("GhosttySelection")
-        selected.start = self._reference(place, 0, 0)[0]
+        selected.start = self._reference(place, 0, first)[0]
         selected.end = self._reference(place, self.columns - 1, rows - 1)[0]
         return selected
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.vocabulary.errors import UsageError
 
-SCROLLED_OFF_LINES = 10_000
+SCROLLED_OFF_LINES = 2_000
 SMALLEST = 10
 LARGEST = 5_000
 
@@ -93,6 +93,11 @@ def open_screen(
 def check_size(columns: int, rows: int) -> None:
     if not (SMALLEST <= columns <= LARGEST and SMALLEST <= rows <= LARGEST):
         raise UsageError(f"a terminal has {SMALLEST} to {LARGEST} columns and rows, not {columns}x{rows}")
+
+
+def read_out(screen: Screen) -> str:
+    """All that a tracker should see: an answer longer than the screen has begun above it."""
+    return "\n".join((*screen.scrolled_off(), *screen.lines()))
 
 
 def unwrap(lines: Sequence[str], wrapped: Sequence[bool]) -> list[str]:

@@ -155,9 +155,9 @@ class Tracker:
         """When to call `look` next: in the past for at once, or not before something happens."""
         if self._first_look is None:
             return self._last_look
-        times = []
         if self._output_since is not None:
-            times.append(self._frame_complete(self._output_since))
+            return self._frame_complete(self._output_since)  # nothing is worth reading half a frame
+        times = []
         if not self._still:
             times.append(self._unchanged_since + self.timing.stability)
         if not self.ready and self._ready_after is not None:

@@ -48,6 +48,7 @@ export function foldAnswer(draft: Draft, fact: Frame, seq: number): boolean {
   });
   draft.settleMessage(message, kept);
   if (view.run) view.run = { ...view.run, calling: false };
+  view.modelFailure = "";
   return true;
 }
 
@@ -107,6 +108,7 @@ export function foldModelFailure(draft: Draft, fact: Frame): boolean {
   });
   const again = fact["retry_in"] as number | null | undefined;
   const rescue = fact["rescue"] ? ` ${fact["rescue"]} is asked instead.` : "";
+  view.modelFailure = again == null && !rescue ? fact["failure"].kind : "";
   if (view.run) {
     const retryAt = again == null ? 0 : Date.parse(time) + again * 1000;
     view.run = { ...view.run, calling: false, retryAt };

@@ -19,6 +19,7 @@ export function newTool(call: string, name: string, message: string): ToolBlock 
     seq: 0,
     message,
     call,
+    calledSeq: 0,
     name,
     about: "other",
     stage: "writing",
@@ -66,6 +67,7 @@ export function foldTools(draft: Draft, frame: Frame, foldChild: FoldChild): boo
     case "tool_called":
       draft.put({
         ...(tool ?? { ...newTool(call, frame["name"], ""), anchor: view.leaf, stage: "called", seq: frame.seq ?? 0 }),
+        calledSeq: frame.seq ?? 0,
         arguments: frame["arguments"],
         about: frame["kind"] ?? "other",
         malformed: frame["malformed"] ?? "",
@@ -145,6 +147,7 @@ function takeResult(
       content: frame["content"] ?? [],
       failed,
       details: frame["details"] ?? null,
+      seq: frame.seq ?? 0,
       summary: frame["summary"] ?? "",
       output: frame["output"] ?? null,
       duration: frame["duration_ms"] ?? 0,

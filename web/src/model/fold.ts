@@ -83,6 +83,7 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
       };
       view.model = fact["model"] || view.model;
       view.permissions = fact["permissions"] ?? view.permissions;
+      view.modelFailure = "";
       return;
     case "user_message":
       if (fact["hidden"]) return;
@@ -119,6 +120,7 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
     case "warned":
       return notice("warning", fact["about"] === "extension" ? "Extension" : "Warning", fact["text"]);
     case "permission_remembered": {
+      takeRemembered(view, fact);
       const said = fact["effect"] === "revoked" ? "Forgotten" : "Remembered";
       return notice("quiet", said, `${fact["effect"]} ${fact["rule"]} (${fact["scope"]})`);
     }
@@ -131,6 +133,10 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
       return;
     }
     case "compaction_undone":
+      draft.change(
+        (block) => block.kind === "summary" && block.seq === fact["compaction"],
+        (block) => ({ ...block, undoable: false }) as typeof block,
+      );
       return notice("quiet", "Summary undone", "The model is told the earlier messages again.");
     case "branch_collapsed":
       draft.put({ ...base, kind: "summary", seq, title: "A branch, summarised", text: fact["summary"], undoable: false });
@@ -174,6 +180,14 @@ function takeSettings(
   if (said.length) notice("quiet", "Settings", said.join(", "));
 }
 
+/** A copy of a session has its facts, but not what was remembered for it alone. */
+function takeRemembered(view: Written, fact: Frame): void {
+  const { rule, effect, scope, where } = fact as unknown as { rule: string; effect: string; scope: string; where?: string };
+  if (scope === "session" && where && where !== view.id) return;
+  const others = view.remembered.filter((one) => one.rule !== rule || one.scope !== scope);
+  view.remembered = effect === "revoked" ? others : [...others, { rule, effect, scope }];
+}
+
 type Written = { -readonly [K in keyof SessionView]: SessionView[K] };
 
 function takeUsage(view: Written, fact: Frame): void {
@@ -188,6 +202,7 @@ function takeEnd(draft: Draft, fact: Frame, base: { key: string; anchor: number;
   const view = draft.view;
   view.run = null;
   view.lastEnd = fact["status"];
+  if (fact["status"] !== "failed") view.modelFailure = "";
   view.held = fact["status"] !== "completed";
   view.context = fact["context"] || view.context;
   view.questions = view.questions.filter((asked) => asked.askedBy === "extension");

@@ -58,6 +58,8 @@ export interface ToolResultView {
   content: PlainBlock[];
   failed: string | null;
   details: Record<string, unknown> | null;
+  /** The number of its fact. */
+  seq: number;
   summary: string;
   output: BlobRef | null;
   duration: number;
@@ -68,6 +70,8 @@ export interface ToolBlock extends InTranscript {
   seq: number;
   message: string;
   call: string;
+  /** The number of the fact that the call was made. */
+  calledSeq: number;
   name: string;
   about: string;
   stage: Stage;
@@ -152,6 +156,12 @@ export interface AskedView {
   askedBy: string;
   agent: string;
 }
+/** A rule that a person's answer has left behind, and how far it holds. */
+export interface Remembered {
+  rule: string;
+  effect: string;
+  scope: string;
+}
 export interface SessionView {
   id: string;
   seq: number;
@@ -175,6 +185,9 @@ export interface SessionView {
   unsettled: ReadonlyMap<string, readonly string[]>;
   run: RunView | null;
   lastEnd: RunStatus | "";
+  /** The kind of the model's failure with which the last run has ended. */
+  modelFailure: string;
+  remembered: readonly Remembered[];
   /** Prompts wait until somebody releases them. */
   held: boolean;
   questions: readonly AskedView[];
@@ -212,6 +225,8 @@ export function emptyView(id: string): SessionView {
     unsettled: new Map(),
     run: null,
     lastEnd: "",
+    modelFailure: "",
+    remembered: [],
     held: false,
     questions: [],
     todo: [],

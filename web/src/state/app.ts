@@ -4,8 +4,8 @@ import { effect, signal } from "@preact/signals";
 import { Problem, api } from "../wire/api";
 import type { Me } from "../wire/types";
 
-export type Overlay = "" | "help" | "new" | "palette" | "model" | "rename" | "delete";
-export type Panel = "" | "todo" | "tree" | "context";
+export type Overlay = "" | "help" | "new" | "palette" | "model" | "rescue" | "rename" | "delete" | "usage";
+export type Panel = "" | "todo" | "tree" | "context" | "rules";
 export type Theme = "auto" | "light" | "dark";
 
 export const me = signal<Me | null>(null);

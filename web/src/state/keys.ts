@@ -8,6 +8,9 @@ import { sessions } from "./session-list";
 
 const TWICE = 1500;
 let escapedAt = 0;
+/** So many blocks are drawn for certain. */
+const DRAWN = 48;
+let isHinted = false;
 
 function isTyping(target: EventTarget | null): boolean {
   const element = target as HTMLElement | null;
@@ -52,7 +55,7 @@ function answer(key: string): boolean {
   return found !== undefined;
 }
 
-const toggle = (name: "todo" | "tree" | "context"): void => {
+const toggle = (name: "todo" | "tree" | "context" | "rules"): void => {
   panel.value = panel.value === name ? "" : name;
 };
 
@@ -86,6 +89,12 @@ function plain(event: KeyboardEvent): boolean {
     case "c":
       toggle("context");
       return true;
+    case "p":
+      toggle("rules");
+      return true;
+    case "u":
+      overlay.value = "usage";
+      return true;
     case "d":
       nextTheme();
       return true;
@@ -106,10 +115,18 @@ function plain(event: KeyboardEvent): boolean {
   }
 }
 
+/** Only what is near the window is drawn, so the browser does not find the rest. */
+function hintAtSearch(): void {
+  if (isHinted || (current.value?.blocks.value.length ?? 0) <= DRAWN) return;
+  isHinted = true;
+  toast("The browser finds what is near. The search on the left (s) finds all that was said.");
+}
+
 export function listenToKeys(): void {
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
     const isControl = event.ctrlKey || event.metaKey;
+    if (isControl && event.key === "f") hintAtSearch();
     let taken = true;
     if (isControl && event.key.toLowerCase() === "k") overlay.value = overlay.value === "palette" ? "" : "palette";
     else if (document.querySelector("dialog[open]")) return;

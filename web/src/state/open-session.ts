@@ -3,21 +3,23 @@
 import { computed, signal } from "@preact/signals";
 import { fold } from "../model/fold";
 import type { AskedView, SessionView } from "../model/view";
+import { Wishes, type Wish } from "../model/wishes";
 import { childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
 import { Problem, api } from "../wire/api";
 import { type Connection, Follower } from "../wire/following";
 import { sessionSource } from "../wire/session-source";
-import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, WaitingRequest } from "../wire/types";
+import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../wire/types";
 import { access, announcement, attempt, toast } from "./app";
+import { composerText, focusComposer } from "./composer";
+import { goTo } from "./route";
 import { refreshList } from "./session-list";
 
 const HIDDEN_REST = 60_000;
 const READ_OUT = 1500;
+/** Seconds that a model may take to be set. */
+const PATIENCE = 15;
 /** Facts after which what the server alone knows is looked at again. */
 const TELLING = new Set(["run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
-
-/** Facts that change a row of the list. */
-const STANDING = new Set(["run_started", "run_ended", "run_waiting", "session_renamed", "question_answered"]);
 
 export class OpenSession {
   readonly view = signal<SessionView>(emptyView(""));
@@ -25,6 +27,8 @@ export class OpenSession {
   readonly shown = signal<SessionShown | null>(null);
   readonly sent = signal<WaitingRequest[]>([]);
   readonly commands = signal<Command[]>([]);
+  /** How extensions want calls of their tools to be shown, by the tool's name. */
+  readonly dresses = signal<ReadonlyMap<string, ToolDress>>(new Map());
   readonly missing = signal(false);
   readonly givenBack = signal<PlainBlock[] | null>(null);
   private readonly askedElsewhere = signal<AskedView[]>([]);
@@ -43,6 +47,8 @@ export class OpenSession {
 
   private readonly follower: Follower;
   private queue: Frame[] = [];
+  private readonly wishes = new Wishes();
+  private wished: Wish[] = [];
   private scheduled = false;
   private readonly reading = new Set<string>();
   private readonly unread = new Set<string>();
@@ -55,6 +61,7 @@ export class OpenSession {
       frames: (frames) => this.take(frames),
       connection: (state) => {
         this.connection.value = state;
+        if (state === "live") this.wishes.begin();
       },
       refused: (status) => {
         if (status === 404) this.missing.value = true;
@@ -69,6 +76,7 @@ export class OpenSession {
     addEventListener("online", this.hurry);
     void this.look();
     void this.loadCommands();
+    void this.loadDresses();
   }
 
   close(): void {
@@ -93,6 +101,7 @@ export class OpenSession {
 
   private take(frames: Frame[]): void {
     for (const frame of frames) this.queue.push(frame);
+    this.wished.push(...this.wishes.take(frames));
     if (this.scheduled) return;
     this.scheduled = true;
     if (document.hidden) setTimeout(this.flush, 250);
@@ -108,12 +117,22 @@ export class OpenSession {
     if (this.view.value.caughtUp) {
       for (const child of childrenToRead(this.view.value)) if (!this.unread.has(child)) void this.readChild(child);
     }
+    for (const wish of this.wished.splice(0)) this.fulfil(wish);
     if (!before.caughtUp) return;
     this.announce(frames);
     this.giveBack(frames);
     if (frames.some((frame) => TELLING.has(frame.type))) this.lookSoon();
-    if (frames.some((frame) => STANDING.has(frame.type))) void refreshList();
   };
+
+  private fulfil(wish: Wish): void {
+    if (wish.kind === "switch" && wish.session) {
+      void refreshList();
+      goTo(wish.session);
+    } else if (wish.kind === "editor") {
+      composerText.value = wish.text;
+      focusComposer();
+    }
+  }
 
   private announce(frames: Frame[]): void {
     for (const frame of frames) {
@@ -169,6 +188,23 @@ export class OpenSession {
     } catch {
       this.commands.value = []; // completion is a comfort
     }
+  }
+
+  async loadDresses(): Promise<void> {
+    try {
+      this.dresses.value = new Map((await api.renderers(this.id)).tools.map((one) => [one.tool, one]));
+    } catch {
+      this.dresses.value = new Map(); // then calls look as everywhere
+    }
+  }
+
+  /** Another model goes on where one has failed. */
+  async goOnWith(model: string): Promise<void> {
+    await attempt(async () => {
+      const settled = await api.request(this.id, { type: "set_model", model }, PATIENCE);
+      if (settled.state === "refused") return toast(String(settled.fact?.["reason"] ?? "That was refused."), "error");
+      await this.request({ type: "continue" });
+    });
   }
 
   /** Reads a child that was joined late, or is looked at again, from its own log. */

@@ -3,6 +3,7 @@
 import { ROOT } from "./root";
 import type {
   Command,
+  Finding,
   Frame,
   Me,
   MentionedFile,
@@ -12,7 +13,10 @@ import type {
   SessionShown,
   SessionSummary,
   Settled,
+  Spent,
+  ToolDress,
   Upload,
+  UsageGroup,
   WaitingRequest,
 } from "./types";
 
@@ -98,9 +102,15 @@ export const api = {
   questions: () => get<{ questions: OpenQuestion[] }>("questions"),
   questionsOf: (id: string) => get<{ questions: OpenQuestion[] }>(at(id, "/questions")),
   context: (id: string) => get<Record<string, unknown>>(at(id, "/context")),
-  usage: (id: string) => get<Record<string, unknown>>(at(id, "/usage")),
+  usage: (by: string, since: string) =>
+    get<{ groups: UsageGroup[]; own: Spent; children: Spent }>(`usage${query({ by, since })}`),
+  renderers: (id: string) => get<{ tools: ToolDress[] }>(at(id, "/renderers")),
+  renderedLive: (id: string, rendering: string, width: number) =>
+    get<{ text: string | null }>(at(id, `/live/rendered${query({ id: rendering, width })}`)),
+  renderedFact: (id: string, seq: number, width: number) =>
+    get<{ text: string | null }>(at(id, `/events/rendered${query({ seq, width })}`)),
   commands: (id: string) => get<{ commands: Command[] }>(at(id, "/commands")),
-  models: (cwd: string) => get<{ models: ModelInfo[]; default?: string }>(`models${query({ cwd })}`),
+  models: (cwd: string) => get<{ models: ModelInfo[]; default?: string; looked_for?: Finding[] }>(`models${query({ cwd })}`),
   files: (cwd: string, q: string) => get<{ files: MentionedFile[]; complete: boolean }>(`files${query({ cwd, q, limit: 12 })}`),
   argumentsOf: (id: string, command: string, typed: string) =>
     get<{ arguments: string[] }>(at(id, `/commands/${encodeURIComponent(command)}/arguments${query({ typed })}`)),
@@ -108,6 +118,11 @@ export const api = {
     const headers = { "Content-Type": file.type || "application/octet-stream" };
     const response = await send(`uploads${query({ name: file.name || "pasted" })}`, { method: "POST", headers, body: file });
     return (await response.json()) as Upload;
+  },
+  importFile: async (file: File, cwd: string): Promise<SessionSummary> => {
+    const headers = { "Content-Type": "application/x-ndjson" };
+    const response = await send(`sessions/import${query({ cwd })}`, { method: "POST", headers, body: file });
+    return (await response.json()) as SessionSummary;
   },
   blobUrl: (id: string, blob: string) => apiUrl(at(id, `/blobs/${encodeURIComponent(blob)}`)),
   exportUrl: (id: string, format: string) => apiUrl(at(id, `/export?format=${format}`)),

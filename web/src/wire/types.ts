@@ -159,7 +159,43 @@ export interface Me {
   scope: "all" | "observe";
   version: string;
   cwd?: string;
+  /** Empty when none can answer. */
   model?: string;
+  notice?: string;
+}
+export interface Finding {
+  name: string;
+  found: boolean;
+  detail: string;
+  to_do?: string;
+}
+/** Lines that an extension draws are asked for by their id. */
+export interface Rendering {
+  id: string;
+  hz?: number;
+}
+/** How an extension wants calls of a tool to be shown. */
+export interface ToolDress {
+  tool: string;
+  title?: string;
+  color?: string;
+  background?: string;
+  markdown?: boolean;
+  header?: boolean;
+  body?: boolean;
+}
+export interface Spent {
+  calls?: number;
+  usage?: Usage;
+  known_cost?: number | null;
+  unpriced_calls?: number;
+}
+export interface UsageGroup {
+  day?: string;
+  model?: string;
+  session?: string;
+  own?: Spent;
+  children?: Spent;
 }
 export interface Command {
   name: string;

@@ -69,10 +69,16 @@ def rules_of(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def equipped(
-    settings: Settings, cwd: Path, kept_model: str, options: argparse.Namespace
+    settings: Settings,
+    cwd: Path,
+    kept_model: str,
+    options: argparse.Namespace,
+    *,
+    says_demo: bool = True,
 ) -> tuple[Settings, Harness]:
     """With a model, in any case: the one that is named, the session's, or what else can answer."""
     if not settings.model and kept_model:
         settings = msgspec.structs.replace(settings, model=kept_model)
-    settings = settled(settings, ask=ask_person if has_terminal() else None, say=say)
+    ask = ask_person if has_terminal() else None
+    settings = settled(settings, ask=ask, say=say, says_demo=says_demo)
     return settings, make_harness(settings, cwd, say=say, context=rules_of(options))

@@ -40,7 +40,7 @@ def run_tui(options: argparse.Namespace) -> int:
     kept = ""
     if not named.model and (options.continue_ or options.session is not None):
         kept = asyncio.run(kept_model(options, named, cwd))
-    settings, harness = equipped(named, cwd, kept, options)
+    settings, harness = equipped(named, cwd, kept, options, says_demo=False)  # the first steps do
     is_kept = not options.no_session
     nobody_asked = settings.model == "demo" and "demo" not in (named.model, kept)
     if nobody_asked:

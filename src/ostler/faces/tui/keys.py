@@ -147,17 +147,18 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
 
 def alt(tui: Tui, name: str) -> bool:
     """Whether a key that was pressed with Alt is dealt with. The toolkit cannot tell that one from Escape and
-    the same key after it, which mean something else to those who use vi, and to a panel."""
-    if not vi_insert_mode() and not tui.panels.takes("esc"):
-        return False
+    the same key after it, which mean something else to those who use vi, and to a panel: nothing is declined
+    by it."""
     is_for_line = not tui.panels.takes_text
+    if not (vi_insert_mode() or tui.panels.takes("esc")) or not (is_for_line or tui.is_asked):
+        return False
     match name:
+        case "alt+s":
+            tui.writing.steer()
         case "alt+enter" if is_for_line:
             tui.writing.line.buffer.newline(copy_margin=False)
-        case "alt+s" if is_for_line or tui.is_asked:
-            tui.writing.steer()
         case _:
-            return not is_for_line
+            return tui.is_asked
     return True
 
 

@@ -53,13 +53,15 @@ class WaitingPrompts:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._waiting) if self._is_queue else 0
+        return len(self._queue)
 
     @property
-    def _is_queue(self) -> bool:
-        """Else the next one begins at once."""
+    def _queue(self) -> list[Prompt | Steer]:
+        """Where no run is under way, and none is held, the next one begins at once."""
         state = self._conversation().session.state
-        return state.run is not None or state.held
+        if state.run is None:
+            return self._waiting if state.held else []
+        return [one for one in self._waiting if one.id != state.run.started.request]
 
     def sent(self, request: str, typed: Typed, steer: Content = ()) -> None:
         """A prompt, or a steer that says this."""
@@ -116,18 +118,13 @@ class WaitingPrompts:
     async def all(self) -> list[tuple[str, Prompt | Steer]]:
         """What waits, and as what."""
         await self.look()
-        # Without a run, and not held, it may be beginning right now.
-        return [(self._kind(one), one) for one in self._waiting] if self._is_queue else []
+        return [(self._kind(one), one) for one in self._queue]
 
     async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
         """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
         waiting = [one.id for _, one in await self.all()]
         session = self._conversation().session
-        run = session.state.run
-        is_begun = run is not None and run.started.request == request.id
-        if request.id not in waiting or is_begun:
-            return False
-        if edits and self._line.text:
+        if request.id not in waiting or (edits and self._line.text):
             return False
         if self._conversation().is_elsewhere:
             return await self._take_back_elsewhere(request, edits=edits)
@@ -159,12 +156,11 @@ class WaitingPrompts:
         if session != self._session:
             self._session, self._waiting = session, []
             self._soon(self.look())
-        if not self._is_queue:
-            return []
-        shown = self._waiting[-MOST_ROWS:]
+        queue = self._queue
+        shown = queue[-MOST_ROWS:]
         rows = [row for one in shown for row in self._draw.note(cut(self._said(one), width - 2), width)]
-        if len(self._waiting) > len(shown):
-            more = f"{len(self._waiting) - len(shown)} more before them"
+        if len(queue) > len(shown):
+            more = f"{len(queue) - len(shown)} more before them"
             rows = [*self._draw.note(more, width), *rows]
         if rows and self._conversation().session.state.run is None:
             rows += self._draw.note(cut(HELD, width - 2), width)

@@ -22,7 +22,7 @@ class WebFace:
     all of them that follow its session, and knows nothing of what they look like.
 
     Two live values are for the page to act on, when they come behind `caught_up`: `switch` names a session
-    to show, `editor` a text to put where one types.
+    to show, `editor` a text to put where one types. Each has a `number`: the same once more is another wish.
     """
 
     name = "web"
@@ -34,7 +34,7 @@ class WebFace:
         """What was said of extensions while they were loaded."""
         self._harness = harness
         self._switch = switch
-        self._texts = 0
+        self._wishes = 0
 
     def size(self) -> tuple[int, int]:
         return 0, 0
@@ -43,8 +43,7 @@ class WebFace:
         return ""
 
     def set_editor_text(self, text: str) -> None:
-        self._texts += 1  # the same text once more is a value of its own
-        self._tell("editor", {"text": text, "number": self._texts})
+        self._wish("editor", {"text": text})
 
     def set_editor(self, editor: Editor | None) -> None:
         return None
@@ -63,10 +62,11 @@ class WebFace:
 
     async def switch(self, session: str, prompt: str) -> str:
         shown = await self._switch(self._harness.cwd, session, prompt)
-        self._tell("switch", {"session": shown})
+        self._wish("switch", {"session": shown})
         return shown
 
-    def _tell(self, name: str, value: dict[str, Any]) -> None:
+    def _wish(self, name: str, value: dict[str, Any]) -> None:
+        self._wishes += 1
         for attending in getattr(self._harness.attendant, "sessions", {}).values():
             if attending.session.harness is self._harness:
-                attending.session.journal.publish([LiveValue(name, value)])
+                attending.session.journal.publish([LiveValue(name, {**value, "number": self._wishes})])

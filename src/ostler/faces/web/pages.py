@@ -26,7 +26,11 @@ FOR_EVER = "public, max-age=31536000, immutable"
 
 
 class Pages:
-    """Serves the page's files; any other path is the page itself, which knows what to show for it."""
+    """Serves the page's files; any other path is the page itself, which knows what to show for it.
+
+    It names its files by the way there from the address asked for: so it works below any prefix, also one
+    that a proxy takes away.
+    """
 
     def __init__(self) -> None:
         self._files = dict(_files(resources.files("ostler.faces.web") / "page"))
@@ -44,9 +48,10 @@ class Pages:
             return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         kept = FOR_EVER if name.startswith("assets/") else "no-cache"
-        return Response(
-            self._files[name].read_bytes(), headers={**HEADERS, "cache-control": kept}, media_type=kind
-        )
+        content = self._files[name].read_bytes()
+        if name == "index.html":
+            content = content.replace(b'"./assets/', b'"%bassets/' % (b"../" * path.count("/") or b"./"))
+        return Response(content, headers={**HEADERS, "cache-control": kept}, media_type=kind)
 
 
 def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:

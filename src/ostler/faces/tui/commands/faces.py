@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.extensions.showing.themes import DEFAULT
-from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
-from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.commands.lines import print_terms
 from ostler.faces.tui.copying import copy
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.kernel.state import path_of
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     ("enter", "says it: now, or when it is its turn"),
-    ("alt+enter, ctrl+j", "a new line"),
+    ("alt+enter, shift+enter, ctrl+j", "a new line"),
     ("alt+s, ctrl+x s", "tells the model between two steps of the run"),
     ("up, down", "what was typed before; an empty line takes back what waits"),
     ("ctrl+r", "searches what was typed before"),
@@ -34,9 +33,9 @@ KEYS = (
     ("shift+tab", "how much the model thinks, from level to level"),
     ("ctrl+t, ctrl+x t", "what the model thought last"),
     ("ctrl+x m", "all messages and calls, to read and copy them"),
-    ("ctrl+o", "the last call or thought in full"),
+    ("ctrl+o", "the last call or thought in full, or the call that runs"),
     ("esc", "stops the run, closes what is open; twice leads back to your last prompt"),
-    ("ctrl+c", "clears the line; twice leaves"),
+    ("ctrl+c", "clears the line, closes what is open; twice leaves"),
     ("ctrl+l", "draws it anew"),
     ("ctrl+d", "leaves, when the line is empty"),
     ("ctrl+z", "back to the shell until you say fg"),
@@ -64,8 +63,9 @@ class _Faces:
         for one in tui.commands.entries():
             also = f" (also {', '.join(f'/{name}' for name in one.aliases)})" if one.aliases else ""
             rows.append((f"/{one.name} {one.arguments}".rstrip(), one.description + also))
-        print_lines(tui, ["commands", *aligned(rows)], has_heading=True)
-        print_lines(tui, ["keys", *aligned(KEYS)], has_heading=True)
+        print_terms(tui, "commands", rows)
+        print_terms(tui, "keys", KEYS)
+        tui.app.print([""])
 
     async def quit(self, arguments: str) -> None:
         self._tui.leave()
