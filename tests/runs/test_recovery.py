@@ -8,9 +8,10 @@ from ostler.kernel.tool import tool
 from ostler.models.scripted import Call
 from ostler.runs.session import open_session
 from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import RunEnded, ToolResultFact
+from ostler.vocabulary.events import RunEnded, RunResumed, ToolResultFact
 from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.outcomes import Ok
+from ostler.vocabulary.requests import Resume
 from tests.running import started
 from tests.runs.dying_store import DyingStore
 
@@ -38,3 +39,19 @@ async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_eith
     results = [fact.event for fact in await store.read(session.id) if isinstance(fact.event, ToolResultFact)]
     assert [result.failed for result in results] == [None, "tool_cancelled"]
     assert ran_now == []
+
+
+async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
+    store = DyingStore(lambda fact: fact.type == "assistant_message")
+    ran = await started(["lost", "said"], store=store)
+    with pytest.raises(StoreError):
+        await ran.session.prompt(as_content("go"))
+    store.revive()
+    await store.submit(ran.session.id, Resume(id="req_1"))
+    session = await open_session(store, ran.session.id, ran.session.harness)
+    ended = await session.advance()
+    assert isinstance(ended, RunEnded) and ended.status == "completed"
+    seq = await store.settled(session.id, "req_1")
+    assert seq is not None
+    (settled,) = await store.read(session.id, seq - 1, 1)
+    assert isinstance(settled.event, RunResumed)

@@ -35,6 +35,8 @@ EXTRAS = {
     "keyring": ("keyring", "keys in the system's keyring"),
     "local": ("xllamacpp", "models in GGUF files"),
     "search": ("", "ripgrep, where the system has none"),
+    "server": ("starlette", "sessions over HTTP, and a web page"),
+    "terminals": ("pyghostty", "other vendors' agents, by the screen they draw"),
     "tokens": ("splintr", "exact token counts, for models whose vocabulary is public"),
     "watch": ("watchfiles", "changed extensions are noticed at once, not once a second"),
 }

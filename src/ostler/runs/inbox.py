@@ -91,12 +91,15 @@ class InboxReader:
         self._seen.add(request)
         return is_here
 
-    async def read(self) -> None:
-        """Takes up what is there. Prompts wait their turn: the session starts them one by one."""
+    async def read(self, *, is_cut: bool = False) -> None:
+        """Takes up what is there. Prompts wait their turn: the session starts them one by one.
+
+        A run that was cut, and is about to go on, can be asked for as a paused one is.
+        """
         for request in await self._journal.store.pending(self._journal.session):
             if request.id not in self._seen and not isinstance(request, Prompt | Continue):
                 self._seen.add(request.id)
-                await self.take_up(request)
+                await self.take_up(request, is_cut=is_cut)
 
     async def keep_reading(self) -> None:
         """Takes up requests as they arrive, until it is cancelled."""
@@ -108,7 +111,7 @@ class InboxReader:
         except StoreError as error:
             self._journal.fail(error)
 
-    async def take_up(self, request: AnyRequest) -> None:
+    async def take_up(self, request: AnyRequest, *, is_cut: bool = False) -> None:
         """Makes facts of one request, or of its refusal."""
         journal, run = self._journal, self._journal.state.run
         if request.id in journal.handed_over and isinstance(request, Answer):
@@ -129,7 +132,7 @@ class InboxReader:
             case Pause() if run and self._loop and not run.waiting:
                 self._loop.pause(request.id)
                 return  # recorded by the loop, before its next step
-            case Resume() if run and run.waiting and run.waiting.reason == "paused":
+            case Resume() if run and (is_cut or run.is_paused):
                 journal.record(events.RunResumed(request.id), settles=request.id)
             case Answer() if self._questions and not self._questions.take(request.id):
                 return

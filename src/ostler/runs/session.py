@@ -132,8 +132,8 @@ class Session:
         An open run goes on; else the next prompt in the inbox starts; else there is nothing to do.
         """
         await self._hold()
-        if self.state.run is not None:
-            return await self._drive()
+        if (run := self.state.run) is not None:
+            return await self._drive(is_cut=run.waiting is None)
         await InboxReader(self.journal, self.harness, session=self).read()
         waiting = await self._next_in_line()
         return await self._run(waiting) if waiting else None
@@ -318,12 +318,12 @@ class Session:
             await inbox.read()
             await loop.close("interrupted", "the process that ran it ended")
 
-    async def _drive(self) -> RunEnded | RunWaiting:
+    async def _drive(self, *, is_cut: bool = False) -> RunEnded | RunWaiting:
         """Drives the run to rest. Whatever happens here, it gets its end: only the log's failure leaves
         that to recovery."""
         async with self._driving() as (loop, inbox):
             try:
-                await inbox.read()
+                await inbox.read(is_cut=is_cut)
                 async with _reading(inbox):
                     quiet = await loop.advance()
                 if isinstance(quiet, RunEnded):  # what was said too late returns to its face

@@ -15,6 +15,7 @@ import { Markdown } from "./markdown";
 import { Media } from "./media";
 import { memo } from "./memo";
 import { MessageActions } from "./message-actions";
+import { TerminalText } from "./terminal-text";
 import { ToolCard } from "./tool-card";
 
 const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension", terminal: "terminal" };
@@ -135,7 +136,9 @@ function Printed({ block }: { block: PrintedBlock }): JSX.Element {
   const color = /^#[0-9a-f]{6}$/i.test(block.color) ? { borderColor: block.color } : undefined;
   return (
     <div class={`printed ${block.level === "block" ? "boxed" : block.level}`} style={color} role="status">
-      <pre>{plainText(block.text)}</pre>
+      <pre>
+        <TerminalText text={block.text} />
+      </pre>
       {(block.title || block.extension) && <small>{block.title || block.extension}</small>}
     </div>
   );

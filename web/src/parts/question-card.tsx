@@ -12,6 +12,9 @@ import { Diff } from "./diff";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { FormQuestion, MultiSelect, TextQuestion } from "./question-forms";
+import { RenderedLive } from "./rendered";
+import { TerminalText } from "./terminal-text";
+import type { Rendering } from "../wire/types";
 
 export interface Option {
   value: string;
@@ -121,7 +124,9 @@ function About({ asked }: { asked: AskedView }): JSX.Element | null {
   const details = question.details ?? {};
   if (details["dialog"] === "overlay") {
     const markdown = String(details["markdown"] ?? "");
-    return markdown ? <Markdown text={markdown} /> : <pre class="plain">{String(details["text"] ?? "")}</pre>;
+    const rendering = details["render"] as Rendering | null | undefined;
+    const plain = markdown ? <Markdown text={markdown} /> : <pre class="plain"><TerminalText text={String(details["text"] ?? "")} /></pre>;
+    return rendering ? <RenderedLive key={rendering.id} session={asked.session} rendering={rendering}>{plain}</RenderedLive> : plain;
   }
   if (asked.askedBy === "extension") return <Markdown text={question.text} />;
   return null;

@@ -2,7 +2,6 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { terminalPieces } from "../model/ansi";
 import { type DiffLine, editLines, readUnified } from "../model/diff";
 import { languageOf } from "../model/languages";
 import { otherArguments } from "../model/tool-words";
@@ -15,6 +14,7 @@ import { Diff } from "./diff";
 import { Markdown } from "./markdown";
 import { Media } from "./media";
 import { memo } from "./memo";
+import { TerminalText } from "./terminal-text";
 import { TodoList } from "./todo-list";
 
 interface Body {
@@ -35,7 +35,6 @@ export const Terminal = memo(function Terminal({ text, label }: { text: string; 
   const lines = useMemo(() => text.split("\n"), [text]);
   const hidden = all ? 0 : Math.max(0, lines.length - FIRST);
   const shown = hidden ? lines.slice(hidden).join("\n") : text;
-  const pieces = useMemo(() => terminalPieces(shown), [shown]);
   return (
     <>
       {hidden > 0 && (
@@ -44,7 +43,7 @@ export const Terminal = memo(function Terminal({ text, label }: { text: string; 
         </button>
       )}
       <pre class="terminal" tabIndex={0} aria-label={label}>
-        {pieces.map((piece) => (piece.classes ? <span class={piece.classes}>{piece.text}</span> : piece.text))}
+        <TerminalText text={shown} />
       </pre>
     </>
   );

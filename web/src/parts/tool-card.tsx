@@ -5,12 +5,19 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { argumentsOf, iconOf, titleOf } from "../model/tool-words";
 import type { ToolBlock } from "../model/view";
 import { elapsed, firstLine } from "../model/words";
+import { current } from "../state/open-session";
+import { api } from "../wire/api";
+import type { ToolDress } from "../wire/types";
 import { ChildCard } from "./child";
 import { Icon } from "./icons";
+import { Markdown } from "./markdown";
 import { memo } from "./memo";
 import { useNow } from "./ticking";
+import { Lines, useRendered } from "./rendered";
+import { TerminalText } from "./terminal-text";
 import { ToolBody } from "./tool-bodies";
 
+const COLOR = /^#[0-9a-f]{6}$/i;
 const QUIET = new Set(["read", "search", "agent"]);
 
 function opensByItself(tool: ToolBlock): boolean {
@@ -66,25 +73,48 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
   const open = chosen ?? opensByItself(tool);
   const hasChild = Boolean(tool.child);
   const title = titleOf(tool) || (tool.stage === "writing" ? "…" : "");
-  const known = tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name;
+  const dress = current.value?.id === session ? current.value.dresses.value.get(tool.name) : undefined;
+  const known = dress?.title || (tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name);
+  const header = useRendered(`${session}/${tool.calledSeq}`, dress?.header && tool.calledSeq ? (width) => api.renderedFact(session, tool.calledSeq, width) : null);
   return (
-    <div role="group" class={`tool ${tool.stage}`} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
+    <div role="group" class={`tool ${tool.stage}`} style={dressed(dress)} aria-label={`${tool.name}: ${firstLine(title, 80)}, ${STAGES[tool.stage]}`}>
       <button type="button" class="tool-head" aria-expanded={open} aria-controls={body} onClick={() => choose(!open)}>
         <Icon name={iconOf(tool)} size={16} />
         <span class="tool-name">{known}</span>
-        <span class={`tool-title${tool.about === "execute" ? " code" : ""}`}>{firstLine(title)}</span>
+        <span class={`tool-title${tool.about === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
         <Status tool={tool} />
         <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
           <Icon name="right" size={14} />
         </span>
       </button>
       <div id={body} class="tool-body" hidden={!open}>
-        {open && <Growing active={tool.stage === "writing" || tool.stage === "running"}><ToolBody tool={tool} session={session} values={argumentsOf(tool)} /></Growing>}
+        {open && header?.includes("\n") && <Lines text={header.slice(header.indexOf("\n") + 1)} />}
+        {open && (
+          <Growing active={tool.stage === "writing" || tool.stage === "running"}>
+            {dress?.body && tool.result ? <DrawnBody tool={tool} session={session} isMarkdown={dress.markdown ?? false} /> : <ToolBody tool={tool} session={session} values={argumentsOf(tool)} />}
+          </Growing>
+        )}
       </div>
       {hasChild && tool.child && <ChildCard child={tool.child} open={tool.stage === "running"} />}
     </div>
   );
 });
+
+function DrawnBody({ tool, session, isMarkdown }: { tool: ToolBlock; session: string; isMarkdown: boolean }): JSX.Element | null {
+  const seq = tool.result?.seq ?? 0;
+  const text = useRendered(`${session}/${seq}`, seq ? (width) => api.renderedFact(session, seq, width) : null);
+  if (text === undefined) return null;
+  if (!text) return <ToolBody tool={tool} session={session} values={argumentsOf(tool)} />;
+  return isMarkdown ? <Markdown text={text} /> : <Lines text={text} label="Result" />;
+}
+
+/** Colours that an extension wants for its calls. */
+function dressed(dress: ToolDress | undefined): { borderColor?: string; backgroundColor?: string } | undefined {
+  const style: { borderColor?: string; backgroundColor?: string } = {};
+  if (COLOR.test(dress?.color ?? "")) style.borderColor = dress?.color ?? "";
+  if (COLOR.test(dress?.background ?? "")) style.backgroundColor = dress?.background ?? "";
+  return Object.keys(style).length ? style : undefined;
+}
 
 /** Keeps the end of what grows in sight, unless somebody has scrolled up in it. */
 function Growing({ active, children }: { active: boolean; children: JSX.Element }): JSX.Element {

@@ -3,12 +3,16 @@
 import type { JSX } from "preact";
 import { plainText } from "../model/words";
 import type { OpenSession } from "../state/open-session";
+import type { Rendering } from "../wire/types";
 import { Markdown } from "./markdown";
+import { RenderedLive } from "./rendered";
+import { TerminalText } from "./terminal-text";
 
 interface Shown {
   extension?: string;
   text?: string;
   markdown?: string;
+  render?: Rendering | null;
   style?: { border?: string; borderless?: boolean };
   placement?: "above" | "below";
   priority?: number;
@@ -30,16 +34,17 @@ function inOrder<T extends { priority?: number; order?: number }>(some: [string,
 }
 
 export function Widgets({ session, place }: { session: OpenSession; place: "above" | "below" | "header" | "footer" }): JSX.Element | null {
-  const shown = shownAt(session.view.value.live, place).filter(([, one]) => one.text || one.markdown);
+  const shown = shownAt(session.view.value.live, place).filter(([, one]) => one.text || one.markdown || one.render);
   if (!shown.length) return null;
   return (
     <div class={`widgets ${place}`}>
       {shown.map(([name, one]) => {
         const border = one.style?.border ?? "";
         const style = /^#[0-9a-f]{6}$/i.test(border) ? { borderColor: border } : undefined;
+        const plain = one.markdown ? <Markdown text={one.markdown} /> : <pre><TerminalText text={one.text ?? ""} /></pre>;
         return (
           <div key={name} class={one.style?.borderless ? "widget borderless" : "widget"} style={style} role="status" aria-label={one.extension}>
-            {one.markdown ? <Markdown text={one.markdown} /> : <pre>{plainText(one.text ?? "")}</pre>}
+            {one.render ? <RenderedLive key={one.render.id} session={session.id} rendering={one.render}>{plain}</RenderedLive> : plain}
           </div>
         );
       })}

@@ -1,16 +1,25 @@
-/** Whether the conversation has room for two columns. */
+/** How much room the conversation has. */
 
 import { signal } from "@preact/signals";
 
 export const isWide = signal(true);
 export const isPhone = signal(false);
+/** Letters of a terminal in a row; in steps, since others are asked for lines of that width. */
+export const columns = signal(80);
+
+const LETTER = 8;
+const STEP = 4;
 
 const WIDE = 820;
 const phone = matchMedia("(max-width: 860px)");
 
 export function watchWidth(element: HTMLElement): () => void {
   const observer = new ResizeObserver(([entry]) => {
-    if (entry) isWide.value = entry.contentRect.width >= WIDE;
+    if (entry) {
+      const { width } = entry.contentRect;
+      isWide.value = width >= WIDE;
+      columns.value = Math.max(20, Math.floor((width - 40) / LETTER / STEP) * STEP);
+    }
     const scroller = element.parentElement;
     if (scroller) document.documentElement.style.setProperty("--bar", `${scroller.offsetWidth - scroller.clientWidth}px`);
   });

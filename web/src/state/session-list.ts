@@ -106,9 +106,9 @@ export function keepListFresh(): void {
   let following: AbortController | null = null;
   const follow = async (): Promise<void> => {
     if (following || document.hidden || access.value !== "granted") return;
-    following = new AbortController();
-    await followAll(following.signal);
-    following = null;
+    const mine = (following = new AbortController());
+    await followAll(mine.signal);
+    if (following === mine) following = null;
   };
   const look = (): void => {
     if (document.hidden || access.value !== "granted") return;
@@ -119,8 +119,10 @@ export function keepListFresh(): void {
   void follow();
   setInterval(look, EVERY);
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) following?.abort();
-    else if (access.value === "granted") {
+    if (document.hidden) {
+      following?.abort();
+      following = null;
+    } else if (access.value === "granted") {
       void refreshList();
       void follow();
     }

@@ -122,6 +122,7 @@ class _Output:
     """Rows that a command draws, without their styles."""
 
     size = _Size()
+    ends_blank = False
 
     def __init__(self, say: Callable[..., None]) -> None:
         self._say = say

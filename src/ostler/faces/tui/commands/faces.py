@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.extensions.showing.themes import DEFAULT
+from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
-from ostler.faces.tui.commands.lines import print_terms
+from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.copying import copy
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.kernel.state import path_of
@@ -63,9 +64,8 @@ class _Faces:
         for one in tui.commands.entries():
             also = f" (also {', '.join(f'/{name}' for name in one.aliases)})" if one.aliases else ""
             rows.append((f"/{one.name} {one.arguments}".rstrip(), one.description + also))
-        print_terms(tui, "commands", rows)
-        print_terms(tui, "keys", KEYS)
-        tui.app.print([""])
+        print_lines(tui, ["commands", *aligned(rows)], has_heading=True)
+        print_lines(tui, ["keys", *aligned(KEYS)], has_heading=True)
 
     async def quit(self, arguments: str) -> None:
         self._tui.leave()

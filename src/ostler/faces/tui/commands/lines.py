@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ostler.faces.tui.drawing.pieces import BOLD, Piece, after, cells, cut, drawn, harmless, sgr, wrapped
+from ostler.faces.tui.drawing.pieces import BOLD, Piece, Row, after, cells, drawn, harmless, sgr, wrapped
+from ostler.faces.tui.drawing.spacing import apart
 
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
 
-LEAST_BESIDE = 32
-"""Columns."""
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 def print_lines(tui: Tui, lines: Sequence[str], *, has_heading: bool = False) -> None:
-    """What does not fit into a row is cut: columns stay columns."""
-    width, colors = tui.app.size.columns, tui.colors()
-    heading = sgr(colors, "secondary", BOLD)
+    """All of it: what does not fit goes on below, in its column."""
+    width, heading = tui.app.size.columns, sgr(tui.colors(), "secondary", BOLD)
     rows = [
-        drawn([Piece(cut(harmless(line.expandtabs(4)), width), heading if has_heading and not at else "")])
+        drawn(row)
         for at, line in enumerate(lines)
+        for row in _rows(harmless(line.expandtabs(4)), heading if has_heading and not at else "", width)
     ]
-    tui.app.print(["", *rows, ""])
+    tui.app.print(apart([["", *rows, ""]], after_blank=tui.app.ends_blank))
 
 
-def print_terms(tui: Tui, heading: str, terms: Sequence[tuple[str, str]]) -> None:
-    """Words and what they mean, all of it: beside one another, or below, where there is little room."""
-    width = tui.app.size.columns
-    first = max(cells(term) for term, _ in terms) + 2
-    is_beside = width - first >= LEAST_BESIDE
-    indent = first if is_beside else 2
-    rows = [drawn([Piece(heading, sgr(tui.colors(), "secondary", BOLD))])]
-    for term, meaning in terms:
-        term, lines = harmless(term), wrapped([Piece(harmless(meaning))], max(1, width - indent))
-        if is_beside:
-            lead = f"{term}{' ' * (first - cells(term))}"
-        else:
-            rows += [drawn(row) for row in wrapped([Piece(term)], width)]
-            lead = " " * indent
-        rows += [drawn(row) for row in after([Piece(lead)], lines, [Piece(" " * indent)])]
-    tui.app.print(["", *rows])
+def _rows(line: str, style: str, width: int) -> list[Row]:
+    """Where the last column has less than half of the width, it has the rows below for itself."""
+    if cells(line) <= width:
+        return [[Piece(line, style)]]
+    indent = max((gap.end() for gap in _GAP.finditer(line)), default=0)
+    if 0 < indent <= width // 2:
+        lead, rest = line[:indent], line[indent:]
+    else:
+        line = _GAP.sub("  ", line)
+        indent = len(line) - len(line.lstrip(" ")) + 2
+        lead, rest = line[:indent], line[indent:]
+    return after(
+        [Piece(lead, style)], wrapped([Piece(rest, style)], max(1, width - indent)), [Piece(" " * indent)]
+    )
