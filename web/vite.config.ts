@@ -33,7 +33,7 @@ const hashOfSources: Plugin = {
 };
 
 export default defineConfig({
-  base: "/",
+  base: "./", // the server names the way from each address to the files
   plugins: [hashOfSources],
   build: {
     outDir: "../src/ostler/faces/web/page",

@@ -8,7 +8,7 @@ from ostler.kernel.tool import tool
 from ostler.models.scripted import Call
 from ostler.runs.session import open_session
 from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import RunEnded, RunResumed, ToolResultFact
+from ostler.vocabulary.events import Audited, RunEnded, ToolResultFact
 from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.outcomes import Ok
 from ostler.vocabulary.requests import Resume
@@ -42,7 +42,7 @@ async def test_calls_behind_one_that_ended_the_run_do_not_run_after_a_crash_eith
 
 
 async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
-    store = DyingStore(lambda fact: fact.type == "assistant_message")
+    store = DyingStore(lambda fact: fact.type == "model_called")
     ran = await started(["lost", "said"], store=store)
     with pytest.raises(StoreError):
         await ran.session.prompt(as_content("go"))
@@ -54,4 +54,4 @@ async def test_a_run_that_was_cut_is_asked_to_go_on() -> None:
     seq = await store.settled(session.id, "req_1")
     assert seq is not None
     (settled,) = await store.read(session.id, seq - 1, 1)
-    assert isinstance(settled.event, RunResumed)
+    assert isinstance(settled.event, Audited) and settled.event.decision == "run.resume"

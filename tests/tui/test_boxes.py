@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ostler.faces.tui.drawing.boxes import (
@@ -77,6 +77,7 @@ def test_rows_that_are_too_many_are_left_out_of_the_middle() -> None:
 
 
 @given(st.text(st.sampled_from("ab 日\n\x1b\x9b\u202e👩\u200d🚀"), max_size=90), st.integers(4, 70))
+@example(" \u200d\u200daa", 4)
 def test_any_text_is_drawn_within_the_width_and_harmless(text: str, width: int) -> None:
     assert_drawable(user_rows(text, width, COLORS, attachments=[text]), width)
     assert_drawable(notice_rows(text, width, COLORS, level="error"), width)

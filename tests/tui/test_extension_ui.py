@@ -273,6 +273,10 @@ async def test_yes_and_no_begin_with_the_default() -> None:
         await terminal.see("❯ 2. no")
         terminal.press("y")
         assert (await asking).value is True
+        asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
+        await terminal.see("❯ 2. no")
+        terminal.press("left", "enter")
+        assert (await asking).value is True
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?", default=True))
         await terminal.see("❯ 1. yes")
         terminal.press("esc")
@@ -304,8 +308,8 @@ async def test_some_of_several_are_marked() -> None:
         await terminal.see("❯ [x] one", "[x] three")
         terminal.press("n")
         await terminal.see("❯ [ ] one", "[ ] three")
-        terminal.press("down", " ", "enter")
-        assert (await asking).indices == (1,)
+        terminal.press("down", " ", "j", "x", "k", "x", "enter")
+        assert (await asking).indices == (2,)
         asking = asyncio.ensure_future(terminal.context.ui.multi_select("Which?", options, selected=[0]))
         await terminal.see("❯ [x] one", "[ ] two")
         terminal.press("a", "enter")

@@ -168,10 +168,13 @@ async def test_ctrl_c_closes_what_is_open_and_alt_is_no_escape_for_it() -> None:
 async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
     async with shown(columns=columns, rows=200) as terminal:
         terminal.press("/help", "enter")
-        screen = await terminal.see("until you say fg")
-        assert "…" not in screen.partition("> ")[0]
-        words = " ".join(screen.split())
-        assert "/help what can be said and pressed (also /h, /?, /shortcuts) /quit" in words
+
+        def words() -> str:
+            return " ".join(terminal.screen.text().split())
+
+        await terminal.until(lambda: "until you say fg" in words())
+        assert "…" not in words().partition(" > ")[0]
+        assert "/help what can be said and pressed (also /h, /?, /shortcuts) /quit" in words()
 
 
 async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None:

@@ -95,6 +95,11 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
     assert transcript.last_reasoning == "Another."
 
 
+def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
+    rows = plain(BlockRows().thoughts("One way.", 40))
+    assert rows == ["", "╭─ thought 2 words", "│ One way.", "╰─"]
+
+
 # --- children -----------------------------------------------------------------------------------------
 
 

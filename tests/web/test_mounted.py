@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 
 import httpx2
 import pytest
@@ -41,6 +43,8 @@ async def test_a_mounted_application_works_whether_or_not_its_life_is_part_of_th
     async with httpx2.AsyncClient(base_url=f"{base_url}/agents/api/v1/", headers=headers) as client:
         made = await client.post("sessions", json={"prompt": [{"type": "text", "text": "go"}]})
         assert made.status_code == 201, made.text
+        for place in ("", "s/some-session"):
+            await _load_page(client, f"{base_url}/agents/{place}")
         path = f"/agents/api/v1/sessions/{made.json()['id']}/events"
         stream = CutStream(base_url, path, served.token)
         await stream.read(until=lambda: "run_ended" in stream.reader.kinds)
@@ -54,3 +58,15 @@ async def test_a_mounted_application_works_whether_or_not_its_life_is_part_of_th
     if not has_life:
         await served.server.close()
     await served.store.close()
+
+
+async def _load_page(client: httpx2.AsyncClient, address: str) -> None:
+    """The page, and everything it names, as a browser finds it from there."""
+    page = await client.get(address)
+    assert page.headers["content-type"].startswith("text/html")
+    named = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert len(named) >= 3
+    for one in named:
+        found = await client.get(urljoin(address, one))
+        assert found.status_code == 200, urljoin(address, one)
+        assert "immutable" in found.headers["cache-control"]

@@ -88,6 +88,8 @@ def _is_aside(fact: Fact, asides: set[str]) -> bool:
             return True
         case events.UsageReported(call=call) | events.ModelFailed(call=call):
             return call in asides
+        case events.AssistantMessage(call=""):
+            return True  # of a terminal agent: `model_calls_are_paired` looks at that
     return False
 
 
@@ -118,10 +120,13 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     asked: dict[str, events.ModelCalled] = {}
     used: set[str] = set()
     answered: set[str] = set()
+    from_screen = bool(facts) and getattr(facts[0].event, "driver", "") == "terminal"
     for fact in facts:
         if fact.origin or fact.type not in _OF_MODEL_CALLS:
             continue
         match fact.event:
+            case events.AssistantMessage(call="") if from_screen:
+                continue  # what a terminal agent shows answers no call of ours
             case events.ModelCalled(id=call) as called:
                 if call in asked:
                     yield f"model call {call} was made again at {fact.seq}"

@@ -176,10 +176,9 @@ class CallTrail:
         return Decision("run.wait", reason, details={"questions": list(event.questions)})
 
     def _run_resumed(self, event: events.RunResumed) -> Decision:
-        waited, self._waiting = self._waiting, ""
-        is_asked_for = waited in ("paused", "")  # it was paused, or cut
-        reason = "somebody let it go on" if is_asked_for else "what it waited for has arrived"
-        actor: Actor = "user" if is_asked_for else "system"
+        is_paused = self._waiting == "paused"
+        reason = "somebody let it go on" if is_paused else "what it waited for has arrived"
+        actor: Actor = "user" if is_paused else "system"
         return Decision("run.resume", reason, actor, details={"request": event.request})
 
 

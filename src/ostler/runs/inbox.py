@@ -94,7 +94,7 @@ class InboxReader:
     async def read(self, *, is_cut: bool = False) -> None:
         """Takes up what is there. Prompts wait their turn: the session starts them one by one.
 
-        A run that was cut, and is about to go on, can be asked for as a paused one is.
+        When a run that was cut is about to go on, `resume` has asked for that.
         """
         for request in await self._journal.store.pending(self._journal.session):
             if request.id not in self._seen and not isinstance(request, Prompt | Continue):
@@ -132,8 +132,12 @@ class InboxReader:
             case Pause() if run and self._loop and not run.waiting:
                 self._loop.pause(request.id)
                 return  # recorded by the loop, before its next step
-            case Resume() if run and (is_cut or run.is_paused):
+            case Resume() if run and run.is_paused:
                 journal.record(events.RunResumed(request.id), settles=request.id)
+            case Resume() if is_cut:
+                about = {"actor": "user", "who": request.by}
+                resumed = events.Audited("run.resume", "it was cut, and somebody let it go on", about)
+                journal.record(resumed, settles=request.id)
             case Answer() if self._questions and not self._questions.take(request.id):
                 return
             case Answer() if problem := self._unfit(request):

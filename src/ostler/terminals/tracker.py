@@ -129,6 +129,11 @@ class Tracker:
             return "changing"
         return "stable"
 
+    @property
+    def on_its_way(self) -> tuple[int, str] | None:
+        """The number and the text of the message whose keys `look` has returned, until its outcome."""
+        return (self._sending.ticket, self._sending.text) if self._sending else None
+
     def to_save(self) -> Saved:
         return Saved(self.messages, self._initial_prompt, self._initial_prompt_sent)
 

@@ -37,6 +37,8 @@ class Steer(Request, frozen=True):
 
 
 class Answer(Request, frozen=True):
+    """The answer to an open question: one of its choices, what its form asks for, or a text."""
+
     question: str
     answer: Any = None
     declined: bool = False
@@ -53,24 +55,32 @@ class Pause(Request, frozen=True):
 
 
 class Resume(Request, frozen=True):
-    pass
+    """Let a run go on that was paused, or cut."""
 
 
 class Fork(Request, frozen=True):
+    """Make a new session of the path to that entry."""
+
     entry: int
     title: str = ""
 
 
 class Navigate(Request, frozen=True):
+    """Let the next message follow that entry."""
+
     entry: int
 
 
 class SetModel(Request, frozen=True):
+    """Let that model answer from the next step on."""
+
     model: str
     reasoning: str = ""
 
 
 class Compact(Request, frozen=True):
+    """Tell the model a summary in place of what was said before."""
+
     instructions: str = ""
 
 
@@ -81,15 +91,21 @@ class UndoCompaction(Request, frozen=True):
 
 
 class Rename(Request, frozen=True):
+    """Give the session that title."""
+
     title: str
 
 
 class Label(Request, frozen=True):
+    """Name an entry; an empty label takes the name away."""
+
     entry: int
     label: str
 
 
 class CollapseBranch(Request, frozen=True):
+    """Tell the model, in short, of the branch that ends there."""
+
     leaf: int
     instructions: str = ""
 

@@ -12,6 +12,7 @@ import { Dock } from "./dock";
 import { Header, MenuButton, titleOf } from "./header";
 import { Icon } from "./icons";
 import { Login } from "./login";
+import { NoModel } from "./no-model";
 import { Overlays } from "./overlays";
 import { SidePanel } from "./panels";
 import { PromptDialog } from "./prompt-dialog";
@@ -52,6 +53,10 @@ function Welcome(): JSX.Element {
         <button type="button" class="primary" disabled={!mayAct()} onClick={() => { overlay.value = "new"; }}>
           New session
         </button>
+        <button type="button" class="quiet" onClick={() => { overlay.value = "usage"; }}>
+          Usage of all sessions
+        </button>
+        <NoModel cwd="" />
         <p class="small-print">
           <kbd>Ctrl</kbd> <kbd>K</kbd> finds everything, <kbd>?</kbd> shows the keys · version {me.value?.version}
         </p>

@@ -128,7 +128,13 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
       event.stopPropagation();
       return;
     }
-    if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
+    if (event.key === "Enter" && event.altKey) {
+      event.preventDefault();
+      const one = event.currentTarget as HTMLTextAreaElement;
+      one.setRangeText("\n", one.selectionStart, one.selectionEnd, "end");
+      composerText.value = one.value;
+      setCaret(one.selectionStart);
+    } else if (event.key === "Enter" && !event.shiftKey) {
       if (isPhone.value && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       const one = found[at];

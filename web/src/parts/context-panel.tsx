@@ -2,8 +2,9 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { SummaryBlock } from "../model/view";
 import { dollars, leastCost, shortTokens, totalTokens } from "../model/words";
-import { mayAct } from "../state/app";
+import { mayAct, overlay } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { api } from "../wire/api";
 import { contextOf } from "./meters";
@@ -87,6 +88,7 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
   const { used, window } = contextOf(session);
   const trace = answer;
   const parts = trace?.parts ?? [];
+  const undoable = session.blocks.value.findLast((block): block is SummaryBlock => block.kind === "summary" && block.undoable);
   const usage = view.usage;
   const children = view.childrenUsage.reduce((sum, one) => sum + leastCost(one), 0);
   const cost = usage.cost == null ? null : usage.cost + children;
@@ -105,6 +107,11 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
       {mayAct() && used > 0 && (
         <button type="button" onClick={() => void session.request({ type: "compact" })}>
           Summarise earlier messages
+        </button>
+      )}
+      {mayAct() && !view.run && undoable && (
+        <button type="button" onClick={() => void session.request({ type: "undo_compaction", compaction: undoable.seq })}>
+          Undo the last summary
         </button>
       )}
       {trace?.decisions && trace.decisions.length > 0 && (
@@ -144,6 +151,9 @@ export function ContextPanel({ session }: { session: OpenSession }): JSX.Element
         {childTokens > 0 && <Row name="Children" value={shortTokens(childTokens)} />}
         <Row name="Cost" value={cost === null ? "not known" : dollars(cost)} />
       </dl>
+      <button type="button" class="quiet" onClick={() => { overlay.value = "usage"; }}>
+        Usage of all sessions
+      </button>
       {answer && (
         <details>
           <summary>The whole trace</summary>

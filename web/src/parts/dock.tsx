@@ -1,6 +1,7 @@
 /** Below the conversation: what runs, what waits, what is asked, what extensions show, and the line to write in. */
 
 import type { JSX } from "preact";
+import { canBeRescued } from "../model/rescuing";
 import type { SessionView } from "../model/view";
 import { elapsed, firstLine } from "../model/words";
 import { mayAct } from "../state/app";
@@ -9,7 +10,9 @@ import type { OpenSession } from "../state/open-session";
 import type { WaitingRequest } from "../wire/types";
 import { Composer } from "./composer";
 import { Icon } from "./icons";
+import { NoModel } from "./no-model";
 import { Questions } from "./question-card";
+import { Rescuers } from "./rescuers";
 import { useNow } from "./ticking";
 import { textOf } from "./tool-bodies";
 import { Statuses, Widgets } from "./widgets";
@@ -142,15 +145,16 @@ function Queue({ session }: { session: OpenSession }): JSX.Element | null {
   );
 }
 
-/** After a run that did not complete: go on from where it stopped. */
+/** After a run that did not complete: go on from where it stopped, with another model if that has failed. */
 function Again({ session }: { session: OpenSession }): JSX.Element | null {
-  const { run, lastEnd, blocks } = session.view.value;
+  const { run, lastEnd, blocks, modelFailure } = session.view.value;
   if (run || !lastEnd || lastEnd === "completed" || !mayAct() || !blocks.length) return null;
   return (
     <div class="again">
       <button type="button" onClick={() => void session.request({ type: "continue" })}>
         <Icon name="right" size={15} /> {lastEnd === "failed" ? "Try again" : "Continue"}
       </button>
+      {canBeRescued(modelFailure) && <Rescuers key={modelFailure} session={session} failure={modelFailure} />}
     </div>
   );
 }
@@ -169,6 +173,7 @@ export function Dock({ session }: { session: OpenSession }): JSX.Element {
         <Queue session={session} />
         <Questions session={session} />
         <Widgets session={session} place="above" />
+        {view.caughtUp && !view.model && <NoModel cwd={view.cwd} />}
         <Composer session={session} />
         <Widgets session={session} place="below" />
         <Widgets session={session} place="footer" />

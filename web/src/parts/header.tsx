@@ -93,6 +93,8 @@ function More({ session }: { session: OpenSession }): JSX.Element {
         <div role="menu" class="menu">
           {item("Branches", "tree", () => { panel.value = "tree"; })}
           {session.view.value.todo.length > 0 && item("To do", "todo", () => { panel.value = "todo"; })}
+          {item("Permissions", "check", () => { panel.value = "rules"; })}
+          {item("Usage of all sessions", "context", () => { overlay.value = "usage"; })}
           {mayAct() && item("Rename", "edit", () => { overlay.value = "rename"; })}
           {mayAct() && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
           {mayAct() && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}

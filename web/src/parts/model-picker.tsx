@@ -22,7 +22,8 @@ function aboutModel(model: ModelInfo): string {
   return [window ? `${shortTokens(window)} window` : "", prices?.input ? `$${prices.input} / $${prices.output ?? "?"}` : ""].filter(Boolean).join(" · ");
 }
 
-export function ModelPicker({ session }: { session: OpenSession }): JSX.Element {
+/** `goesOn`: the one that is chosen goes on where another has failed. */
+export function ModelPicker({ session, goesOn = false }: { session: OpenSession; goesOn?: boolean }): JSX.Element {
   const view = session.view.value;
   const now = view.model || session.shown.value?.model || "";
   const [models, setModels] = useState<ModelInfo[]>([]);
@@ -39,7 +40,8 @@ export function ModelPicker({ session }: { session: OpenSession }): JSX.Element 
   const known = models.find((one) => one.name === wanted);
   const levels = known ? (known.reasoning ?? []) : LEVELS;
   const choose = (model: string): void => {
-    void session.request({ type: "set_model", model, reasoning: level });
+    if (goesOn) void session.goOnWith(model);
+    else void session.request({ type: "set_model", model, reasoning: level });
     close();
   };
   const key = (event: KeyboardEvent): void => {
@@ -50,9 +52,9 @@ export function ModelPicker({ session }: { session: OpenSession }): JSX.Element 
     document.getElementById(`model-${next}`)?.scrollIntoView({ block: "nearest" });
   };
   return (
-    <Dialog title="Model and reasoning" onClose={close}>
+    <Dialog title={goesOn ? "Another model goes on" : "Model and reasoning"} onClose={close}>
       <form onSubmit={(event) => { event.preventDefault(); choose(wanted); }}>
-        {levels.length > 0 && (
+        {levels.length > 0 && !goesOn && (
           <fieldset class="levels">
             <legend>Reasoning</legend>
             {levels.map((one) => (
@@ -77,7 +79,7 @@ export function ModelPicker({ session }: { session: OpenSession }): JSX.Element 
             Cancel
           </button>
           <button type="submit" class="primary" disabled={!wanted}>
-            {wanted === now ? "Keep the model" : `Use ${wanted}`}
+            {wanted === now && !goesOn ? "Keep the model" : `Use ${wanted}`}
           </button>
         </div>
       </form>

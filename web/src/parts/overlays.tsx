@@ -12,6 +12,8 @@ import { Dialog } from "./dialog";
 import { titleOf } from "./header";
 import { ModelPicker } from "./model-picker";
 import { Palette } from "./palette";
+import { UsageDialog } from "./usage";
+import { chooseAndImport } from "./importing";
 
 const close = (): void => {
   overlay.value = "";
@@ -47,6 +49,10 @@ function NewSession(): JSX.Element {
           </ul>
         )}
         <div class="dialog-actions">
+          <button type="button" class="quiet" onClick={() => chooseAndImport(cwd.trim())}>
+            Import a file
+          </button>
+          <span class="spring" />
           <button type="button" onClick={close}>
             Cancel
           </button>
@@ -113,7 +119,7 @@ function Delete({ session }: { session: OpenSession }): JSX.Element {
 export const KEYS: [string, string][] = [
   ["Enter", "send; while it works: queue as the next prompt"],
   ["Ctrl Enter", "steer: tell the running model at its next step"],
-  ["Shift Enter", "a new line"],
+  ["Shift Enter", "a new line; Alt Enter too"],
   ["/", "commands and templates; outside of the line: go to it"],
   ["@", "mention a file"],
   ["↑", "an earlier prompt, in an empty line"],
@@ -127,7 +133,8 @@ export const KEYS: [string, string][] = [
   ["o", "open or fold the block"],
   ["End", "to the latest"],
   ["m", "model and reasoning"],
-  ["t  b  c", "to do, branches, context"],
+  ["t  b  c  p", "to do, branches, context, permissions"],
+  ["u", "what all sessions have used"],
   ["d", "dark, light, or as the system"],
   ["?", "these keys"],
 ];
@@ -162,6 +169,10 @@ export function Overlays(): JSX.Element | null {
       return <Palette />;
     case "model":
       return session && <ModelPicker session={session} />;
+    case "rescue":
+      return session && <ModelPicker session={session} goesOn />;
+    case "usage":
+      return <UsageDialog />;
     case "rename":
       return session && <Rename session={session} />;
     case "delete":

@@ -8,6 +8,7 @@ import { current } from "../state/open-session";
 import { goTo } from "../state/route";
 import { sessions } from "../state/session-list";
 import { Dialog } from "./dialog";
+import { chooseAndImport } from "./importing";
 import { forkAt } from "./message-actions";
 
 interface Action {
@@ -19,11 +20,14 @@ interface Action {
 function actions(): Action[] {
   const session = current.value;
   const list: Action[] = [{ name: "Colours: dark, light, as the system", about: "", act: nextTheme }, { name: "Keys", about: "?", act: () => { overlay.value = "help"; } }];
+  list.push({ name: "Usage of all sessions", about: "u", act: () => { overlay.value = "usage"; } });
+  if (mayAct()) list.push({ name: "Import a session", about: "", act: () => chooseAndImport(session?.view.value.cwd ?? "") });
   if (mayAct()) list.unshift({ name: "New session", about: "n", act: () => { overlay.value = "new"; } });
   if (session) {
     list.push({ name: "Branches", about: "b", act: () => { panel.value = "tree"; } });
     list.push({ name: "Context and cost", about: "c", act: () => { panel.value = "context"; } });
     list.push({ name: "To do", about: "t", act: () => { panel.value = "todo"; } });
+    list.push({ name: "Permissions", about: "p", act: () => { panel.value = "rules"; } });
   }
   if (session && mayAct()) {
     if (session.view.value.run) list.unshift({ name: "Stop", about: "Esc Esc", act: () => void session.request({ type: "cancel" }) });

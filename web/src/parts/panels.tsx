@@ -1,4 +1,4 @@
-/** What stands beside the conversation: the list of what is to be done, the branches, what the model is told. */
+/** What stands beside the conversation: the list of what is to be done, the branches, what the model is told, what it may do. */
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -6,10 +6,11 @@ import { panel } from "../state/app";
 import type { OpenSession } from "../state/open-session";
 import { ContextPanel } from "./context-panel";
 import { Icon } from "./icons";
+import { RulesPanel } from "./rules-panel";
 import { TodoList } from "./todo-list";
 import { TreePanel } from "./tree-panel";
 
-const TITLES = { todo: "To do", tree: "Branches", context: "Context and cost" };
+const TITLES = { todo: "To do", tree: "Branches", context: "Context and cost", rules: "Permissions" };
 
 function Frame({ title, children }: { title: string; children: ComponentChildren }): JSX.Element {
   const element = useRef<HTMLElement>(null);
@@ -36,6 +37,7 @@ export function SidePanel({ session }: { session: OpenSession }): JSX.Element | 
       {panel.value === "todo" && (session.view.value.todo.length ? <TodoList items={session.view.value.todo} /> : <p class="hint">Nothing to do.</p>)}
       {panel.value === "tree" && <TreePanel session={session} />}
       {panel.value === "context" && <ContextPanel session={session} />}
+      {panel.value === "rules" && <RulesPanel session={session} />}
     </Frame>
   );
 }

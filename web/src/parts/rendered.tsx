@@ -33,7 +33,7 @@ export function useRendered(of: string, ask: Ask | null, hz = 0): string | null 
       isGone = true;
       clearTimeout(timer);
     };
-  }, [of, width, hz]);
+  }, [of, width, hz, ask === null]);
   return drawn?.of === of ? drawn.text : undefined;
 }
 

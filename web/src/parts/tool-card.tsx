@@ -108,12 +108,9 @@ function DrawnBody({ tool, session, isMarkdown }: { tool: ToolBlock; session: st
   return isMarkdown ? <Markdown text={text} /> : <Lines text={text} label="Result" />;
 }
 
-/** Colours that an extension wants for its calls. */
-function dressed(dress: ToolDress | undefined): { borderColor?: string; backgroundColor?: string } | undefined {
-  const style: { borderColor?: string; backgroundColor?: string } = {};
-  if (COLOR.test(dress?.color ?? "")) style.borderColor = dress?.color ?? "";
-  if (COLOR.test(dress?.background ?? "")) style.backgroundColor = dress?.background ?? "";
-  return Object.keys(style).length ? style : undefined;
+/** The colour that an extension wants for its calls. Its background might not be readable here. */
+function dressed(dress: ToolDress | undefined): { borderColor: string } | undefined {
+  return dress?.color && COLOR.test(dress.color) ? { borderColor: dress.color } : undefined;
 }
 
 /** Keeps the end of what grows in sight, unless somebody has scrolled up in it. */

@@ -18,8 +18,8 @@ const HIDDEN_REST = 60_000;
 const READ_OUT = 1500;
 /** Seconds that a model may take to be set. */
 const PATIENCE = 15;
-/** Facts after which what the server alone knows is looked at again. */
-const TELLING = new Set(["run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
+/** Frames after which what the server alone knows is looked at again. The process of a run may have gone before one says `caught_up`. */
+const TELLING = new Set(["caught_up", "run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
 
 export class OpenSession {
   readonly view = signal<SessionView>(emptyView(""));
@@ -229,11 +229,7 @@ export class OpenSession {
 
   request(body: { type: string } & Record<string, unknown>): Promise<unknown> {
     return attempt(async () => {
-      // What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
-      const { held, run } = this.view.value;
-      const releases = (body.type === "prompt" || body.type === "continue") && held && !run && !this.waiting.value.length;
       const settled = await api.request(this.id, body);
-      if (releases) await api.request(this.id, { type: "release_prompts" });
       if (body.type === "prompt" || body.type === "steer") {
         const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[] };
         if (settled.state === "waiting") this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];

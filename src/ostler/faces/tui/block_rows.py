@@ -19,7 +19,7 @@ from ostler.faces.tui.blocks import (
     TextBlock,
     UserBlock,
 )
-from ostler.faces.tui.drawing.boxes import barred, framed, inside, notice_rows, printed_rows, user_rows
+from ostler.faces.tui.drawing.boxes import framed, inside, notice_rows, printed_rows, user_rows
 from ostler.faces.tui.drawing.diff import change_rows
 from ostler.faces.tui.drawing.folding import folded
 from ostler.faces.tui.drawing.markdown import markdown_rows, part_rows
@@ -120,7 +120,8 @@ class BlockRows:
         """What the model thought, unfolded."""
         style = sgr(self.colors, "muted") or DIM
         rows = wrapped([Piece(harmless(text).strip(), style)], inside(width))
-        return barred([drawn(row) for row in rows], width, style)
+        about = f"{len(text.split())} words"
+        return ["", *framed([drawn(row) for row in rows], width, self.colors, title="thought", about=about)]
 
     def _last_thoughts(self, block: ReasoningBlock, width: int) -> list[str]:
         lines = harmless(block.text).strip().splitlines()[-2:]

@@ -9,16 +9,14 @@ from base64 import b64encode
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 
-async def copy(tui: Tui, text: str) -> str:
+async def copy(desk: Desk, text: str) -> str:
     """What can be said of it: no terminal tells whether it did."""
     said = text.encode(errors="replace")
     if not await asyncio.to_thread(_given_to_tmux, said):
-        output = tui.app.application.output
-        output.write_raw(f"\x1b]52;c;{b64encode(said).decode()}\x07")
-        output.flush()
+        desk.write(f"\x1b]52;c;{b64encode(said).decode()}\x07")
     return f"{len(text)} characters are in the clipboard, if the terminal lets us"
 
 

@@ -25,7 +25,8 @@ from ostler.faces.tui.panels import Panel
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.vocabulary.events import QuestionAsked
 
-MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
+_BACK, _ON = ("up", "left", "k", "shift+tab"), ("down", "right", "j", "tab")
+MOVES = {**dict.fromkeys(_BACK, -1), **dict.fromkeys(_ON, 1)}
 _MOST_TEXT = 8
 
 
@@ -213,7 +214,7 @@ class ManyDialog(_Dialog):
             self.questions.type(msgspec.json.encode(list(dict.fromkeys(chosen))).decode())
         elif key in MOVES:
             self._marked = (self._marked + MOVES[key]) % len(self._options)
-        elif key == " ":
+        elif key in (" ", "x"):
             self._chosen ^= {self._marked}
         elif key == "a":
             self._chosen = set(range(len(self._options)))

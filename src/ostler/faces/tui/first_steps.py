@@ -22,7 +22,7 @@ from ostler.vocabulary.errors import OstlerError, UsageError
 from ostler.vocabulary.extras import how_to_install
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 DEMO = "demo/script"
 AGAIN = "looked again:"
@@ -31,31 +31,31 @@ _REFUSED_KEY = ("authentication_failed", "permission_denied")
 _DEMO = Choice("the demo", "demo", about="a script with the real tools: no key, no network; not a model")
 
 
-async def first_steps(tui: Tui, open_store: Callable[[], Store] | None = None) -> None:
+async def first_steps(desk: Desk, open_store: Callable[[], Store] | None = None) -> None:
     """Shows what was looked for, and lets a person choose how to go on: until something can answer, or they
     go away from it. From then on sessions are kept in the store that is opened, if the present one is for
     the demo only."""
     says = "nothing can answer yet; this was looked for:"
     while True:
-        settings = load_settings(tui.conversation.harness.cwd, {}).settings
+        settings = load_settings(desk.conversation.harness.cwd, {}).settings
         around = Surroundings(settings)
         findings = await asyncio.to_thread(list, around.findings())
         if says:
             kinds = ("server", "gguf") if says == AGAIN else tuple(_KINDS)
             news = [one for one in findings if one.kind in kinds]
-            tui.say("\n".join([says, *_in_words(news, around)]))
-        picked = await Picker("how shall it answer?", _ways(findings), tui.colors).ask(tui.panels)
+            desk.say("\n".join([says, *_in_words(news, around)]))
+        picked = await Picker("how shall it answer?", _ways(findings), desk.colors).ask(desk.panels)
         if picked is None:
-            tui.say("the demo answers until you choose: /model, /key, or /doctor for more")
+            desk.say("the demo answers until you choose: /model, /key, or /doctor for more")
             return
         says = AGAIN if picked.choice.value == "again" else ""
         try:
-            if await _go(tui, picked.choice.value, around):
-                if open_store is not None and tui.conversation.harness.model.name != DEMO:
-                    await tui.switching.to("", store=open_store())
+            if await _go(desk, picked.choice.value, around):
+                if open_store is not None and desk.conversation.harness.model.name != DEMO:
+                    await desk.switching.to("", store=open_store())
                 return
         except OstlerError as error:
-            tui.say(error.message, "error")
+            desk.say(error.message, "error")
 
 
 def _in_words(findings: list[Finding], around: Surroundings) -> list[str]:
@@ -101,14 +101,14 @@ def _ways(findings: list[Finding]) -> list[Choice]:
     return [*ways, _DEMO]
 
 
-async def _go(tui: Tui, way: str, around: Surroundings) -> bool:
+async def _go(desk: Desk, way: str, around: Surroundings) -> bool:
     """Whether something can answer now."""
     if way == "again":
         return False
     if way == "file":
-        way = await _model_file(tui, around)
+        way = await _model_file(desk, around)
     if way != "key":
-        is_set = bool(way) and await set_model(tui, way)
+        is_set = bool(way) and await set_model(desk, way)
         chosen = [one for one in around.servers if is_set and way.startswith(f"{one.provider}/")]
         for server in chosen:
             remember_server(server.base_url, allowed=True)
@@ -120,17 +120,17 @@ async def _go(tui: Tui, way: str, around: Surroundings) -> bool:
         )
         for one in usable
     ]
-    picked = await Picker("whose key?", choices, tui.colors).ask(tui.panels)
-    if picked is None or not await ask_for_key(tui, picked.choice.value.name):
+    picked = await Picker("whose key?", choices, desk.colors).ask(desk.panels)
+    if picked is None or not await ask_for_key(desk, picked.choice.value.name):
         return False
     provider: Provider = picked.choice.value
-    return await _is_taken(tui, provider) and await set_model(tui, _default(provider))
+    return await _is_taken(desk, provider) and await set_model(desk, _default(provider))
 
 
-async def _model_file(tui: Tui, around: Surroundings) -> str:
+async def _model_file(desk: Desk, around: Surroundings) -> str:
     """The model that a file is; empty if none was named."""
-    named = await TextLine("where is the GGUF file?", tui.colors, hint="enter takes it, esc goes back").ask(
-        tui.panels
+    named = await TextLine("where is the GGUF file?", desk.colors, hint="enter takes it, esc goes back").ask(
+        desk.panels
     )
     if not named:
         return ""
@@ -147,13 +147,13 @@ def _existing(named: str) -> Path:
     return file
 
 
-async def _is_taken(tui: Tui, provider: Provider) -> bool:
+async def _is_taken(desk: Desk, provider: Provider) -> bool:
     """Asks the vendor; a key that it refuses is forgotten again."""
     from ostler.faces.cli.key import forget
     from ostler.models.key_check import refusal_of_key
 
-    tui.say(f"asking {provider.name} whether it takes the key")
-    settings = for_any_model(load_settings(tui.conversation.harness.cwd, {}).settings)
+    desk.say(f"asking {provider.name} whether it takes the key")
+    settings = for_any_model(load_settings(desk.conversation.harness.cwd, {}).settings)
     name = _default(provider)
     model = model_maker(msgspec.structs.replace(settings, model=name))(name)
     refusal = await refusal_of_key(model)
@@ -161,9 +161,9 @@ async def _is_taken(tui: Tui, provider: Provider) -> bool:
         return True
     if refusal.kind in _REFUSED_KEY:
         forget(provider)
-        tui.say(f"{refusal.message}; the key is not kept", "error")
+        desk.say(f"{refusal.message}; the key is not kept", "error")
         return False
-    tui.say(f"{refusal.message}; the key is kept, and not known to work", "warning")
+    desk.say(f"{refusal.message}; the key is kept, and not known to work", "warning")
     return True
 
 

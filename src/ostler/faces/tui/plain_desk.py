@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from ostler.faces.cli.own_output import own_output
 from ostler.faces.tui.block_rows import BlockRows
@@ -21,23 +21,20 @@ from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.input_line import InputLine, Typed
+    from ostler.faces.tui.input_line import Typed
     from ostler.faces.tui.plain_face import PlainConversation, PlainFace
-    from ostler.faces.tui.tui import Tui
 
 _WIDE = 1000
 """Columns: nothing is cut that is read out."""
 
 
 class PlainDesk:
-    """Stands in for `Tui` where a command uses it: a test runs every command in it."""
+    """A `Desk`."""
 
     def __init__(self, plain_face: PlainConversation, face: PlainFace, conversation: Conversation) -> None:
         self._lines = plain_face
         self.face = face
         self.conversation = conversation
-        self.notice = ""
-        as_tui = cast("Tui", self)
         self.panels = PlainPanels(face.say)
         self.app = _Output(face.say)
         self.writing = _Writing(
@@ -47,19 +44,21 @@ class PlainDesk:
                 lambda: None,
                 lambda block: face.say(*block_words(block)),
             ),
-            WaitingPrompts(
-                lambda: self.conversation, cast("InputLine", _Line(face)), BlockRows(), lambda: None
-            ),
+            WaitingPrompts(lambda: self.conversation, _Line(face), BlockRows(), lambda: None),
         )
-        self.commands = Commands(as_tui)
-        self.switching = Switching(as_tui)
-        self.rescue = Rescue(as_tui)
+        self.commands = Commands(self)
+        self.switching = Switching(self)
+        self.rescue = Rescue(self)
 
     def colors(self) -> None:
         return None
 
     def say(self, text: str, level: Level = "info") -> None:
         self.face.say(*block_words(NoticeBlock(text, level)))
+
+    def write(self, text: str) -> None:
+        own_output().write(text)
+        own_output().flush()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         self._lines.see(batch)
@@ -77,7 +76,7 @@ class PlainDesk:
     async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
         from ostler.faces.tui.first_steps import first_steps
 
-        await first_steps(cast("Tui", self), open_store)
+        await first_steps(self, open_store)
 
     def listed(self) -> list[str]:
         """All commands, a line each."""
@@ -127,22 +126,5 @@ class _Output:
     def __init__(self, say: Callable[..., None]) -> None:
         self._say = say
 
-    @property
-    def application(self) -> _Output:
-        return self
-
-    @property
-    def output(self) -> _Output:
-        return self
-
     def print(self, rows: Sequence[str]) -> None:
         self._say(*(line for row in rows if (line := plain(row).rstrip())))
-
-    def refresh(self) -> None:
-        """Nothing is drawn."""
-
-    def write_raw(self, text: str) -> None:
-        own_output().write(text)
-
-    def flush(self) -> None:
-        own_output().flush()

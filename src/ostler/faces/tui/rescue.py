@@ -9,8 +9,8 @@ from ostler.vocabulary.errors import ERRORS, Failure, ModelError, OstlerError
 from ostler.vocabulary.events import RunEnded
 
 if TYPE_CHECKING:
+    from ostler.faces.tui.desk import Desk
     from ostler.faces.tui.pickers.picker import Choice
-    from ostler.faces.tui.tui import Tui
 
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
 """Failures with which another model would not be better off."""
@@ -23,8 +23,8 @@ class Rescue:
     """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
     done is not done again."""
 
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._offering: asyncio.Task[None] | None = None
 
     def take(self, event: object) -> None:
@@ -44,26 +44,26 @@ class Rescue:
         from ostler.faces.tui.pickers.picker import Picker
         from ostler.runs.model_candidates import rescuers
 
-        tui, conversation = self._tui, self._tui.conversation
+        desk, conversation = self._desk, self._desk.conversation
         try:
             found = await asyncio.to_thread(candidates, conversation.harness.cwd)
             others = rescuers(found, conversation.harness.model.name, failure.kind)
             choices = [model_choice(one, "") for one in others]
             choices += _same_model(conversation.harness.model.name, failure.kind)
-            picker = Picker("another model goes on", choices, tui.colors, keys={"esc": "leaves it as it is"})
-            picked = await picker.ask(tui.panels)
-            is_there = conversation is tui.conversation and conversation.session.state.run is None
+            picker = Picker("another model goes on", choices, desk.colors, keys={"esc": "leaves it as it is"})
+            picked = await picker.ask(desk.panels)
+            is_there = conversation is desk.conversation and conversation.session.state.run is None
             if picked is None or not is_there:
                 return
             name = getattr(picked.choice.value, "name", picked.choice.value)
             if picked.choice.value == KEY:
                 name = conversation.harness.model.name
-                if not await ask_for_key(tui, name.partition("/")[0]):
+                if not await ask_for_key(desk, name.partition("/")[0]):
                     return
-            if await set_model(tui, name):
+            if await set_model(desk, name):
                 await conversation.go_on()
         except OstlerError as error:
-            tui.say(error.message, "error")
+            desk.say(error.message, "error")
 
 
 def _same_model(name: str, kind: str) -> list[Choice]:

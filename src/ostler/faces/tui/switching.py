@@ -21,7 +21,7 @@ from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
 from ostler.vocabulary.events import SettingsChanged
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 Reason = Literal["new", "open", "fork", "import", "clear"]
 
@@ -31,13 +31,13 @@ BUSY = "a run is under way: esc stops it, or wait until it has ended"
 class Switching:
     """The other session is opened before this one is given back: if that fails, nothing has happened."""
 
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._one_at_a_time = asyncio.Lock()
 
     async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
         """What a person wants: not while a run is under way here, and not if an extension is against it."""
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if not conversation.is_elsewhere and await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness = conversation.harness
@@ -51,18 +51,18 @@ class Switching:
     async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
         """To the session of that id, or to a new one; returns its id. Without another store, in the same."""
         async with self._one_at_a_time:
-            left = self._tui.conversation
+            left = self._desk.conversation
             if session == left.session.id:
                 return session
             there = await self._open(session, left.harness, store or left.store)
             if not session and (kept := left.session.state.settings).model:
                 there.journal.record(SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui"))
-            conversation = Conversation(there, left.host, self._tui.see)
-            await self._tui.writing.shell.stop()
+            conversation = Conversation(there, left.host, self._desk.see)
+            await self._desk.writing.shell.stop()
             await left.leave()
-            await self._tui.show(conversation)
+            await self._desk.show(conversation)
         if prompt:
-            await self._tui.submit(prompt)
+            await self._desk.submit(prompt)
         return there.id
 
     async def _open(self, session: str, left: Harness, store: Store) -> Session:
@@ -78,7 +78,7 @@ class Switching:
             raise
         self._keep_model(there)
         if Path(there.state.cwd) != harness.cwd:
-            self._tui.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
+            self._desk.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
         return there
 
     def _keep_model(self, session: Session) -> None:
@@ -89,7 +89,7 @@ class Switching:
         try:
             session.harness.set_model(kept.model, kept.reasoning)
         except OstlerError as error:
-            self._tui.say(f"{kept.model} cannot answer here: {error.message}")
+            self._desk.say(f"{kept.model} cannot answer here: {error.message}")
 
 
 def _equip(harness: Harness) -> None:

@@ -22,6 +22,7 @@ from ostler.faces.tui.chip_style import ChipStyle
 from ostler.faces.tui.commands.registry import Commands
 from ostler.faces.tui.conversation import Conversation
 from ostler.faces.tui.dialogs import AskedPanel
+from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.earlier import earlier_facts, last_rows
 from ostler.faces.tui.empty_hint import EmptyHint
 from ostler.faces.tui.extension_keys import give_keys_to_extensions
@@ -55,7 +56,13 @@ EARLIER = 40
 
 
 class Tui:
-    """Made for one session; `switch` leaves it for another."""
+    """Made for one session; `switch` leaves it for another. For commands it is the `Desk`."""
+
+    app: TerminalApp
+    commands: Commands
+    conversation: Conversation
+    printing: Printing
+    writing: Writing
 
     def __init__(
         self,
@@ -97,7 +104,7 @@ class Tui:
         """What is said in place of the activity until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
-        self.notifier = Notifier(self._write, session.harness.cwd.name, os.environ, notify)
+        self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
         self.writing = Writing(self, session.harness.cwd)
         self._ticking: asyncio.TimerHandle | None = None
         keys = key_bindings(self)
@@ -282,7 +289,7 @@ class Tui:
     def meters(self) -> Meters:
         return self.meter.read(len(self.writing.waiting), self.extensions.notes)
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """What is for the terminal itself, and not seen in it."""
         self.app.application.output.write_raw(text)
         self.app.application.output.flush()
@@ -303,7 +310,8 @@ class Tui:
     def show_thoughts(self) -> None:
         """What the model thought last, which was folded."""
         if thoughts := self.transcript.last_reasoning:
-            self.app.print(self.rows.thoughts(thoughts, self.app.size.columns))
+            rows = self.rows.thoughts(thoughts, self.app.size.columns)
+            self.app.print(apart([rows], after_blank=self.app.ends_blank))
         else:
             self.say("there is nothing that the model has thought")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from typing import Protocol
 
 from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.conversation import Content, Conversation
 from ostler.faces.tui.drawing.pieces import cut, one_line
 from ostler.faces.tui.editor.chips import Chips
-from ostler.faces.tui.input_line import InputLine, Typed
+from ostler.faces.tui.input_line import Typed
 from ostler.runs.inbox import TAKEN_BACK
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
@@ -30,13 +31,24 @@ _CHANGING = (
 )
 
 
+class Line(Protocol):
+    """Where what is taken back can be changed."""
+
+    @property
+    def text(self) -> str: ...
+
+    def put(self, typed: Typed) -> None: ...
+
+    def put_back(self, typed: Typed) -> bool: ...
+
+
 class WaitingPrompts:
     """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
 
     def __init__(
         self,
         conversation: Callable[[], Conversation],
-        line: InputLine,
+        line: Line,
         draw: BlockRows,
         changed: Callable[[], None],
     ) -> None:

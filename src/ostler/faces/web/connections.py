@@ -26,7 +26,8 @@ def impatient(protocol: type[Any]) -> type[Any]:
             self._wait()
 
         def data_received(self, data: bytes) -> None:
-            if not self._is_asking():
+            before = self.cycle
+            if not self._is_asking() or not before.more_body:  # also what is sent ahead, behind a request
                 self._unasked += len(data)
                 if self._unasked > MOST_HEADERS:
                     self.transport.abort()
@@ -34,8 +35,9 @@ def impatient(protocol: type[Any]) -> type[Any]:
                 if self._closing is None:
                     self._wait()
             super().data_received(data)
-            if self._is_asking():
+            if self.cycle is not before:
                 self._unasked = 0
+            if self._is_asking():
                 self._stop_waiting()
 
         def connection_lost(self, error: Exception | None) -> None:

@@ -66,6 +66,7 @@ def openapi(operations: Iterable[Operation], prefix: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     schema_of = {_key(kind): schema for kind, schema in zip(types, schemas, strict=True)}
     _describe_fields(components, types)
+    _leave_out_false(components)
     components["Fact"] = _fact(schema_of)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -123,6 +124,19 @@ def _describe_fields(components: dict[str, Any], types: Iterable[Any]) -> None:
         for field, text in docs_of_fields(*found).items():
             if (schema := component.get("properties", {}).get(field)) is not None:
                 schema.setdefault("description", text)
+
+
+def _leave_out_false(schema: Any) -> None:
+    """Of a tuple: that nothing follows its items. `maxItems` says it as well, and programs that make clients
+    know no schema that is not an object."""
+    if isinstance(schema, dict):
+        if schema.get("items") is False:
+            del schema["items"]
+        for inner in schema.values():
+            _leave_out_false(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            _leave_out_false(inner)
 
 
 def _described(operation: Operation, schema_of: dict[Any, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ostler.kernel.journal import Journal
 from ostler.kernel.store import Store
 from ostler.runs.absent_model import harness_without_model
 from ostler.runs.first_run import Answering, Surroundings, can_answer
+from ostler.runs.left_behind import LeftBehind
 from ostler.runs.session import create_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.runs.supervisor import Supervisor
@@ -76,6 +77,7 @@ class Server:
             is_wanted=self._is_followed,
             attend_alone=self._audit,
         )
+        self.left_behind = LeftBehind(self.supervisor)
         self.folders = Folders(store, self.supervisor, equip, cwd)
         self.answers = KeptAnswers(tokens.path.with_name("answers.db"))
         self.is_draining = False
@@ -166,6 +168,7 @@ class Server:
         for task in (self._beating, self._watching):
             if task is not None:
                 task.cancel()
+        self.left_behind.close()
         await self.supervisor.close("the server ends")
         await self.folders.close()
         self.answers.close()

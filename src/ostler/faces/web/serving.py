@@ -47,7 +47,7 @@ async def _serve(options: argparse.Namespace) -> int:
         app = create_app(server, hosts=_names(options, address), origins=options.allow_origin)
         config = uvicorn.Config(
             app,
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=bool(options.behind_proxy),

@@ -19,17 +19,33 @@ from ostler.vocabulary.requests import AnyRequest
 PATIENCE = 10.0
 """Seconds that a secret is kept for the call which asked for it, and that a route waits for its fact."""
 
+_STARTING = (requests.Prompt, requests.Continue)
+
 
 async def submit(server: Server, session: str, request: AnyRequest) -> None:
-    """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is."""
+    """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is.
+
+    What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
+    """
     request = await with_uploads(server.uploads, request)
     if problem := storing_problem(request):
         raise UsageError(f"that request cannot be stored: {problem}")
     if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
         bare = msgspec.structs.replace(request, answer=None)
         await server.supervisor.answer_secret(session, bare, request.answer, PATIENCE)
-    else:
-        await server.supervisor.submit(session, request)
+        return
+    releases = isinstance(request, _STARTING) and await _is_held(server, session)
+    is_new = await server.supervisor.submit(session, request)
+    if releases and is_new:
+        await server.supervisor.release(session)
+    await server.left_behind.look_after(session)
+
+
+async def _is_held(server: Server, session: str) -> bool:
+    """Because its last run did not complete; and no prompt waits for somebody to look at it."""
+    state = await state_of(server.store, session)
+    waiting = await server.store.pending(session) if state.held and state.run is None else None
+    return waiting is not None and not any(isinstance(one, _STARTING) for one in waiting)
 
 
 async def _is_secret(server: Server, session: str, request: requests.Answer) -> bool:

@@ -11,7 +11,7 @@ from ostler.kernel.store import Store
 from ostler.runs.watching.hub import Encode, Follower, Hub
 from ostler.runs.watching.relay import Relay
 from ostler.vocabulary.errors import NotFound, StoreError, UsageError
-from ostler.vocabulary.events import Event, StreamIncomplete
+from ostler.vocabulary.events import CaughtUp, Event, StreamIncomplete
 from ostler.vocabulary.facts import Fact
 
 
@@ -129,6 +129,7 @@ class Watch:
 
     async def _relay(self, hub: Hub) -> None:
         relay = Relay(self.store, hub.session, hub.last_seq)
+        owner = None
         async with aclosing(relay.batches()) as batches:
             async for batch in batches:
                 if batch:
@@ -136,6 +137,9 @@ class Watch:
                 elif self._relays.get(hub.session) is asyncio.current_task():
                     hub.lose_source()
                 self._say_incomplete(hub, relay.problem)
+                if owner is not None and relay.owner is None:  # its run may have been cut: no fact says so
+                    hub.see([CaughtUp(hub.last_seq)])
+                owner = relay.owner
 
     def _say_incomplete(self, hub: Hub, reason: str) -> None:
         """Once: to those who are there, and to whoever comes."""

@@ -21,7 +21,7 @@ from ostler.vocabulary.errors import Failure, UsageError
 from ostler.vocabulary.messages import user
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 SYSTEM = (
     "You answer a question beside the work of an agent, for the person who watches it. You are given a "
@@ -30,46 +30,46 @@ SYSTEM = (
 )
 
 
-def commands(tui: Tui) -> list[Command]:
+def commands(desk: Desk) -> list[Command]:
     return [
         Command(
             "btw",
             "a side question: the conversation does not learn of it",
-            lambda question: _ask(tui, question),
+            lambda question: _ask(desk, question),
             ("aside",),
             "question",
         )
     ]
 
 
-async def _ask(tui: Tui, question: str) -> None:
+async def _ask(desk: Desk, question: str) -> None:
     if not question:
         raise UsageError("say the question behind it: /btw QUESTION")
-    conversation = tui.conversation
+    conversation = desk.conversation
 
     def close() -> None:
         """Also ends the call."""
-        tui.panels.close(panel)
+        desk.panels.close(panel)
         asking.cancel()
 
-    panel = ReadingPanel("btw", question, tui.colors, close)
-    asking = asyncio.ensure_future(_answer(tui, conversation.session, question, panel))
+    panel = ReadingPanel("btw", question, desk.colors, close)
+    asking = asyncio.ensure_future(_answer(desk, conversation.session, question, panel))
     conversation.beside.add(asking)
     asking.add_done_callback(conversation.beside.discard)
-    tui.panels.open(panel)
+    desk.panels.open(panel)
     await asyncio.wait({asking})
     if asking.cancelled() or asking.exception() is not None:
-        tui.panels.close(panel)
+        desk.panels.close(panel)
     if not asking.cancelled():
         asking.result()
 
 
-async def _answer(tui: Tui, session: Session, question: str, panel: ReadingPanel) -> None:
+async def _answer(desk: Desk, session: Session, question: str, panel: ReadingPanel) -> None:
     journal = session.journal
 
     async def show(text: str) -> None:
         panel.text += text
-        tui.panels.refresh()
+        desk.panels.refresh()
 
     async with _held(session), _reserved(session):
         facts = await journal.history()
@@ -88,7 +88,7 @@ async def _answer(tui: Tui, session: Session, question: str, panel: ReadingPanel
         usage = end.usage
         cost = f" · {dollars(usage.cost)}" if usage.cost else ""
         panel.text, panel.note = text_in(end), f"{short(usage.total_tokens)} tokens{cost}"
-    tui.panels.refresh()
+    desk.panels.refresh()
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from ostler.vocabulary.events import AssistantMessage
 from ostler.vocabulary.messages import text_of
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 KEYS = (
     ("enter", "says it: now, or when it is its turn"),
@@ -43,8 +43,8 @@ KEYS = (
 )
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Faces(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Faces(desk)
     return [
         Command("theme", "the colours", group.theme, (), "[name]", complete=group.themes),
         Command("copy", "the last answer, to the clipboard", group.copy, ("cp",)),
@@ -55,50 +55,50 @@ def commands(tui: Tui) -> list[Command]:
 
 
 class _Faces:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     async def help(self, arguments: str) -> None:
-        tui = self._tui
+        desk = self._desk
         rows = []
-        for one in tui.commands.entries():
+        for one in desk.commands.entries():
             also = f" (also {', '.join(f'/{name}' for name in one.aliases)})" if one.aliases else ""
             rows.append((f"/{one.name} {one.arguments}".rstrip(), one.description + also))
-        print_lines(tui, ["commands", *aligned(rows)], has_heading=True)
-        print_lines(tui, ["keys", *aligned(KEYS)], has_heading=True)
+        print_lines(desk, ["commands", *aligned(rows)], has_heading=True)
+        print_lines(desk, ["keys", *aligned(KEYS)], has_heading=True)
 
     async def quit(self, arguments: str) -> None:
-        self._tui.leave()
+        self._desk.leave()
 
     async def themes(self, typed: str) -> list[str]:
-        return self._tui.face.book.names()
+        return self._desk.face.book.names()
 
     async def theme(self, arguments: str) -> None:
         """The marked one is seen at once; who goes away gets the one before."""
-        tui = self._tui
-        before = tui.face.theme()
+        desk = self._desk
+        before = desk.face.theme()
         if not before:
             raise UsageError("there are no colours here: NO_COLOR is set, or the terminal has none")
         if arguments:
-            if arguments not in tui.face.book:
+            if arguments not in desk.face.book:
                 raise UsageError(f"there is no theme {arguments!r:.60}; /theme shows those there are")
             self._use(arguments)
             return
-        names = sorted(tui.face.book.names(), key=lambda name: (name != DEFAULT, name))
+        names = sorted(desk.face.book.names(), key=lambda name: (name != DEFAULT, name))
         choices = [Choice(name, name, is_present=name == before) for name in names]
-        picker = Picker("theme", choices, tui.colors, moved=lambda choice: tui.face.set_theme(choice.value))
-        picked = await picker.ask(tui.panels)
+        picker = Picker("theme", choices, desk.colors, moved=lambda choice: desk.face.set_theme(choice.value))
+        picked = await picker.ask(desk.panels)
         if picked is None:
-            tui.face.set_theme(before)
+            desk.face.set_theme(before)
         else:
             self._use(picked.choice.value)
 
     def _use(self, name: str) -> None:
-        self._tui.face.set_theme(name)
-        self._tui.say(f'{name} from here on; `theme = "{name}"` in your settings keeps it')
+        self._desk.face.set_theme(name)
+        self._desk.say(f'{name} from here on; `theme = "{name}"` in your settings keeps it')
 
     async def copy(self, arguments: str) -> None:
-        facts = await self._tui.conversation.session.journal.history()
+        facts = await self._desk.conversation.session.journal.history()
         path = path_of(facts)
         answers = [
             text
@@ -112,20 +112,20 @@ class _Faces:
         ]
         if not answers:
             raise UsageError("there is no answer to copy yet")
-        self._tui.say(await copy(self._tui, answers[-1]))
+        self._desk.say(await copy(self._desk, answers[-1]))
 
     async def edit(self, arguments: str) -> None:
         from ostler.faces.tui.editor.outside import editor_command, interrupts_for_editor
 
         if not arguments:
             raise UsageError("say which file: /edit FILE")
-        command, cwd = editor_command(), self._tui.conversation.harness.cwd
+        command, cwd = editor_command(), self._desk.conversation.harness.cwd
         file = _file_named(arguments, cwd)
-        async with self._tui.face.suspended():
+        async with self._desk.face.suspended():
             with interrupts_for_editor():
                 ended = await asyncio.to_thread(subprocess.run, [*command, str(file)], cwd=cwd, check=False)
         if ended.returncode:
-            self._tui.say(f"{command[0]} ended with {ended.returncode}", "warning")
+            self._desk.say(f"{command[0]} ended with {ended.returncode}", "warning")
 
 
 def _file_named(name: str, cwd: Path) -> Path:

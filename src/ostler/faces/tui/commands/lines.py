@@ -10,20 +10,20 @@ from ostler.faces.tui.drawing.pieces import BOLD, Piece, Row, after, cells, draw
 from ostler.faces.tui.drawing.spacing import apart
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
-def print_lines(tui: Tui, lines: Sequence[str], *, has_heading: bool = False) -> None:
+def print_lines(desk: Desk, lines: Sequence[str], *, has_heading: bool = False) -> None:
     """All of it: what does not fit goes on below, in its column."""
-    width, heading = tui.app.size.columns, sgr(tui.colors(), "secondary", BOLD)
+    width, heading = desk.app.size.columns, sgr(desk.colors(), "secondary", BOLD)
     rows = [
         drawn(row)
         for at, line in enumerate(lines)
         for row in _rows(harmless(line.expandtabs(4)), heading if has_heading and not at else "", width)
     ]
-    tui.app.print(apart([["", *rows, ""]], after_blank=tui.app.ends_blank))
+    desk.app.print(apart([["", *rows, ""]], after_blank=desk.app.ends_blank))
 
 
 def _rows(line: str, style: str, width: int) -> list[Row]:

@@ -16,13 +16,13 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Compact
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 _SECRETS = ("api_key", "key_command")
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Looking(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Looking(desk)
     return [
         Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
         Command("context", "what the model was told in the last step", group.context),
@@ -42,8 +42,8 @@ async def _groups(typed: str) -> list[str]:
 
 
 class _Looking:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     async def cost(self, arguments: str) -> None:
         """Of this session by model; of all sessions, if it is said by what."""
@@ -53,45 +53,45 @@ class _Looking:
         by = next((one for one in get_args(By) if one == arguments), None)
         if arguments and by is None:
             raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         session = "" if by else conversation.session.id
         groups, known = await spent(conversation.store, (by or "model",), session=session)
         if not groups:
-            self._tui.say("no model was called yet")
+            self._desk.say("no model was called yet")
             return
-        width = self._tui.app.size.columns
-        print_lines(self._tui, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
+        width = self._desk.app.size.columns
+        print_lines(self._desk, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
 
     async def context(self, arguments: str) -> None:
         from ostler.faces.cli.context import step_lines
         from ostler.runs.told_steps import told_steps, with_compactions
 
-        facts = await self._tui.conversation.session.journal.history()
+        facts = await self._desk.conversation.session.journal.history()
         steps = told_steps(facts)
         if not steps:
-            self._tui.say("no model was asked in this session yet")
+            self._desk.say("no model was asked in this session yet")
             return
-        print_lines(self._tui, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
+        print_lines(self._desk, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
 
     async def compact(self, arguments: str) -> None:
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if conversation.session.state.run is not None:
-            self._tui.say("older messages are summarised before the next step")
+            self._desk.say("older messages are summarised before the next step")
         await conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
 
     async def tools(self, arguments: str) -> None:
-        tools = self._tui.conversation.harness.tools
+        tools = self._desk.conversation.harness.tools
         rows = [(name, _first_sentence(tools[name].spec.description)) for name in sorted(tools)]
         if rows:
-            print_lines(self._tui, list(aligned(rows)))
+            print_lines(self._desk, list(aligned(rows)))
         else:
-            self._tui.say("the model has no tools")
+            self._desk.say("the model has no tools")
 
     async def agents(self, arguments: str) -> None:
         from ostler.faces.cli.agents import HEADINGS, notices_of, rows_of
         from ostler.runs.agents import find_agents
 
-        cwd = self._tui.conversation.harness.cwd
+        cwd = self._desk.conversation.harness.cwd
         found = find_agents(cwd)
         self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
 
@@ -99,58 +99,58 @@ class _Looking:
         from ostler.faces.cli.skills import HEADINGS, notices_of, rows_of
         from ostler.runs.guidance import skills_in
 
-        cwd = self._tui.conversation.harness.cwd
+        cwd = self._desk.conversation.harness.cwd
         found = skills_in(cwd)
         self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
 
     def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
         if rows:
-            print_lines(self._tui, list(aligned([headings, *rows])), has_heading=True)
+            print_lines(self._desk, list(aligned([headings, *rows])), has_heading=True)
         for notice in notices:
-            self._tui.say(notice)
+            self._desk.say(notice)
 
     async def extensions(self, arguments: str) -> None:
-        host = self._tui.conversation.host
+        host = self._desk.conversation.host
         if host is None or not host.extensions:
-            self._tui.say("no extension is loaded; `ostler ext list` shows all that there are")
+            self._desk.say("no extension is loaded; `ostler ext list` shows all that there are")
             return
         rows = [("NAME", "FROM", "STATE", "COMMANDS", "PROBLEM")]
         for one in host.extensions.values():
             commands = " ".join(f"/{name}" for name in one.registered.commands)
             rows.append((one.name, one.origin, one.standing, commands, one.problem))
-        print_lines(self._tui, list(aligned(rows)), has_heading=True)
+        print_lines(self._desk, list(aligned(rows)), has_heading=True)
 
     async def reload(self, arguments: str) -> None:
-        host = self._tui.conversation.host
+        host = self._desk.conversation.host
         if host is None:
-            self._tui.say("no extension is loaded")
+            self._desk.say("no extension is loaded")
             return
         await host.reload()
-        self._tui.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
+        self._desk.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
 
     async def settings(self, arguments: str) -> None:
         from ostler.runs.home import configuration_file
         from ostler.runs.settings import find_project_file, load_settings
 
-        cwd = self._tui.conversation.harness.cwd
+        cwd = self._desk.conversation.harness.cwd
         loaded = load_settings(cwd, {})
         project = find_project_file(cwd)
         places = [str(configuration_file()), *([str(project)] if project else [])]
         values = msgspec.to_builtins(loaded.settings)
         rows = [(name, _shown(name, value)) for name, value in sorted(values.items())]
         lines = list(aligned(rows)) if rows else ["nothing is set: everything is as it comes"]
-        print_lines(self._tui, [f"from {' and '.join(places)}", *lines], has_heading=True)
+        print_lines(self._desk, [f"from {' and '.join(places)}", *lines], has_heading=True)
         for notice in loaded.notices:
-            self._tui.say(notice, "warning")
+            self._desk.say(notice, "warning")
 
     async def doctor(self, arguments: str) -> None:
         from ostler.faces.cli.doctor import lines_of
         from ostler.runs.diagnosis import diagnose
 
-        harness = self._tui.conversation.harness
+        harness = self._desk.conversation.harness
         diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(harness.cwd)))
         heading = f"{harness.model.name} answers in this session; for others:"
-        print_lines(self._tui, [heading, "", *lines_of(diagnosis)], has_heading=True)
+        print_lines(self._desk, [heading, "", *lines_of(diagnosis)], has_heading=True)
 
 
 def _first_sentence(text: str) -> str:

@@ -18,13 +18,13 @@ from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import SetModel
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Models(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Models(desk)
     return [
         Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
         Command("thinking", "how much it thinks", group.thinking, ("think",), "[level]", complete=_levels),
@@ -60,50 +60,50 @@ async def _kept_keys(typed: str) -> list[str]:
 
 
 class _Models:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._ready: asyncio.Future[list[Candidate]] | None = None
 
     async def names(self, typed: str) -> list[str]:
         """Looked for once while they are typed: it takes a moment."""
         if self._ready is None or not typed:
             self._ready = asyncio.ensure_future(
-                asyncio.to_thread(candidates, self._tui.conversation.harness.cwd)
+                asyncio.to_thread(candidates, self._desk.conversation.harness.cwd)
             )
         return [one.name for one in await asyncio.shield(self._ready) if not one.to_do]
 
     async def model(self, arguments: str) -> None:
         if arguments:
-            await set_model(self._tui, arguments)
+            await set_model(self._desk, arguments)
             return
-        harness = self._tui.conversation.harness
+        harness = self._desk.conversation.harness
         found = await asyncio.to_thread(candidates, harness.cwd)
         present = harness.model.name
         if all(one.name != present for one in found):
             found.insert(0, Candidate(present, present.partition("/")[0]))
         choices = [model_choice(one, present) for one in found]
-        picked = await Picker("model", choices, self._tui.colors).ask(self._tui.panels)
+        picked = await Picker("model", choices, self._desk.colors).ask(self._desk.panels)
         if picked is None:
             return
         chosen: Candidate = picked.choice.value
-        if not chosen.to_do or await ask_for_key(self._tui, chosen.provider):
-            await set_model(self._tui, chosen.name)
+        if not chosen.to_do or await ask_for_key(self._desk, chosen.provider):
+            await set_model(self._desk, chosen.name)
 
     async def thinking(self, arguments: str) -> None:
-        harness = self._tui.conversation.harness
+        harness = self._desk.conversation.harness
         level = arguments
         if not level:
             choices = [
                 Choice(one, one, about=_about_level(one), is_present=one == harness.reasoning)
                 for one in LEVELS
             ]
-            picked = await Picker("thinking", choices, self._tui.colors).ask(self._tui.panels)
+            picked = await Picker("thinking", choices, self._desk.colors).ask(self._desk.panels)
             if picked is None:
                 return
             level = picked.choice.value
         if level not in LEVELS:
             raise UsageError(f"there is no level {level!r:.40}; the levels are: {', '.join(LEVELS)}")
-        await set_model(self._tui, harness.model.name, level)
+        await set_model(self._desk, harness.model.name, level)
 
     async def all_providers(self, typed: str) -> list[str]:
         from ostler.models.provider_table import configured_providers
@@ -132,16 +132,16 @@ class _Models:
                 "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
             )
         elif lines := listed(self._settings()):
-            print_lines(self._tui, lines)
+            print_lines(self._desk, lines)
         else:
-            self._tui.say("there are no keys; /key set PROVIDER keeps one")
+            self._desk.say("there are no keys; /key set PROVIDER keeps one")
 
     async def login(self, arguments: str) -> None:
         if " " in arguments:
             raise UsageError("say only the provider; its key is typed unseen, in a line of its own")
         name = arguments or await self._choose("whose key?", "keeps a key of {}", self.all_providers)
         if name:
-            await ask_for_key(self._tui, name)
+            await ask_for_key(self._desk, name)
 
     async def logout(self, arguments: str) -> None:
         from ostler.faces.cli.key import forget, provider_named
@@ -149,38 +149,38 @@ class _Models:
         name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
         if name:
             forget(provider_named(name, self._settings()))
-            self._tui.say(f"the key for {name} is forgotten")
+            self._desk.say(f"the key for {name} is forgotten")
 
     async def _choose(self, title: str, about: str, names: Complete) -> str:
         choices = [Choice(name, name, about=about.format(name)) for name in await names("")]
-        picker = Picker(title, choices, self._tui.colors, empty="no key is kept")
-        picked = await picker.ask(self._tui.panels)
+        picker = Picker(title, choices, self._desk.colors, empty="no key is kept")
+        picked = await picker.ask(self._desk.panels)
         return picked.choice.value if picked is not None else ""
 
     def _settings(self) -> Settings:
-        return load_settings(self._tui.conversation.harness.cwd, {}).settings
+        return load_settings(self._desk.conversation.harness.cwd, {}).settings
 
 
-async def set_model(tui: Tui, name: str, level: str = "") -> bool:
+async def set_model(desk: Desk, name: str, level: str = "") -> bool:
     """From the next step on that model answers; False if it cannot."""
-    came = await tui.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
+    came = await desk.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
     if isinstance(came, RequestRefused):
         return False
-    harness = tui.conversation.harness
+    harness = desk.conversation.harness
     thinks = f", thinking: {harness.reasoning}" if level else ""
-    tui.say(f"{harness.model.name} answers from now on{thinks}")
+    desk.say(f"{harness.model.name} answers from now on{thinks}")
     return True
 
 
-async def ask_for_key(tui: Tui, provider: str) -> bool:
+async def ask_for_key(desk: Desk, provider: str) -> bool:
     """Keeps the key of a provider, which is typed unseen; False if none was given."""
     from ostler.faces.cli.key import keep, provider_named
 
-    known = provider_named(provider, load_settings(tui.conversation.harness.cwd, {}).settings)
+    known = provider_named(provider, load_settings(desk.conversation.harness.cwd, {}).settings)
     hint = "enter keeps it, esc goes back; it is not shown"
-    line = TextLine(f"key for {provider}", tui.colors, is_secret=True, hint=hint)
-    given = await line.ask(tui.panels)
+    line = TextLine(f"key for {provider}", desk.colors, is_secret=True, hint=hint)
+    given = await line.ask(desk.panels)
     if not given:
         return False
-    tui.say(f"the key for {provider} is kept in {keep(known, given)}")
+    desk.say(f"the key for {provider} is kept in {keep(known, given)}")
     return True

@@ -14,11 +14,11 @@ from ostler.vocabulary.errors import SessionBusy, UsageError
 from ostler.vocabulary.events import SettingsChanged
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Permissions(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Permissions(desk)
     return [
         Command(
             "permissions",
@@ -37,15 +37,15 @@ async def _words(typed: str) -> list[str]:
 
 
 class _Permissions:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._before: Profile | None = None
         """The profile that held before everything was let run."""
 
     async def permissions(self, arguments: str) -> None:
         from ostler.faces.cli.permissions import known_rules, lines_of, take_back
 
-        harness = self._tui.conversation.harness
+        harness = self._desk.conversation.harness
         profile = next((one for one in PROFILES if one == arguments), None)
         if profile is not None:
             await self._use(profile)
@@ -57,7 +57,7 @@ class _Permissions:
             if len(chosen) != 1:
                 raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
             await asyncio.to_thread(take_back, chosen[0])
-            self._tui.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
+            self._desk.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
             return
         if arguments:
             raise UsageError(
@@ -65,10 +65,10 @@ class _Permissions:
             )
         heading = f"the profile is {harness.permissions}; /permissions {'|'.join(PROFILES)} changes it"
         rules = lines_of(known) or ["there are no rules; the profile alone decides"]
-        print_lines(self._tui, [heading, *rules], has_heading=True)
+        print_lines(self._desk, [heading, *rules], has_heading=True)
 
     async def everything(self, arguments: str) -> None:
-        if self._tui.conversation.harness.permissions != "full":
+        if self._desk.conversation.harness.permissions != "full":
             await self._use("full")
         elif self._before is not None:
             await self._use(self._before)
@@ -80,7 +80,7 @@ class _Permissions:
         from ostler.runs.permissions import configured_rules, user_guard
         from ostler.runs.settings import load_settings
 
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness, journal = conversation.harness, conversation.session.journal
@@ -91,4 +91,4 @@ class _Permissions:
         harness.permissions = profile
         journal.record(SettingsChanged(permissions=profile, by="tui"))
         await journal.commit()
-        self._tui.say(f"the profile is {profile} from now on, in this terminal")
+        self._desk.say(f"the profile is {profile} from now on, in this terminal")

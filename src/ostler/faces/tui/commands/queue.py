@@ -11,14 +11,14 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import ReleasePrompts
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 NOTHING = "no prompt waits"
 ABOUT = "takes it back into the line"
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Queue(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Queue(desk)
     return [
         Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),
         Command("clear-queue", "forget the prompts that wait", group.clear, ("cq",)),
@@ -26,8 +26,8 @@ def commands(tui: Tui) -> list[Command]:
 
 
 class _Queue:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     async def queue(self, arguments: str) -> None:
         if arguments == "drop":
@@ -36,33 +36,33 @@ class _Queue:
         if arguments:
             raise UsageError("say /queue, or /queue drop to forget the prompts that wait")
         if not await self._choices():
-            self._tui.say(NOTHING)
+            self._desk.say(NOTHING)
         while choices := await self._choices():
             title = "held, because the last run did not complete" if self._is_held else "waiting"
-            picker = Picker(title, choices, self._tui.colors, keys={"ctrl+d": "drops it"})
-            picked = await picker.ask(self._tui.panels)
+            picker = Picker(title, choices, self._desk.colors, keys={"ctrl+d": "drops it"})
+            picked = await picker.ask(self._desk.panels)
             if picked is None:
                 return
             edits = picked.key == "enter"
-            if not await self._tui.writing.waiting.take_back(picked.choice.value, edits=edits):
-                self._tui.say("it is too late for that: it waits no longer", "warning")
+            if not await self._desk.writing.waiting.take_back(picked.choice.value, edits=edits):
+                self._desk.say("it is too late for that: it waits no longer", "warning")
             if edits:
                 return
 
     @property
     def _is_held(self) -> bool:
-        state = self._tui.conversation.session.state
+        state = self._desk.conversation.session.state
         return state.held and state.run is None
 
     async def _choices(self) -> list[Choice]:
-        waiting = self._tui.writing.waiting
+        waiting = self._desk.writing.waiting
         return [
             Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
             for what, one in await waiting.all()
         ]
 
     async def clear(self, arguments: str) -> None:
-        waiting = await self._tui.conversation.waiting()
-        await self._tui.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
+        waiting = await self._desk.conversation.waiting()
+        await self._desk.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
         if not waiting:
-            self._tui.say(NOTHING)
+            self._desk.say(NOTHING)

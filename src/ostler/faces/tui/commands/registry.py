@@ -13,14 +13,14 @@ from ostler.vocabulary.errors import OstlerError
 if TYPE_CHECKING:
     from ostler.faces.completing.command_entries import CommandEntry
     from ostler.faces.tui.commands.command import Command
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 
 class Commands:
     """They are loaded when one is first typed: nothing is seen of them before."""
 
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     @cached_property
     def own(self) -> list[Command]:
@@ -36,7 +36,7 @@ class Commands:
         )
 
         groups = (sessions, trees, models, queue, permissions, looking, asides, faces)
-        return [command for group in groups for command in group.commands(self._tui)]
+        return [command for group in groups for command in group.commands(self._desk)]
 
     @cached_property
     def _named(self) -> dict[str, Command]:
@@ -47,7 +47,7 @@ class Commands:
         from ostler.faces.completing.command_entries import CommandEntry, brought_by, expanding_in
 
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         brought = brought_by(conversation.host, self._named)
         taken = {*self._named, *(one.name for one in brought)}
         return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
@@ -56,7 +56,7 @@ class Commands:
         """What could stand behind a command."""
         if command := self._named.get(name):
             return await command.complete(typed) if command.complete else ()
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if conversation.host is None:
             return ()
         return await conversation.host.completions(conversation.session.id, name, typed)
@@ -72,27 +72,29 @@ class Commands:
                 return True
             return await self._run_of_extension(name, arguments.strip())
         except OstlerError as error:
-            self._tui.say(error.message, "error")
+            self._desk.say(error.message, "error")
         except OSError as error:
-            self._tui.say(f"{error.filename or name}: {error.strerror}", "error")
+            self._desk.say(f"{error.filename or name}: {error.strerror}", "error")
         return True
 
     async def _run(self, command: Command, arguments: str, text: str) -> None:
-        if command.at_rest and (self._tui.writing.shell or await self._tui.conversation.is_busy()):
-            self._tui.say(f"/{command.name} has to wait: {BUSY}", "warning")
+        if command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
+            self._desk.say(f"/{command.name} has to wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:
-            self._tui.say(f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning")
+            self._desk.say(
+                f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning"
+            )
             self._put_back(text)
         else:
             await command.run(arguments)
 
     def _put_back(self, text: str) -> None:
-        if not self._tui.face.editor_text():
-            self._tui.face.set_editor_text(text)
+        if not self._desk.face.editor_text():
+            self._desk.face.set_editor_text(text)
 
     async def _run_of_extension(self, name: str, arguments: str) -> bool:
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         host, session = conversation.host, conversation.session
         if host is None or host.command_named(name) is None:
             return False
@@ -101,5 +103,5 @@ class Commands:
         async with kept_lease(session.journal):
             said = await host.run_command(session, name, arguments)
         if said:
-            self._tui.say(said)
+            self._desk.say(said)
         return True

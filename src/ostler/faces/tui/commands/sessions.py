@@ -17,13 +17,13 @@ from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import Rename
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 _SHOWN = 40
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Sessions(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Sessions(desk)
     return [
         Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
         Command(
@@ -42,14 +42,14 @@ def commands(tui: Tui) -> list[Command]:
 
 
 class _Sessions:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     async def new(self, arguments: str) -> None:
-        await self._tui.switching.wish("new", prompt=arguments)
+        await self._desk.switching.wish("new", prompt=arguments)
 
     async def clear(self, arguments: str) -> None:
-        await self._tui.switching.wish("clear")
+        await self._desk.switching.wish("clear")
 
     async def resume(self, arguments: str) -> None:
         if not arguments:
@@ -57,22 +57,22 @@ class _Sessions:
             return
         from ostler.runs.stores import find_session
 
-        await self._tui.switching.wish("open", await find_session(self._tui.conversation.store, arguments))
+        await self._desk.switching.wish("open", await find_session(self._desk.conversation.store, arguments))
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
 
     async def _choose(self, *, only_here: bool, query: str = "") -> None:
-        tui = self._tui
+        desk = self._desk
         is_titled, place = False, None
         while True:
-            conversation = tui.conversation
+            conversation = desk.conversation
             cwd = str(conversation.harness.cwd) if only_here else None
             pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
             picker = Picker(
                 "sessions here" if only_here else "sessions",
                 await pages.more(),
-                tui.colors,
+                desk.colors,
                 query=query,
                 keys={
                     "tab": "those of all folders" if only_here else "those of this folder",
@@ -84,12 +84,12 @@ class _Sessions:
                 place=place,
                 empty="there is no such session",
             )
-            picked = await picker.ask(tui.panels)
+            picked = await picker.ask(desk.panels)
             if picked is None:
                 return
             query, place = picked.query, None
             if picked.key == "enter":
-                await tui.switching.wish("open", picked.choice.value)
+                await desk.switching.wish("open", picked.choice.value)
                 return
             if picked.key == "tab":
                 only_here = not only_here
@@ -102,33 +102,33 @@ class _Sessions:
     async def _delete(self, chosen: Choice) -> None:
         from ostler.runs.session import delete_session
 
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if chosen.value == conversation.session.id:
-            self._tui.say("this session is open here: leave it before it can be deleted", "error")
+            self._desk.say("this session is open here: leave it before it can be deleted", "error")
             return
         title = one_line(chosen.text)[:_SHOWN]
         sure = [
             Choice("no, keep it", about="nothing happens"),
             Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
         ]
-        picked = await Picker(f"delete {title!r}?", sure, self._tui.colors).ask(self._tui.panels)
+        picked = await Picker(f"delete {title!r}?", sure, self._desk.colors).ask(self._desk.panels)
         if picked is None or not picked.choice.value:
             return
         try:
             await delete_session(conversation.store, chosen.value)
         except OstlerError as error:
-            self._tui.say(error.message, "error")
+            self._desk.say(error.message, "error")
         else:
-            self._tui.say(f"{title!r} is deleted")
+            self._desk.say(f"{title!r} is deleted")
 
     async def session(self, arguments: str) -> None:
         if arguments:
             verb = arguments.split()[0]
             if verb not in ("export", "import", "fork", "tree"):
                 raise UsageError("say /session, or what to do with it: export, import, fork or tree")
-            await self._tui.commands.run(f"/{arguments}")
+            await self._desk.commands.run(f"/{arguments}")
             return
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         state = conversation.session.state
         summary = await conversation.store.summary(conversation.session.id)
         begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
@@ -141,15 +141,15 @@ class _Sessions:
             ("facts", str(summary.last_seq)),
             *([("forked from", summary.forked_from)] if summary.forked_from else ()),
         ]
-        print_lines(self._tui, list(aligned(rows)))
+        print_lines(self._desk, list(aligned(rows)))
 
     async def rename(self, arguments: str) -> None:
         title = " ".join(arguments.split())
         if not title:
             raise UsageError("say the title behind it: /rename TITLE")
-        came = await self._tui.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
+        came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
         if not isinstance(came, RequestRefused):
-            self._tui.say(f"this session is called {title!r} now")
+            self._desk.say(f"this session is called {title!r} now")
 
     async def export(self, arguments: str) -> None:
         from ostler.faces.cli.portable_file import format_of
@@ -162,10 +162,10 @@ class _Sessions:
     async def _write(self, name: str, wanted: str) -> None:
         from ostler.faces.cli.session_copies import written
 
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         target = self._path(name or ".")
         file = await written(conversation.store, conversation.session.id, target, wanted)
-        self._tui.say(f"written to {file}")
+        self._desk.say(f"written to {file}")
 
     async def import_(self, arguments: str) -> None:
         from ostler.faces.cli.portable_file import reading
@@ -173,7 +173,7 @@ class _Sessions:
 
         if not arguments:
             raise UsageError("say which file: /import FILE")
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)
         with reading(str(file)) as lines:
@@ -181,7 +181,7 @@ class _Sessions:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:
                 raise UsageError(f"{file}: {error.message}") from None
-        await self._tui.switching.wish("import", made)
+        await self._desk.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:
-        return self._tui.conversation.harness.cwd / Path(name).expanduser()
+        return self._desk.conversation.harness.cwd / Path(name).expanduser()

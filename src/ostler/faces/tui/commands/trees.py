@@ -19,13 +19,13 @@ from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.requests import Fork, Label, Navigate
 
 if TYPE_CHECKING:
-    from ostler.faces.tui.tui import Tui
+    from ostler.faces.tui.desk import Desk
 
 _SHOWN = 60
 
 
-def commands(tui: Tui) -> list[Command]:
-    group = _Trees(tui)
+def commands(desk: Desk) -> list[Command]:
+    group = _Trees(desk)
     return [
         Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
         Command(
@@ -46,24 +46,24 @@ def commands(tui: Tui) -> list[Command]:
 
 
 class _Trees:
-    def __init__(self, tui: Tui) -> None:
-        self._tui = tui
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
 
     async def tree(self, arguments: str) -> None:
-        tui, shown, query, place = self._tui, next(iter(FILTERS)), "", None
+        desk, shown, query, place = self._desk, next(iter(FILTERS)), "", None
         while True:
             facts = await self._facts()
             after = _after(shown)
             picker = Picker(
                 f"tree, {shown}",
                 tree_choices(facts, shown),
-                tui.colors,
+                desk.colors,
                 query=query,
                 keys={"ctrl+o": f"shows {after}", "ctrl+l": "labels it"},
                 place=place,
                 empty="there is nothing of that in this session",
             )
-            picked = await picker.ask(tui.panels)
+            picked = await picker.ask(desk.panels)
             if picked is None:
                 return
             query, place = picked.query, None
@@ -77,12 +77,12 @@ class _Trees:
                 await self._label(picked.choice.value)
 
     async def _label(self, entry: int) -> None:
-        tui = self._tui
-        known = tui.conversation.session.state.labels.get(entry, "")
+        desk = self._desk
+        known = desk.conversation.session.state.labels.get(entry, "")
         hint = "enter keeps it, an empty one is taken away, esc goes back"
-        label = await TextLine(f"label of #{entry}", tui.colors, typed=known, hint=hint).ask(tui.panels)
+        label = await TextLine(f"label of #{entry}", desk.colors, typed=known, hint=hint).ask(desk.panels)
         if label is not None and label != known:
-            await tui.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
+            await desk.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
 
     async def jump(self, arguments: str) -> None:
         facts = await self._facts()
@@ -102,7 +102,7 @@ class _Trees:
         await self._go(prompts[-1].seq, facts)
 
     async def retry(self, arguments: str) -> None:
-        conversation = self._tui.conversation
+        conversation = self._desk.conversation
         if conversation.session.state.last_status == "completed":
             prompts = _prompts(await self._facts())
             if not prompts:
@@ -121,10 +121,10 @@ class _Trees:
         prompts = _prompts(facts)
         if not prompts:
             raise UsageError("there is nothing to fork yet; /new begins a new session")
-        leaf = self._tui.conversation.session.state.leaf
+        leaf = self._desk.conversation.session.state.leaf
         whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that goes on from here")
         choices = [whole, *(_choice(one, "a new session that ends before it") for one in reversed(prompts))]
-        picked = await Picker("fork", choices, self._tui.colors).ask(self._tui.panels)
+        picked = await Picker("fork", choices, self._desk.colors).ask(self._desk.panels)
         if picked is None:
             return
         if picked.choice is whole:
@@ -135,23 +135,23 @@ class _Trees:
         self._type(_text(prompt))
 
     async def _fork(self, entry: int) -> None:
-        tui = self._tui
+        desk = self._desk
         if entry == 0:
-            await tui.switching.wish("fork")
+            await desk.switching.wish("fork")
             return
-        came = await tui.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
+        came = await desk.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
         if isinstance(came, Audited) and came.details:
-            await tui.switching.wish("fork", came.details["session"])
+            await desk.switching.wish("fork", came.details["session"])
 
     async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
         """To an entry; of a prompt to the one before it, and the prompt can be changed and said again."""
         chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
         is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
         to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
-        came = await self._tui.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        came = await self._desk.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
         if isinstance(came, RequestRefused):
             return
-        self._tui.say(f"what you say next {_place(to, facts)}; files stay as they are")
+        self._desk.say(f"what you say next {_place(to, facts)}; files stay as they are")
         if chosen is not None and is_prompt:
             self._type(_text(chosen))
 
@@ -159,16 +159,16 @@ class _Trees:
         prompts = _prompts(facts)
         choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
         empty = "you said nothing of that" if prompts else "nothing was said in this session yet"
-        picker = Picker("go back to before", choices, self._tui.colors, query=query, empty=empty)
-        picked = await picker.ask(self._tui.panels)
+        picker = Picker("go back to before", choices, self._desk.colors, query=query, empty=empty)
+        picked = await picker.ask(self._desk.panels)
         return picked.choice.value if picked is not None else None
 
     async def _facts(self) -> list[Fact]:
-        return await self._tui.conversation.session.journal.history()
+        return await self._desk.conversation.session.journal.history()
 
     def _type(self, text: str) -> None:
-        if not self._tui.face.editor_text():
-            self._tui.face.set_editor_text(text)
+        if not self._desk.face.editor_text():
+            self._desk.face.set_editor_text(text)
 
 
 def _prompts(facts: Sequence[Fact]) -> list[Fact]:

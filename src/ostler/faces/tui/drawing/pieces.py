@@ -68,11 +68,13 @@ def _channels(color: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """The text without what a terminal would obey. Newlines and tabs stay."""
+    """The text without what a terminal would obey. Newlines and tabs stay, and a joiner where it joins."""
     if text.isprintable():  # as most of it is
         return text
     if "\r" in text:
         text = text.replace("\r\n", "\n")
+    if "\u200d" in text:
+        text = _idle_joiner().sub("", text)
     return _obeyed().sub("\ufffd", text)
 
 
@@ -161,6 +163,13 @@ def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
 def _chunks() -> re.Pattern[str]:
     """Compiled when something is wrapped: that takes longer than to load this module."""
     return re.compile(_CHUNKS)
+
+
+@cache
+def _idle_joiner() -> re.Pattern[str]:
+    """Between other things than letters that join and emoji it joins nothing, but is counted as if it did."""
+    letter, emoji = "\u0590-\u1fff", "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
+    return re.compile(f"(?<![{letter}{emoji}])\u200d|(?<=[{emoji}])\u200d(?![{emoji}])")
 
 
 @cache

@@ -1,0 +1,47 @@
+"""Requests for sessions that other processes hold, and what becomes of them when such a process leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from ostler.runs.run_tree import state_of
+from ostler.runs.supervisor import Supervisor
+from ostler.vocabulary.errors import NotFound, SessionHeld
+
+LOOKED_AT_EVERY = 0.5
+"""Seconds: nobody is told when a lease is given back."""
+
+
+class LeftBehind:
+    """Takes up what somebody asked for here, and whoever held the session left in its inbox.
+
+    A run that was cut is not gone on with: whoever ended its process may have meant it. It is offered.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    async def look_after(self, session: str) -> None:
+        """Behind each request. Only where another process holds the session is there something to do."""
+        is_elsewhere = not self._supervisor.driven(session) and await self._supervisor.store.holder(session)
+        if is_elsewhere and session not in self._looking:
+            looking = self._looking[session] = asyncio.ensure_future(self._look(session))
+            looking.add_done_callback(lambda task: self._looking.pop(session, None))
+
+    async def _look(self, session: str) -> None:
+        store = self._supervisor.store
+        with suppress(NotFound):  # it was deleted
+            while await store.pending(session):
+                if await store.holder(session) is not None:
+                    await asyncio.sleep(LOOKED_AT_EVERY)
+                    continue
+                if (await state_of(store, session)).run is None:
+                    with suppress(SessionHeld):
+                        await self._supervisor.advance(session)
+                return
+
+    def close(self) -> None:
+        for looking in self._looking.values():
+            looking.cancel()

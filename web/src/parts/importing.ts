@@ -1,0 +1,27 @@
+/** Adds the session of an exported file. */
+
+import { attempt, overlay, toast } from "../state/app";
+import { goTo } from "../state/route";
+import { refreshList } from "../state/session-list";
+import { api } from "../wire/api";
+
+async function importFile(file: File, cwd: string): Promise<void> {
+  const made = await attempt(() => api.importFile(file, cwd));
+  if (!made) return;
+  overlay.value = "";
+  toast("Imported.");
+  void refreshList();
+  goTo(made.id);
+}
+
+/** Lets a person choose the file; the session then works in that folder, or the server's. */
+export function chooseAndImport(cwd: string): void {
+  const picker = document.createElement("input");
+  picker.type = "file";
+  picker.accept = ".jsonl,.ndjson";
+  picker.addEventListener("change", () => {
+    const file = picker.files?.[0];
+    if (file) void importFile(file, cwd);
+  });
+  picker.click();
+}
