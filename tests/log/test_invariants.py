@@ -246,3 +246,25 @@ def test_what_a_newer_version_wrote_is_no_violation() -> None:
     assert violations([first, newer, said]) == []
     broken_body = Fact(2, "ses_1", "", 1, b'{"type":"dreamt","of":["sheep"]', type="dreamt")
     assert violations([first, broken_body, said])[0].startswith("L1: fact 2 is damaged")
+
+
+async def test_only_a_terminal_agent_says_something_that_answers_no_model_call() -> None:
+    said = events.AssistantMessage("", (Text("hi"),), "end")
+    facts = added(await a_run(), said, "run_ended", parent=3, run="")
+    assert {violation.number for violation in broken(facts)} == {"L7"}
+    terminal = [
+        events.SessionStarted("/", "0", driver="terminal"),
+        said,
+        events.RunStarted("0", "/", "terminal/custom"),
+        events.UserMessage((Text("hello"),), source="terminal"),
+        events.Delivered(4),
+        said,
+        events.RunEnded("completed"),
+        events.MessageRevised(6, (Text("hi there"),)),
+    ]
+    facts = []
+    for seq, event in enumerate(terminal, 1):
+        run = "run_1" if 3 <= seq <= 7 else ""
+        parent = {2: 0, 4: 2, 6: 4}.get(seq)
+        facts.append(Fact.of(event, seq=seq, session="ses_1", run=run, time_ms=seq, parent=parent))
+    assert violations(facts) == []

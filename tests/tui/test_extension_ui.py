@@ -273,10 +273,12 @@ async def test_yes_and_no_begin_with_the_default() -> None:
         await terminal.see("❯ 2. no")
         terminal.press("y")
         assert (await asking).value is True
+        await terminal.miss("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?"))
         await terminal.see("❯ 2. no")
         terminal.press("left", "enter")
         assert (await asking).value is True
+        await terminal.miss("❯")
         asking = asyncio.ensure_future(terminal.context.ui.confirm("Sure?", default=True))
         await terminal.see("❯ 1. yes")
         terminal.press("esc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from ostler.faces.tui.unmarked_pastes import marked
+from ostler.kernel.tool import tool
+from ostler.models.scripted import Call
 from ostler.testkit.vendors import call, turn
 from ostler.vocabulary.messages import Text
 from ostler.vocabulary.requests import Prompt
@@ -175,6 +178,30 @@ async def test_help_says_all_of_it_in_any_width(columns: int) -> None:
         await terminal.until(lambda: "until you say fg" in words())
         assert "…" not in words().partition(" > ")[0]
         assert "/help what can be said and pressed (also /h, /?, /shortcuts) /quit" in words()
+
+
+async def test_a_prompt_whose_run_has_begun_does_not_wait_any_more() -> None:
+    release = asyncio.Event()
+
+    @tool(kind="ask")
+    async def hold() -> str:
+        """Takes its time."""
+        await release.wait()
+        return "over"
+
+    async with shown(answers=[Call("hold"), "ok"], tools={"hold": hold}) as terminal:
+        terminal.press("go", "enter")
+        await terminal.see("running hold")
+        run = terminal.tui.conversation.session.state.run
+        assert run is not None
+        waiting = terminal.tui.writing.waiting
+        begun = Prompt(id=run.started.request, by="tui", content=(Text("go"),))
+        waiting._waiting = [begun]  # as it was read a moment ago
+        assert len(waiting) == 0
+        terminal.press("next")
+        assert "queued" not in await terminal.see("> next")
+        release.set()
+        await terminal.see("ok")
 
 
 async def test_an_escape_after_a_new_run_has_begun_only_stops_that_one() -> None:

@@ -95,8 +95,14 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
     assert transcript.last_reasoning == "Another."
 
 
+def test_that_nobody_counted_tokens_is_said() -> None:
+    ended = events.RunEnded("completed", own=Totals(model_calls=1, usage=Usage(cost=None)))
+    (receipt,) = Transcript().take([ended])
+    assert plain(BlockRows().closed(receipt, 50))[-1] == "✓ completed · tokens unknown"
+
+
 def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
-    rows = plain(BlockRows().thoughts("One way.", 40))
+    rows = plain(BlockRows().thoughts("One way.", 50))
     assert rows == ["", "╭─ thought 2 words", "│ One way.", "╰─"]
 
 

@@ -175,6 +175,12 @@ def test_without_any_model_it_opens_and_says_what_is_missing(ostler: Ostler, con
     assert server.token not in server.said + ended.err
 
 
+def test_a_model_that_cannot_be_is_said_at_the_start(ostler: Ostler) -> None:
+    with running(ostler, "--model", "no-such-model") as server:
+        ended = server.end()
+    assert "there is no model 'no-such-model'" in server.said + ended.err
+
+
 def test_two_servers_of_one_home_serve_the_same_sessions(ostler: Ostler) -> None:
     with running(ostler, "--model", "demo") as first, running(ostler, "--model", "demo") as second:
         made = first.ask("POST", "sessions", json={}).json()

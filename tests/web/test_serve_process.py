@@ -115,10 +115,11 @@ async def test_a_run_of_another_process_is_followed_killed_and_taken_up(ostler: 
             await client.reader.until(lambda: any("word9 " in text for text in client.reader.open.values()))
             running.kill()
             running.wait()
+            await client.reader.until(lambda: client.reader.caught_up > 1)
             async with server.client() as http:
+                assert (await http.get(f"sessions/{session}")).json()["run"]["status"] == "cut"
                 go_on = {"type": "prompt", "content": [{"type": "text", "text": "go on"}]}
                 assert (await http.post(f"sessions/{session}/requests", json=go_on)).status_code < 300
-                await http.post(f"sessions/{session}/requests", json={"type": "release_prompts"})
                 await client.reader.until(lambda: client.reader.kinds.count("run_ended") == 2)
                 page = (await http.get(f"sessions/{session}/events?limit=5000")).json()
             assert client.reader.facts == page["facts"]

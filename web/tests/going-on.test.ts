@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { fold } from "../src/model/fold";
+import { attachedParts, typedText } from "../src/model/parts-of-prompt";
 import { canBeRescued, rescuers } from "../src/model/rescuing";
 import { costOf, groupName, spentTogether } from "../src/model/spending";
 import { emptyView } from "../src/model/view";
@@ -36,8 +37,8 @@ describe("a run that failed", () => {
       { name: "two/best", ready: true, default: true },
       { name: "three/no-key", ready: false },
     ];
-    expect(rescuers(models, "one/big", "overloaded")).toEqual(["two/best", "two/big", "one/small"]);
-    expect(rescuers(models, "one/big", "authentication_failed")).toEqual(["two/best", "two/big"]);
+    expect(rescuers(models, "one/big", "overloaded")).toEqual(["two/best", "one/small"]);
+    expect(rescuers(models, "one/big", "authentication_failed")).toEqual(["two/best"]);
     expect([canBeRescued("overloaded"), canBeRescued("context_overflow"), canBeRescued("")]).toEqual([true, false, false]);
   });
 });
@@ -77,5 +78,18 @@ describe("what was spent", () => {
     expect(costOf(spent)).toEqual({ cost: 1.5, isWhole: false });
     expect(groupName(group, "day", "")).toBe("2026-01-31");
     expect(groupName({ session: "ses_1" }, "session", "A title")).toBe("A title");
+  });
+});
+
+describe("a prompt that is taken back", () => {
+  const picture = { type: "image" as const, media_type: "image/png", data: "" };
+
+  it("is what was typed, and what was attached", () => {
+    const content = [text("Look at"), picture, text("--- list.txt, uploaded ---\noats\n"), text("these.")];
+    expect(typedText(content)).toBe("Look at\nthese.");
+    expect(attachedParts(content)).toEqual([
+      { name: "image/png", block: picture },
+      { name: "list.txt", block: content[2] },
+    ]);
   });
 });

@@ -9,7 +9,7 @@ from ostler.runs.run_tree import state_of
 from ostler.runs.supervisor import Supervisor
 from ostler.vocabulary.errors import NotFound, SessionHeld
 
-LOOKED_AT_EVERY = 0.5
+LOOKED_AT_EVERY = 1.0
 """Seconds: nobody is told when a lease is given back."""
 
 

@@ -237,6 +237,10 @@ class Session:
     async def _hold(self) -> None:
         """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
         await hold(self.journal)
+        if self.state.driver == "terminal":
+            raise UsageError(
+                f"session {self.id} is a terminal agent's, and no model answers in it: start its agent again"
+            )
         if self.state.undecipherable:
             raise UsageError(
                 f"session {self.id} has a {self.state.undecipherable!r} entry of a newer version; "

@@ -306,6 +306,8 @@ class Supervisor:
             ):
                 await self._take_up_alone(session, request)
                 return True
+            if is_free and state.driver == "terminal":
+                raise UsageError(f"the agent of session {session} has ended: start it again")
             opened = None
             if is_free:
                 with suppress(SessionHeld):  # whoever holds it sees its inbox

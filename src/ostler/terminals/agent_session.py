@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from ostler import __version__
 from ostler.kernel.journal import Journal
 from ostler.runs.lease import kept_lease
+from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driving import DrivenTerminal, Outcome, TerminalAgent, Watcher
 from ostler.terminals.inbox import TerminalInbox
 from ostler.terminals.live_values import LiveValues
@@ -45,7 +46,7 @@ class TerminalSession:
     """The one writer of a terminal agent's session, from its start to its end.
 
     - A message is a fact before its keys are written. Its run ends when the screen stands still again.
-    - What the agent draws is live; it is a fact once the screen stood still, and what changes later revises it.
+    - What the agent draws is live. It is a fact once the screen stood still; what changes later revises it.
     - It ends with its agent: an open run is interrupted, and the lease is given back.
 
     Made with `start_terminal_session`, or with `restart_terminal_session`.
@@ -91,9 +92,9 @@ class TerminalSession:
         """
         if self.status != "stable":
             raise SessionBusy(NOT_WAITING)
-        await asyncio.shield(self.say(text, request).outcome)
+        await asyncio.shield(self._say(text, request).outcome)
 
-    def say(self, text: str, request: str = "") -> _Sent:
+    def _say(self, text: str, request: str = "") -> _Sent:
         """Hands a message to the agent, which must be waiting for one."""
         ticket = self.terminal.send(text)
         sent = self._sent = _Sent(ticket, request, asyncio.get_running_loop().create_future())
@@ -132,6 +133,8 @@ class TerminalSession:
         """Ends the agent, and the session with it."""
         await self.terminal.stop()
         await asyncio.wait([self.ended])
+        if self._life is not None:
+            await self._life
 
     # --- its life -------------------------------------------------------------------------------------
 
@@ -147,7 +150,7 @@ class TerminalSession:
         await self.journal.commit()
 
     async def _live(self) -> None:
-        """Everything that becomes a fact does so here, one after the other, but for the beginning of a run."""
+        """What becomes a fact does so here, one after the other; only the beginning of a run does not."""
         try:
             async with kept_lease(self.journal):
                 async with self._inbox.watched():
@@ -169,19 +172,14 @@ class TerminalSession:
             if self._run is not None and self._run.delivered:
                 self._end_run("completed")
         await self.journal.commit()
-        if self.status == "changing" and self.terminal.tracker.status == "stable":
-            await self._say_next()
+        if self.terminal.tracker.status == "stable" and not self._run and not self._sent:
+            self._say_next()
         self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
 
-    async def _say_next(self) -> None:
-        if self._run is not None or self._sent is not None:
-            return
+    def _say_next(self) -> None:
         if (prompt := self._inbox.next_prompt) is not None:
-            try:
-                self.say(*prompt)
-            except SessionBusy:
-                return  # the screen has begun to move: its turn comes when it stands still
+            self._say(*prompt)
 
     async def _end(self) -> None:
         """The agent has ended: what it showed at last is all that it said."""
@@ -205,16 +203,21 @@ class TerminalSession:
                 self._tell_sender(outcome)
         self._live_values.clear()
         if not self.journal.failed:
-            await self.journal.store.release(self.journal.lease)
+            with suppress(StoreError):  # else it runs out by itself
+                await self.journal.store.release(self.journal.lease)
         for closed in self.journal.on_close:
             closed()
-        self.ended.set_result(self.terminal.process.ended.result())
+        process = self.terminal.process
+        self.ended.set_result(process.ended.result() if process.ended.done() else -signal.SIGKILL)
 
     # --- what the terminal tells ----------------------------------------------------------------------
 
     async def _begin_run(self, ticket: int, text: str) -> None:
         sent = self._sent
         request = sent.request if sent and sent.ticket == ticket != INITIAL_PROMPT else ""
+        self._record_messages(
+            self.terminal.tracker.messages
+        )  # the screen stands still, or none would be sent
         agent_type = self.terminal.tracker.agent_type
         started = events.RunStarted(
             version=__version__,
@@ -268,7 +271,6 @@ class TerminalSession:
         self._run.delivered = True
         messages = self.terminal.tracker.messages
         place = max(message.id for message in messages if message.role == "user")
-        self._record_messages(messages[:place])  # the screen may have moved before the keys were written
         self._known[place] = (self._run.message, messages[place].text)
         self.journal.record(events.Delivered(self._run.message))
 
@@ -282,7 +284,7 @@ class TerminalSession:
         else:
             sent.outcome.set_exception(OstlerError(outcome.reason))
 
-    def _record_messages(self, messages: tuple[events.Any, ...]) -> None:
+    def _record_messages(self, messages: tuple[ScreenMessage, ...]) -> None:
         for message in messages:
             seq, text = self._known.get(message.id, (0, ""))
             if message.text == text or not (seq or message.text.strip()):
@@ -302,7 +304,7 @@ class TerminalSession:
         run, self._run = self._run, None
         if run.cancelled:
             status, reason, failure = "cancelled", reason or "the agent was interrupted", None
-        duration = self.journal.world.now_ms() - self.journal.state.run.started_ms
+        duration = self.journal.world.now_ms() - self.journal.state.run.time_ms
         ended = events.RunEnded(
             status,
             reason,
@@ -327,7 +329,3 @@ def _look_at(outcome: asyncio.Future[None]) -> None:
     """Nobody may wait for it: then its failure is the run's alone."""
     if not outcome.cancelled():
         outcome.exception()
-
-
-Attend = Callable[[Journal], None]
-"""Told of the journal before anything happens in it: it may observe."""

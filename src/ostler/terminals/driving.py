@@ -34,7 +34,7 @@ class TerminalAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the command says it."""
     columns: int = 80
     rows: int = 1000
-    environment: Mapping[str, str] = {}  # noqa: RUF012  # each struct gets its own
+    environment: Mapping[str, str] = {}  # each struct gets its own
     initial_prompt: str = ""
     ready_regex: str = ""
     ready_after: float | None = None
@@ -62,7 +62,9 @@ class DrivenTerminal:
     Keys that are pressed go straight to the program; the tracker sees only what they cause on the screen.
     """
 
-    def __init__(self, agent: TerminalAgent, session: str, watcher: Watcher, saved: Saved | None = None) -> None:
+    def __init__(
+        self, agent: TerminalAgent, session: str, watcher: Watcher, saved: Saved | None = None
+    ) -> None:
         check_size(agent.columns, agent.rows)
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
@@ -198,6 +200,8 @@ class DrivenTerminal:
             self._begun = begun[0] if begun else None
             return
         self._begun, self._held = begun[0], []
+        if self.process.ended.done():
+            return  # nobody is left to be told
         self._holding = asyncio.ensure_future(self._hold_keys(*begun))
 
     async def _hold_keys(self, ticket: int, text: str) -> None:

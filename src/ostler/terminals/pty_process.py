@@ -34,7 +34,14 @@ _READS_AT_THE_END = 256
 _KILL_WAIT = 2.0
 _ASKED_TO_END = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
 _NOT_INHERITED = ("LINES", "COLUMNS", "TERM", "COLORTERM")
-_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_DEFAULT_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+)
 _OWNER_PIPE = 3
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,
 # and runs no Python in the child; but it knows no directory.
@@ -124,8 +131,8 @@ class PtyProcess:
     # --- its life -------------------------------------------------------------------------------------
 
     def _hang_up_last(self) -> None:
-        """Of our descriptors the one with the highest number closes first. If the terminal hung up before, the
-        program could leave at once, and nobody would be left to tell the rest of its group by."""
+        """Of our descriptors the one with the highest number closes first. If the terminal hung up before,
+        the program could leave at once, and nobody would be left to tell the rest of its group by."""
         if self._owner >= 0:
             first, self._owner = (
                 self._owner,
@@ -250,10 +257,10 @@ def _spawn(
 def _inheritable() -> list[int]:
     """Descriptors that we were given and did not ask for; our own are closed by themselves."""
     found = []
-    for name in os.listdir("/dev/fd"):
+    for number in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         with suppress(OSError):  # the one that was listed with
-            if int(name) > 2 and os.get_inheritable(int(name)):
-                found.append(int(name))
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
     return found
 
 

@@ -15,7 +15,7 @@ from tests.web.browser.conftest import Start, Visit
 pytestmark = pytest.mark.long
 
 EXTENSION = """
-from ostler.extensions import Content, Theme, ThemeColor, Widget
+from ostler.extensions import Content, Overlay, Theme, ThemeColor, Widget
 
 times = []
 
@@ -27,6 +27,12 @@ def setup(ostler):
             return "\\x1b[1;32mall well\\x1b[0m <b>" + "=" * (width // 2) + f" {len(times)}"
         context.ui.set_widget(Widget("bar", Content("plain", render=render, hz=2)))
         context.print("\\x1b[38;2;200;0;0mred words\\x1b[0m")
+
+    @ostler.command("ask")
+    async def ask(arguments, context):
+        drawn = Content("plain", render=lambda width: "\\x1b[33mdrawn\\x1b[0m at " + "." * (width // 4))
+        closed = await context.ui.overlay(Overlay("Look", drawn, actions=("Keep", "Drop")))
+        return closed.action
 
     @ostler.command("leave")
     async def leave(arguments, context):
@@ -76,6 +82,10 @@ def test_widgets_and_calls_are_drawn_as_their_extension_says(
     expect(widget.locator(".ansi-green")).to_have_text("all well")
     printed = at.conversation.get_by_text("red words")
     expect(printed).to_have_css("color", "rgb(200, 0, 0)")
+    at.say("/ask")
+    expect(at.question.get_by_text("drawn", exact=True)).to_have_class("ansi-yellow")
+    at.choose("Keep")
+    expect(at.conversation.get_by_text("Keep", exact=True)).to_be_visible()
     at.say("Shout.")
     at.see_end()
     card = at.call("shout")

@@ -89,6 +89,33 @@ def test_what_is_held_is_forgotten(start: Start, visit: Visit) -> None:
     assert "Not this." not in str(served.told)
 
 
+def test_a_prompt_is_taken_back_with_its_files(start: Start, visit: Visit, ostler: Ostler) -> None:
+    served = start(turn(call("bash", {"command": "sleep 60"})), turn("Oats."), options=("--yes",))
+    at = visit(served)
+    at.begin()
+    at.say("Begin.")
+    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    (ostler.work / "list.txt").write_text("oats\n")
+    with at.page.expect_file_chooser() as chooser:
+        at.button("Attach files").click()
+    chooser.value.set_files(ostler.work / "list.txt")
+    expect(at.page.get_by_label("on its way")).to_have_count(0)
+    at.say("What is tis?")
+    waiting = at.page.get_by_role("region", name="Waiting messages")
+    expect(waiting).to_contain_text("What is tis? (+1 file)")
+    at.page.reload()
+    waiting.get_by_role("button", name="Take back to change it").click()
+    expect(at.message).to_have_value("What is tis?")
+    expect(at.page.get_by_role("list", name="Attachments").get_by_role("listitem")).to_have_text("list.txt")
+    at.page.get_by_role("button", name="Stop").first.click()
+    at.see_end("Stopped")
+    at.say("What is this?")
+    expect(at.answers.last).to_contain_text("Oats.")
+    expect(at.prompts.last).to_contain_text("list.txt")
+    assert "oats" in str(served.told[-1]["messages"])
+    assert "tis?" not in str(served.told[-1]["messages"])
+
+
 def test_a_rule_that_was_remembered_is_seen_and_forgotten(start: Start, visit: Visit, ostler: Ostler) -> None:
     touch = call("bash", {"command": "touch made"})
     served = start(turn(touch), turn("Made."), turn(touch), turn("Once more."))

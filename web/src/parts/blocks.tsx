@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { languageOf } from "../model/languages";
+import { typedText, uploadedText } from "../model/parts-of-prompt";
 import { safeAddress } from "../model/markdown";
 import type { AnswerBlock, Block, NoticeBlock, PrintedBlock, ReceiptBlock, SummaryBlock, UserBlock } from "../model/view";
 import { dollars, elapsed, firstLine, leastCost, plainText, shortTokens, sizeText, totalTokens } from "../model/words";
@@ -20,12 +21,7 @@ import { ToolCard } from "./tool-card";
 
 const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension", terminal: "terminal" };
 
-/** How the server puts a text that was uploaded into a message. */
-const UPLOADED = /^--- (.+), uploaded ---\n/;
-
-function UploadedText({ text }: { text: string }): JSX.Element {
-  const name = UPLOADED.exec(text)?.[1] ?? "";
-  const content = text.replace(UPLOADED, "");
+function UploadedText({ name, content }: { name: string; content: string }): JSX.Element {
   return (
     <details class="uploaded">
       <summary>
@@ -39,9 +35,8 @@ function UploadedText({ text }: { text: string }): JSX.Element {
 }
 
 function User({ block, session, nested }: { block: UserBlock; session: string; nested: boolean }): JSX.Element {
-  const texts = block.content.flatMap((one) => (one.type === "text" ? [one.text] : []));
-  const uploaded = texts.filter((one) => UPLOADED.test(one));
-  const text = texts.filter((one) => !uploaded.includes(one)).join("\n");
+  const uploaded = block.content.flatMap((one) => (one.type === "text" ? (uploadedText(one.text) ?? []) : []));
+  const text = typedText(block.content);
   const [all, setAll] = useState(false);
   const isLong = text.length > 3000 || text.split("\n").length > 30;
   return (
@@ -55,7 +50,7 @@ function User({ block, session, nested }: { block: UserBlock; session: string; n
         </button>
       )}
       {uploaded.map((one) => (
-        <UploadedText text={one} />
+        <UploadedText {...one} />
       ))}
       {block.content.map((one) => (
         <Media content={one} session={session} />

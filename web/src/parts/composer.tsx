@@ -3,8 +3,9 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Suggestion, commandIn } from "../model/completing";
+import { attachedParts, typedText } from "../model/parts-of-prompt";
 import type { PlainBlock } from "../wire/types";
-import { attach, attachedBlocks, attachments, detach, forget, isUploading } from "../state/attachments";
+import { attach, attachAgain, attachedBlocks, attachments, detach, forget, isUploading } from "../state/attachments";
 import { mayAct, overlay, panel, toast } from "../state/app";
 import { composerText, focusComposer } from "../state/composer";
 import type { OpenSession } from "../state/open-session";
@@ -12,7 +13,6 @@ import { Completion, useSuggestions } from "./completion";
 import { forkAt } from "./message-actions";
 import { Icon } from "./icons";
 import { isPhone } from "./width";
-import { textOf } from "./tool-bodies";
 
 function runOwn(session: OpenSession, name: string, rest: string): void {
   switch (name) {
@@ -39,6 +39,13 @@ function runOwn(session: OpenSession, name: string, rest: string): void {
   }
 }
 
+/** What was sent, before what is being written. */
+export function writeAgain(content: readonly PlainBlock[]): void {
+  composerText.value = [typedText(content), composerText.value].filter(Boolean).join("\n");
+  attachAgain(attachedParts(content));
+  focusComposer();
+}
+
 export function send(session: OpenSession, how: "prompt" | "steer"): void {
   const text = composerText.value.trim();
   if (isUploading()) return toast("A file is still on its way.");
@@ -63,9 +70,9 @@ function Attachments(): JSX.Element | null {
       {attachments.value.map((one) => (
         <li key={one.id} class={one.problem ? "chip failed" : "chip"} title={one.problem}>
           {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" size={15} />}
-          <span>{one.file.name || "pasted"}</span>
-          {!one.upload && !one.problem && <span class="spinner" aria-label="on its way" />}
-          <button type="button" class="quiet small" aria-label={`Remove ${one.file.name}`} onClick={() => detach(one.id)}>
+          <span>{one.name}</span>
+          {!one.upload && !one.block && !one.problem && <span class="spinner" aria-label="on its way" />}
+          <button type="button" class="quiet small" aria-label={`Remove ${one.name}`} onClick={() => detach(one.id)}>
             <Icon name="close" size={13} />
           </button>
         </li>
@@ -101,7 +108,7 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
   useEffect(() => {
     if (!back) return;
     session.givenBack.value = null;
-    composerText.value = [textOf(back), composerText.value].filter(Boolean).join("\n");
+    writeAgain(back);
     toast("The run ended before this was told: it is yours again.");
   }, [back]);
 
@@ -113,7 +120,7 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
     requestAnimationFrame(() => area.current?.setSelectionRange(one.caret, one.caret));
   };
   const older = (step: number): void => {
-    const prompts = session.blocks.value.flatMap((block) => (block.kind === "user" && block.source === "prompt" ? [textOf(block.content)] : []));
+    const prompts = session.blocks.value.flatMap((block) => (block.kind === "user" && block.source === "prompt" ? [typedText(block.content)] : []));
     const next = Math.max(0, Math.min(prompts.length, recalled + step));
     recall(next);
     composerText.value = next ? (prompts.at(-next) ?? "") : "";

@@ -1,20 +1,19 @@
 /** Below the conversation: what runs, what waits, what is asked, what extensions show, and the line to write in. */
 
 import type { JSX } from "preact";
+import { attachedParts, typedText } from "../model/parts-of-prompt";
 import { canBeRescued } from "../model/rescuing";
 import type { SessionView } from "../model/view";
 import { elapsed, firstLine } from "../model/words";
 import { mayAct } from "../state/app";
-import { composerText, focusComposer } from "../state/composer";
 import type { OpenSession } from "../state/open-session";
 import type { WaitingRequest } from "../wire/types";
-import { Composer } from "./composer";
+import { Composer, writeAgain } from "./composer";
 import { Icon } from "./icons";
 import { NoModel } from "./no-model";
 import { Questions } from "./question-card";
 import { Rescuers } from "./rescuers";
 import { useNow } from "./ticking";
-import { textOf } from "./tool-bodies";
 import { Statuses, Widgets } from "./widgets";
 
 export function activityOf(view: SessionView, now: number): string {
@@ -90,12 +89,10 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
 }
 
 function Waiting({ one, session }: { one: WaitingRequest; session: OpenSession }): JSX.Element {
-  const text = textOf(one.content ?? []);
-  const files = (one.content ?? []).filter((block) => block.type !== "text").length;
+  const text = typedText(one.content ?? []);
+  const files = attachedParts(one.content ?? []).length;
   const edit = async (): Promise<void> => {
-    if (!(await session.takeBack(one))) return;
-    composerText.value = [text, composerText.value].filter(Boolean).join("\n");
-    focusComposer();
+    if (await session.takeBack(one)) writeAgain(one.content ?? []);
   };
   return (
     <li>

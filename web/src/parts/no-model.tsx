@@ -32,7 +32,7 @@ export function NoModel({ cwd }: { cwd: string }): JSX.Element | null {
         {findings.length > 0 && (
           <details>
             <summary>What was looked for</summary>
-            <ul>
+            <ul tabIndex={0} aria-label="What was looked for">
               {findings.map((one) => (
                 <li key={one.name}>
                   <strong>{one.name}</strong>: {one.detail}

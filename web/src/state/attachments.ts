@@ -7,9 +7,11 @@ import { toast } from "./app";
 
 export interface Attachment {
   id: number;
-  file: File;
+  name: string;
   preview: string;
   upload: Upload | null;
+  /** Of a prompt that was taken back: what stood in it. */
+  block: PlainBlock | null;
   problem: string;
 }
 
@@ -24,7 +26,7 @@ export function attach(files: Iterable<File>): void {
   for (const file of files) {
     const id = (count += 1);
     const preview = file.type.startsWith("image/") ? URL.createObjectURL(file) : "";
-    attachments.value = [...attachments.value, { id, file, preview, upload: null, problem: "" }];
+    attachments.value = [...attachments.value, { id, name: file.name || "pasted", preview, upload: null, block: null, problem: "" }];
     api.upload(file).then(
       (upload) => change(id, { upload }),
       (error: Error) => {
@@ -33,6 +35,12 @@ export function attach(files: Iterable<File>): void {
       },
     );
   }
+}
+
+/** What was attached to a prompt that is written anew. */
+export function attachAgain(parts: readonly { name: string; block: PlainBlock }[]): void {
+  const again = parts.map(({ name, block }) => ({ id: (count += 1), name, preview: "", upload: null, block, problem: "" }));
+  attachments.value = [...attachments.value, ...again];
 }
 
 export function detach(id: number): void {
@@ -45,11 +53,12 @@ export function forget(gone: readonly Attachment[]): void {
   for (const one of gone) if (one.preview) URL.revokeObjectURL(one.preview);
 }
 
-export const isUploading = (): boolean => attachments.value.some((one) => !one.upload && !one.problem);
+export const isUploading = (): boolean => attachments.value.some((one) => !one.upload && !one.block && !one.problem);
 
 /** As blocks of a message: the server puts the bytes in the place of the address. */
 export function attachedBlocks(): PlainBlock[] {
   return attachments.value.flatMap((one): PlainBlock[] => {
+    if (one.block) return [one.block];
     if (!one.upload) return [];
     const { id, media_type, name } = one.upload;
     const url = `upload:${id}`;

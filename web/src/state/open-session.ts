@@ -167,6 +167,7 @@ export class OpenSession {
     try {
       const shown = await api.show(this.id);
       this.shown.value = shown;
+      if (shown.status === "cut") void refreshList(); // no fact says so
       this.askedElsewhere.value = (shown.questions ?? []).map((one) => ({
         session: one.session,
         id: one.asked.id,
@@ -176,7 +177,12 @@ export class OpenSession {
         agent: one.agent ?? "",
       }));
       const { requests } = await api.waiting(this.id);
-      this.sent.value = requests.filter((one) => one.type === "prompt" || one.type === "steer");
+      const typed = new Map(this.sent.value.map((one) => [one.id, one.content]));
+      this.sent.value = requests.flatMap((one) => {
+        if (one.type !== "prompt" && one.type !== "steer") return [];
+        const content = typed.get(one.id) ?? one.content; // what was typed here, not what the server made of it
+        return [content ? { ...one, content } : one];
+      });
     } catch (error) {
       if (error instanceof Problem && error.status === 404 && !this.shown.value) this.missing.value = true;
     }

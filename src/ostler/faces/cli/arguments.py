@@ -127,7 +127,7 @@ def add_work_options(parser: Parser) -> None:
     work.add_argument(
         "--on-question",
         choices=("refuse", "wait"),
-        help="when a person is needed: refuse (default), or stop and wait with exit code 6",
+        help="when a person is needed: refuse (default), or stop and wait with exit code 6; the server waits",
     )
     extensions = parser.add_argument_group("extensions")
     extensions.add_argument(

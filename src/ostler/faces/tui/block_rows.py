@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.block_words import taken
 from ostler.faces.tui.blocks import (
     Block,
     CallBlock,
@@ -39,9 +40,8 @@ from ostler.faces.tui.drawing.pieces import (
 )
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
 from ostler.faces.tui.open_calls import OpenCall
-from ostler.faces.tui.status import Part, elapsed, short
+from ostler.faces.tui.status import Part, elapsed
 from ostler.kernel.tool import default_summary
-from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
 from ostler.vocabulary.messages import Text
 
@@ -248,14 +248,7 @@ class BlockRows:
         said = [f"{_ENDS.get(block.status, '·')} {block.status}"]
         if block.reason and block.reason != block.status:
             said.append(block.reason)
-        if block.tools:
-            said.append(f"{block.tools} call{'' if block.tools == 1 else 's'}")
-        if block.tokens:
-            said.append(f"{short(block.tokens)} tokens")
-        if block.cost:
-            said.append(dollars(block.cost))
-        if block.seconds >= 1:
-            said.append(elapsed(block.seconds))
+        said += taken(block)
         style = sgr(self.colors, "error" if block.status == "failed" else "muted") or DIM
         return [drawn(row) for row in wrapped([Piece(one_line(" · ".join(said)), style)], width)]
 

@@ -74,15 +74,21 @@ def _receipt(block: ReceiptBlock) -> str:
     said = [block.status]
     if block.reason and block.reason != block.status:
         said.append(one_line(block.reason))
-    if block.tools:
-        said.append(f"{block.tools} call{'' if block.tools == 1 else 's'}")
-    if block.tokens:
+    return ", ".join([*said, *taken(block)])
+
+
+def taken(block: ReceiptBlock) -> list[str]:
+    """What a run took."""
+    said = [f"{block.tools} call{'' if block.tools == 1 else 's'}"] if block.tools else []
+    if block.tokens is None:
+        said.append("tokens unknown")
+    elif block.tokens:
         said.append(f"{short(block.tokens)} tokens")
     if block.cost:
         said.append(dollars(block.cost))
     if block.seconds >= 1:
         said.append(elapsed(block.seconds))
-    return ", ".join(said)
+    return said
 
 
 def plain(text: str) -> str:

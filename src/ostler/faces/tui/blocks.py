@@ -86,7 +86,8 @@ class ReceiptBlock(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     tools: int = 0
-    tokens: int = 0
+    tokens: int | None = 0
+    """None, if a model has answered and nobody says how many."""
     cost: float | None = None
     seconds: float = 0.0
 

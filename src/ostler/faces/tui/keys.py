@@ -193,7 +193,8 @@ def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
         if came := await writing.back.return_(cleared):
             leaving.first(came)
 
-    @keys.add("c-z", eager=True)
+    # Not from a screen of its own: what the shell says would be gone with it.
+    @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
     def suspend(event: KeyPressEvent) -> None:
         writing.soon(tui.face.stop_for_shell())
 

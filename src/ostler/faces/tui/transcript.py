@@ -273,13 +273,15 @@ class Transcript:
         self._calls.clear()
         self._streamed.clear()
         both = ended.own + ended.children
+        used = both.usage
+        is_unknown = ended.status == "completed" and used.cost is None and not used.total_tokens
         closed.append(
             ReceiptBlock(
                 ended.status,
                 ended.reason,
                 both.tool_calls,
-                both.usage.total_tokens,
-                both.usage.cost,
+                None if is_unknown else used.total_tokens,
+                used.cost,
                 ended.own.duration_ms / 1000,
             )
         )

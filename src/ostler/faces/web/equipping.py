@@ -54,6 +54,13 @@ class Equipping:
             self._tell_in_log(harness, tuple(face.notices))
         return harness
 
+    async def look_around(self, cwd: Path) -> None:
+        """Says which model answers where none is named, or why none can."""
+        _, model = await asyncio.to_thread(self._answering, self.settings(cwd))
+        if isinstance(model, AbsentModel):
+            self._say(model.why)
+        await model.aclose()
+
     def _answering(self, settings: Settings) -> tuple[Settings, Model]:
         """Looks around, and may run a program for a key: not for the event loop."""
         try:

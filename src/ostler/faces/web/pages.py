@@ -33,6 +33,7 @@ class Pages:
     """
 
     def __init__(self) -> None:
+        # In memory: a package that is installed anew meanwhile would take away what the page asks for next.
         self._files = dict(_files(resources.files("ostler.faces.web") / "page"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,17 +49,17 @@ class Pages:
             return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         kept = FOR_EVER if name.startswith("assets/") else "no-cache"
-        content = self._files[name].read_bytes()
+        content = self._files[name]
         if name == "index.html":
             content = content.replace(b'"./assets/', b'"%bassets/' % (b"../" * path.count("/") or b"./"))
         return Response(content, headers={**HEADERS, "cache-control": kept}, media_type=kind)
 
 
-def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, Traversable]]:
+def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, bytes]]:
     if not folder.is_dir():
         return []
-    found: list[tuple[str, Traversable]] = []
+    found: list[tuple[str, bytes]] = []
     for one in folder.iterdir():
         name = prefix + one.name
-        found += _files(one, f"{name}/") if one.is_dir() else [(name, one)]
+        found += _files(one, f"{name}/") if one.is_dir() else [(name, one.read_bytes())]
     return found

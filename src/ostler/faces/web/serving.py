@@ -57,7 +57,8 @@ async def _serve(options: argparse.Namespace) -> int:
         raise_descriptor_limit()
         collect_garbage_from_here()
         http = HttpServer(config, server)
-        await _welcome(server, address, listening.getsockname()[1])
+        _welcome(tokens, address, listening.getsockname()[1])
+        await equipping.look_around(cwd)
         await http.serve(sockets=[listening])
     return 0
 
@@ -68,8 +69,7 @@ def _names(options: argparse.Namespace, address: Address) -> list[str]:
     return [*own, *options.allow_host]
 
 
-async def _welcome(server: Server, address: Address, port: int) -> None:
-    tokens = server.doorkeeper.book
+def _welcome(tokens: TokenBook, address: Address, port: int) -> None:
     if first := tokens.first():
         # What is printed elsewhere is kept there, and who knows who reads it.
         shown = first if sys.stderr.isatty() else "not shown, since this is no terminal"
@@ -82,8 +82,6 @@ async def _welcome(server: Server, address: Address, port: int) -> None:
     )
     link = f"{_at(reached, port)}#token={tokens.code()}"
     say(f"open {link} in a browser; the link works once, for ten minutes")
-    if notice := (await server.answering()).notice:
-        say(notice)
 
 
 def _at(address: Address, port: int) -> str:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from msgspec.json import encode as encode_json
 from starlette.types import Receive, Scope, Send
 
-from ostler.runs.watching.everything import EverythingFollower
-from ostler.runs.watching.hub import Follower
+from ostler.runs.watching.any_follower import AnyFollower
 from ostler.vocabulary.errors import OstlerError
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact, encode_event
@@ -71,7 +70,7 @@ def as_caught_up_of_all(cursor: str) -> bytes:
 class EventStream:
     """Sends what a follower gives, until it ends or whoever listens has left."""
 
-    def __init__(self, follower: Follower | EverythingFollower) -> None:
+    def __init__(self, follower: AnyFollower) -> None:
         self._follower = follower
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

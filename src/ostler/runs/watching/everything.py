@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from ostler.kernel.store import Store
+from ostler.runs.watching.any_follower import AnyFollower
 from ostler.runs.watching.patience import Patience
 from ostler.vocabulary.errors import StoreError, UsageError
 from ostler.vocabulary.events import Event
@@ -197,22 +198,20 @@ class Everything:
             self._reading.cancel()
 
 
-class EverythingFollower:
+class EverythingFollower(AnyFollower):
     """Gives encoded bytes: the facts behind a cursor, `caught_up`, and then each fact once.
 
     Whoever has it must `leave`, also if it never read.
     """
 
     def __init__(self, everything: Everything, positions: Positions, live: bool) -> None:
+        super().__init__()
         self._everything = everything
         self._positions = positions
         self._wants_live = live
         self._queue: list[tuple[Fact | None, bytes]] = []
         self._bytes = 0
         self._is_behind = True
-        self._is_closed = False
-        self._is_due = False
-        self._woken: asyncio.Future[None] | None = None
         self._missed: list[Fact] = []
         """From the log, to be sent before what is in the queue."""
 
@@ -235,24 +234,11 @@ class EverythingFollower:
             self._bytes = 0
         self._wake()
 
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    def keep_alive(self) -> None:
-        self._is_due = True
-        self._wake()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._wake()
-
     def leave(self) -> None:
         self._is_closed = True
         self._everything.leave(self)
 
     async def next(self) -> bytes | None:
-        """Empty bytes when it is time for a sign of life; None at the end."""
         while not self._is_closed:
             if self._missed:
                 return self._next_missed()
@@ -264,17 +250,8 @@ class EverythingFollower:
             if self._is_due:
                 self._is_due = False
                 return b""
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._woken
+            await self._until_woken()
         return None
-
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """To its end, or until the reader leaves."""
-        try:
-            while (data := await self.next()) is not None:
-                yield data
-        finally:
-            self.leave()
 
     def _take(self) -> bytes:
         queue, self._queue, self._bytes = self._queue, [], 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ostler.kernel.store import Store
+from ostler.runs.watching.any_follower import AnyFollower
 from ostler.runs.watching.tail import Key, LiveTail, key_of
 from ostler.vocabulary import events
 from ostler.vocabulary.events import Event
@@ -105,7 +105,7 @@ class Hub:
             follower.close()
 
 
-class Follower:
+class Follower(AnyFollower):
     """Gives encoded bytes: the facts after a number, the open tail, `caught_up`, and then what happens.
 
     - Each fact comes exactly once, in order; the deltas of what is open join to the whole.
@@ -114,6 +114,7 @@ class Follower:
     """
 
     def __init__(self, hub: Hub, after: int) -> None:
+        super().__init__()
         self._hub = hub
         self._seq = after
         self._queue: list[Frame] = []
@@ -123,10 +124,6 @@ class Follower:
         self._said: Batch = []
         """What came while it was behind, and is neither in the log nor in the tail."""
         self._is_behind = True
-        self._is_closed = False
-        self._woken: asyncio.Future[None] | None = None
-        self._is_due = False
-        """A sign of life, because nothing was sent for a while."""
 
     def put(self, frame: Frame) -> None:
         if self._is_behind:
@@ -160,24 +157,11 @@ class Follower:
         self._bytes = 0
         self._missed = {}
 
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-
-    def keep_alive(self) -> None:
-        self._is_due = True
-        self._wake()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._wake()
-
     def leave(self) -> None:
         self._is_closed = True
         self._hub.leave(self)
 
     async def next(self) -> bytes | None:
-        """Empty bytes when it is time for a sign of life; None at the end."""
         while not self._is_closed:
             if self._is_behind:
                 return await self._catch_up()
@@ -188,17 +172,8 @@ class Follower:
             if self._is_due:
                 self._is_due = False
                 return b""
-            self._woken = asyncio.get_running_loop().create_future()
-            await self._woken
+            await self._until_woken()
         return None
-
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        """To its end, or until the reader leaves."""
-        try:
-            while (data := await self.next()) is not None:
-                yield data
-        finally:
-            self.leave()
 
     def _take(self) -> bytes:
         """Everything that came since, at once."""

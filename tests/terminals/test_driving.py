@@ -1,0 +1,111 @@
+"""The driver: process, screen and tracker together, seen by several, and still while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ostler.terminals.driving import DrivenTerminal
+from ostler.terminals.screen import open_screen
+from ostler.terminals.tracker import Event
+from ostler.terminals.viewing import Viewer
+from ostler.vocabulary import events
+from ostler.vocabulary.errors import UsageError
+from tests.terminals.agents_at_work import PATIENCE, QUICK, at_work, echo_agent
+
+
+async def seen_until(viewer: Viewer, text: str, columns: int = 80, rows: int = 100) -> list[str]:
+    """What a terminal shows that is given what the viewer gets, once that text is on it."""
+    screen = open_screen(columns, rows)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while text not in "\n".join(screen.lines()):
+                screen.feed(await viewer.next() or b"")
+            return [line for line in screen.lines() if line]
+    finally:
+        screen.close()
+
+
+async def test_two_viewers_see_the_same_screen_whenever_they_come(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        first = agent.session.view()
+        await agent.until_stable()
+        await agent.ask("one")
+        second = agent.session.view()
+        await agent.ask("two")
+        shown = await seen_until(first, "you said: two")
+        assert shown == await seen_until(second, "you said: two")
+        assert shown[0] == "Hello, I repeat things."
+        first.leave()
+        await agent.ask("three")
+        assert "> three" in await seen_until(second, "you said: three")
+    rest = [await second.next(), await second.next()]
+    assert rest[-1] is None
+
+
+async def test_keys_are_typed_as_they_are_and_seen_on_the_screen(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        await agent.until_stable()
+        viewer = agent.session.view()
+        agent.session.press(b"typed by hand")
+        assert "> typed by hand" in await seen_until(viewer, "> typed by hand")
+        assert agent.all(events.RunStarted) == []
+
+
+async def test_a_resize_reaches_the_agent_the_screen_and_the_viewers(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        await agent.until_stable()
+        viewer = agent.session.view()
+        agent.session.resize(100, 40)
+        await agent.until_stable()
+        await agent.ask("/size")
+        assert agent.texts[-1] == "assistant: 100x40"
+        assert "100x40" in await seen_until(viewer, "100x40", 100, 40)
+        with pytest.raises(UsageError, match="10 to 5000"):
+            agent.session.resize(1, 1)
+
+
+async def test_what_the_agent_asks_its_terminal_is_answered(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        await agent.until_stable()
+        await agent.ask("/ask")
+        assert agent.texts[-1].startswith("assistant: position ESC[")
+        assert agent.texts[-1].endswith("R")
+
+
+async def test_ten_megabytes_of_output_leave_the_loop_free_and_the_answer_whole(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        await agent.until_stable()
+        longest, before = 0.0, asyncio.get_running_loop().time()
+        asking = asyncio.ensure_future(agent.ask("/flood 10000000"))
+        while not asking.done():
+            await asyncio.wait({asking}, timeout=0.01)
+            now = asyncio.get_running_loop().time()
+            longest, before = max(longest, now - before), now
+        await asking
+        assert agent.texts[-1].endswith("flooded")
+        assert longest < 1.0
+
+
+async def test_nothing_is_looked_at_while_nothing_happens(tmp_path: Path) -> None:
+    async with at_work(echo_agent(tmp_path)) as agent:
+        await agent.until_stable()
+        looks = count_looks(agent.session.terminal)
+        await asyncio.wait([agent.session.ended], timeout=4 * QUICK.stability)
+        assert looks == []
+        agent.session.press(b"x")
+        await agent.until(lambda: looks)
+
+
+def count_looks(terminal: DrivenTerminal) -> list[float]:
+    looks: list[float] = []
+    original = terminal.tracker.look
+
+    def look(now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
+        looks.append(now)
+        return original(now, screen, bracketed_paste)
+
+    terminal.tracker.look = look  # type: ignore[method-assign]
+    return looks
