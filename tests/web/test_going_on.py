@@ -7,9 +7,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from ostler.models.scripted import Call
+from ostler.kernel.harness import Harness
+from ostler.models.scripted import Call, ScriptedModel
 from ostler.runs.lease import new_owner
+from ostler.runs.session import open_session
 from ostler.testkit.vendors import Trouble, say, turn
+from ostler.vocabulary.messages import as_content
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
 from tests.web.serve_process import serve_process
@@ -55,6 +58,20 @@ async def test_a_prompt_that_another_process_has_left_in_the_inbox_starts_here(t
         settled = await served.get(f"sessions/{session}/requests/{asked['id']}", wait=10)
         assert settled["fact"]["type"] == "user_message"
         assert (await served.rest(session)).status == "completed"
+
+
+async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, "mine") as served, asyncio.timeout(10):
+        session = await served.new_session("go")
+        await served.rest(session)
+        while (await served.get(f"sessions/{session}"))["holder"]:
+            await asyncio.sleep(0.01)
+        assert served.server.supervisor.driven(session) is not None
+        other = await open_session(served.store, session, Harness(ScriptedModel(["theirs"])))
+        await other.prompt(as_content("go on"))
+        await other.close()
+        asked = await served.ask(session, "rename", title="Both")
+        assert asked["state"] == "settled"
 
 
 async def test_a_run_whose_server_was_killed_is_offered_and_goes_on_when_somebody_says_so(

@@ -286,17 +286,20 @@ async def test_headers_without_an_end_are_cut_off_behind_a_stream_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MOST_HEADERS", 10_000)
-    async with serving(tmp_path) as served, asyncio.timeout(10):
-        async with connected(served.base_url) as (reader, writer):
-            asked = ["GET /api/v1/events HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
-            asked += [f"Authorization: Bearer {served.token}", "", ""]
-            writer.write("\r\n".join(asked).encode())
-            await reader.readuntil(b"caught_up")
-            writer.write(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5_000)
-            with pytest.raises(ConnectionResetError):
-                while await reader.read(1000):
-                    pass
-                raise ConnectionResetError  # closed without a reset
+    async with (
+        serving(tmp_path) as served,
+        asyncio.timeout(10),
+        connected(served.base_url) as (reader, writer),
+    ):
+        asked = ["GET /api/v1/events HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
+        asked += [f"Authorization: Bearer {served.token}", "", ""]
+        writer.write("\r\n".join(asked).encode())
+        await reader.readuntil(b"caught_up")
+        writer.write(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5_000)
+        with pytest.raises(ConnectionResetError):
+            while await reader.read(1000):
+                pass
+            raise ConnectionResetError  # closed without a reset
 
 
 async def test_hosts_are_checked_on_the_real_wire(tmp_path: Path) -> None:

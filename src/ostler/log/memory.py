@@ -148,8 +148,14 @@ class MemoryStore:
         return self._grant(self._session(session), owner)
 
     async def renew(self, lease: Lease) -> Lease:
+        return self._until(lease, self._now_ms() + LEASE_MS)
+
+    async def rest(self, lease: Lease) -> Lease:
+        return self._until(lease, self._now_ms())
+
+    def _until(self, lease: Lease, expires_ms: int) -> Lease:
         session = self._held(lease)
-        session.lease = msgspec.structs.replace(lease, expires_ms=self._now_ms() + LEASE_MS)
+        session.lease = msgspec.structs.replace(lease, expires_ms=expires_ms)
         return session.lease
 
     async def holder(self, session: str) -> ProcessId | None:

@@ -206,14 +206,18 @@ class SqliteStore:
         return await self._writer.run(work)
 
     async def renew(self, lease: Lease) -> Lease:
-        renewed = msgspec.structs.replace(lease, expires_ms=self._now_ms() + LEASE_MS)
+        return await self._until(lease, self._now_ms() + LEASE_MS)
 
+    async def rest(self, lease: Lease) -> Lease:
+        return await self._until(lease, self._now_ms())
+
+    async def _until(self, lease: Lease, expires_ms: int) -> Lease:
         def work(db: sqlite3.Connection) -> None:
             key, _ = _held_row(db, lease)
-            db.execute("update sessions set expires = ? where key = ?", (renewed.expires_ms, key))
+            db.execute("update sessions set expires = ? where key = ?", (expires_ms, key))
 
         await self._writer.run(work)
-        return renewed
+        return msgspec.structs.replace(lease, expires_ms=expires_ms)
 
     async def holder(self, session: str) -> ProcessId | None:
         with in_our_words(self.path):

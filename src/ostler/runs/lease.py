@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -38,6 +38,13 @@ async def hold(journal: Journal) -> None:
     except LeaseLost:
         await journal.take_up(await journal.store.acquire(journal.session, journal.lease.owner))
         await end_orphans(journal)
+
+
+async def rest(journal: Journal) -> None:
+    """Until it is held again, whoever wants the session may have it: nothing is under way in it."""
+    if journal.failed is None:
+        with suppress(LeaseLost):  # somebody has it already
+            journal.lease = await journal.store.rest(journal.lease)
 
 
 @asynccontextmanager

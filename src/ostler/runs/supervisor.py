@@ -17,6 +17,7 @@ from ostler.kernel.store import Store
 from ostler.runs.absent_model import AbsentModel
 from ostler.runs.asking import ask
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
+from ostler.runs.lease import rest
 from ostler.runs.request_kinds import ALONE, MOVING, OF_A_RUN
 from ostler.runs.run_handle import RunHandle
 from ostler.runs.run_list import RunRow, latest_run, list_runs
@@ -226,6 +227,7 @@ class Supervisor:
         elsewhere = asyncio.ensure_future(self._written_elsewhere(session))
         try:
             while not self._is_closing and session.id not in self._let_go:
+                await rest(session.journal)
                 arrival = asyncio.ensure_future(next_arrival(self.store, session.state, seen))
                 try:
                     async with asyncio.timeout(self._keep_open) as limit:
