@@ -24,13 +24,13 @@ from ostler.vocabulary.messages import text_of
 PATIENCE = 20.0
 ECHO_AGENT = (sys.executable, "-S", "-E", str(Path(__file__).with_name("echo_agent.py")))
 QUICK = Timing(
-    stability=0.5,
-    echo_timeout=0.5,
+    stability=0.3,
+    echo_timeout=0.4,
     echo_first_poll=0.02,
     echo_settle=0.05,
-    processing_timeout=2.0,
+    processing_timeout=1.2,
     enter_again=0.5,
-    ready_after=1.0,
+    ready_after=0.6,
 )
 
 

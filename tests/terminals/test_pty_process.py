@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from ostler.kernel.processes import kill_processes_of
+from ostler.terminals import pty_process
 from ostler.terminals.pty_process import MOST_UNWRITTEN, PtyProcess
 from ostler.vocabulary.errors import SessionBusy, UsageError
+from ostler.vocabulary.ids import new_id
 from tests.terminals.agents_at_work import PATIENCE, wait_until_gone
 
 
@@ -41,7 +43,7 @@ class Started:
 @asynccontextmanager
 async def started(script: str, cwd: Path, **options: Any) -> AsyncIterator[Started]:
     one = Started()
-    settings = {"session": f"ses_{cwd.name}", "columns": 90, "rows": 30, **options}
+    settings = {"session": new_id("ses"), "columns": 90, "rows": 30, **options}
     one.process = PtyProcess(["sh", "-c", script], cwd=cwd, on_output=one.take, **settings)
     try:
         yield one
@@ -80,7 +82,7 @@ async def test_the_exit_status_is_told_as_it_is(tmp_path: Path, script: str, sta
 async def test_all_output_is_given_out_before_the_end(tmp_path: Path) -> None:
     async with started("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end", tmp_path) as one:
         async with asyncio.timeout(PATIENCE):
-            await one.process.ended
+            assert await one.process.ended == 0
         assert one.output.count(b"x") == 3_000_000
         assert one.output.endswith(b"the end\r\n")
 
@@ -111,7 +113,10 @@ async def test_what_is_written_in_a_piece_arrives_whole_and_in_order(tmp_path: P
         assert hashlib.md5(b"ab" * 150_000 + b"end").hexdigest().encode() in one.output
 
 
-async def test_stopping_ends_also_what_does_not_listen_and_what_left_the_group(tmp_path: Path) -> None:
+async def test_stopping_ends_also_what_does_not_listen_and_what_left_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pty_process, "_ASKED_TO_END", ((signal.SIGINT, 0.1), (signal.SIGHUP, 0.1)))
     daemon_script = "setsid sh -c 'echo daemon $$; exec sleep 1000' &"
     script = f"trap '' INT HUP TERM; {daemon_script} echo ready $$; while :; do sleep 1; done"
     async with started(script, tmp_path) as one:
@@ -152,6 +157,7 @@ async def test_what_cannot_be_started_is_said_in_a_line(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
+from ostler.terminals import pty_process
 from ostler.terminals.pty_process import PtyProcess
 
 SCRIPT = "trap '' HUP INT TERM; sleep 1000 & member=$!; setsid sleep 1000 & echo $$ $member $!; wait"
@@ -166,7 +172,7 @@ asyncio.run(main())
 
 
 def test_nothing_of_the_group_survives_the_kill_of_its_owner(tmp_path: Path) -> None:
-    session = f"ses_{tmp_path.name}"
+    session = new_id("ses")
     owner = subprocess.Popen([sys.executable, "-c", OWNER, session], cwd=tmp_path, stdout=subprocess.PIPE)
     try:
         assert owner.stdout is not None

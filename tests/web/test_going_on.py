@@ -7,13 +7,15 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from ostler.kernel.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.runs.lease import new_owner
 from ostler.runs.session import open_session
-from ostler.testkit.vendors import Trouble, say, turn
+from ostler.testkit.vendors import Trouble, call, say, turn
 from ostler.vocabulary.messages import as_content
-from tests.cli.command import Ostler, use
+from tests.cli.command import Ostler, use, wait_until
 from tests.cli.conftest import Serve
 from tests.web.serve_process import serve_process
 from tests.web.served import Served, serving, text
@@ -64,7 +66,7 @@ async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp
     async with serving(tmp_path, "mine") as served, asyncio.timeout(10):
         session = await served.new_session("go")
         await served.rest(session)
-        while (await served.get(f"sessions/{session}"))["holder"]:
+        while (await served.get(f"sessions/{session}"))["holder"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert served.server.supervisor.driven(session) is not None
         other = await open_session(served.store, session, Harness(ScriptedModel(["theirs"])))
@@ -72,6 +74,28 @@ async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp
         await other.close()
         asked = await served.ask(session, "rename", title="Both")
         assert asked["state"] == "settled"
+
+
+def test_what_tools_still_do_for_a_server_that_was_killed_is_ended_by_the_next(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn(call("bash", {"command": "echo $$ > pid; exec sleep 1000"})))
+    with serve_process(ostler, *use(vendor), "--yes") as server:
+        made = httpx2.post(
+            f"{server.base_url}/api/v1/sessions", headers=server.headers, json={"prompt": text("go")}
+        )
+        assert made.status_code == 201, made.text
+        noted = ostler.work / "pid"
+        wait_until(lambda: noted.exists() and noted.read_text())
+        server.end(signal.SIGKILL)
+    working = Path("/proc") / noted.read_text().strip()
+    assert working.exists()
+    with serve_process(ostler, *use(vendor)) as server:
+        wait_until(lambda: not working.exists())
+        (session,) = httpx2.get(f"{server.base_url}/api/v1/sessions", headers=server.headers).json()[
+            "sessions"
+        ]
+        assert session["status"] == "cut"
 
 
 async def test_a_run_whose_server_was_killed_is_offered_and_goes_on_when_somebody_says_so(

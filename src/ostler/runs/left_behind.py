@@ -1,10 +1,14 @@
-"""Requests for sessions that other processes hold, and what becomes of them when such a process leaves."""
+"""What processes leave behind that held sessions: requests that they did not take up, and tools at work."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 
+from ostler.kernel.journal import World
+from ostler.kernel.store import Store
+from ostler.runs.lease import new_owner
+from ostler.runs.orphans import end_processes
 from ostler.runs.run_tree import state_of
 from ostler.runs.supervisor import Supervisor
 from ostler.vocabulary.errors import NotFound, SessionHeld
@@ -45,3 +49,14 @@ class LeftBehind:
     def close(self) -> None:
         for looking in self._looking.values():
             looking.cancel()
+
+
+async def end_tools_of_the_dead(store: Store, world: World) -> None:
+    """Ends what tools are still doing for runs that were cut. Else that would last until somebody looks."""
+    for summary in await store.sessions():
+        if summary.status != "running" or await store.holder(summary.id) is not None:
+            continue
+        with suppress(SessionHeld, NotFound):  # whoever goes on with it does the same
+            lease = await store.acquire(summary.id, new_owner(world))
+            await end_processes(store, summary.id, world)
+            await store.release(lease)

@@ -17,7 +17,15 @@ from ostler.terminals.inbox import TerminalInbox
 from ostler.terminals.live_values import LiveValues
 from ostler.terminals.pty_process import OWNED_AS
 from ostler.terminals.recorded_messages import RecordedMessage
-from ostler.terminals.tracker import INITIAL_PROMPT, NOT_WAITING, Delivered, Saved, Status, Undelivered
+from ostler.terminals.tracker import (
+    INITIAL_PROMPT,
+    NOT_WAITING,
+    STOPPED,
+    Delivered,
+    Saved,
+    Status,
+    Undelivered,
+)
 from ostler.terminals.viewing import Viewer
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import OstlerError, SessionBusy, StoreError, failure_of
@@ -198,9 +206,8 @@ class TerminalSession:
     async def _leave(self) -> None:
         await self.terminal.stop()
         self.terminal.close()
-        for outcome in self._outcomes:
-            if isinstance(outcome, Undelivered):
-                self._tell_sender(outcome)
+        if self._sent is not None:
+            self._tell_sender(Undelivered(self._sent.ticket, STOPPED))
         self._live_values.clear()
         if not self.journal.failed:
             with suppress(StoreError):  # else it runs out by itself

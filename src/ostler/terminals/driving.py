@@ -161,6 +161,11 @@ class DrivenTerminal:
         self.tracker.output(self._loop.time(), self.screen.modes().drawing)
         self._look_when_wanted()
 
+    @property
+    def _is_over(self) -> bool:
+        """The last look is its owner's, who tells what became of everything."""
+        return self.process.ended.done()
+
     def _drawn(self) -> bytes:
         """What was begun and not ended is not drawn yet, and goes on in the bytes that follow."""
         if self._last_drawn is not None:
@@ -169,7 +174,7 @@ class DrivenTerminal:
 
     def _look_when_wanted(self) -> None:
         wanted = self.tracker.wants_look_at()
-        if wanted is None:
+        if wanted is None or self._is_over:
             return
         if self._timer is not None:
             if self._timer.when() <= wanted:  # it asks again then
@@ -179,6 +184,8 @@ class DrivenTerminal:
 
     def _look(self) -> None:
         self._timer = None
+        if self._is_over:
+            return
         now, wanted = self._loop.time(), self.tracker.wants_look_at()
         if wanted is not None and wanted <= now:
             self.look()
@@ -200,7 +207,7 @@ class DrivenTerminal:
             self._begun = begun[0] if begun else None
             return
         self._begun, self._held = begun[0], []
-        if self.process.ended.done():
+        if self._is_over:
             return  # nobody is left to be told
         self._holding = asyncio.ensure_future(self._hold_keys(*begun))
 

@@ -98,6 +98,18 @@ class LeaseConformance(StoreCases):
             writing.lease = await store.renew(writing.lease)
             await writing.is_unchanged()
 
+    async def test_a_lease_at_rest_still_writes_until_somebody_takes_it(self) -> None:
+        async with self.opened() as store:
+            writing = await self.begun(store)
+            writing.lease = await store.rest(writing.lease)
+            assert await store.holder("ses_1") is None
+            await writing.append(said("still mine"))
+            writing.lease = await store.renew(writing.lease)
+            assert await store.holder("ses_1") == HERE
+            writing.lease = await store.rest(writing.lease)
+            await store.acquire("ses_1", ELSEWHERE)
+            await raises(LeaseLost, store.rest(writing.lease))
+
     async def test_after_a_take_over_the_former_owner_can_do_nothing(self) -> None:
         async with self.opened_twice() as (store, other):
             writing = await self.begun(store)

@@ -16,11 +16,11 @@ from ostler.faces.web.sse import as_caught_up_of_all, as_frame_of_all, as_frames
 from ostler.faces.web.tokens import TokenBook
 from ostler.faces.web.uploads import Uploads
 from ostler.kernel.harness import Harness
-from ostler.kernel.journal import Journal
+from ostler.kernel.journal import Journal, World
 from ostler.kernel.store import Store
 from ostler.runs.absent_model import harness_without_model
 from ostler.runs.first_run import Answering, Surroundings, can_answer
-from ostler.runs.left_behind import LeftBehind
+from ostler.runs.left_behind import LeftBehind, end_tools_of_the_dead
 from ostler.runs.session import create_session
 from ostler.runs.settings import Settings, load_settings
 from ostler.runs.supervisor import Supervisor
@@ -83,6 +83,7 @@ class Server:
         self.is_draining = False
         self._beating: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
 
     async def _equipped(self, cwd: Path) -> Harness:
         harness = await self._equip(cwd)
@@ -144,6 +145,7 @@ class Server:
             return
         sweep(self.store.meeting_place)
         self.uploads.sweep()
+        self._tidying = asyncio.ensure_future(end_tools_of_the_dead(self.store, World()))
         self._beating = asyncio.ensure_future(self._beat())
         self._watching = asyncio.ensure_future(self.doorkeeper.watch())
 
@@ -165,7 +167,7 @@ class Server:
 
     async def close(self) -> None:
         self.close_streams()
-        for task in (self._beating, self._watching):
+        for task in (self._beating, self._watching, self._tidying):
             if task is not None:
                 task.cancel()
         self.left_behind.close()
