@@ -235,6 +235,13 @@ async def test_a_crash_is_told_with_its_signal_and_the_last_screen(tmp_path: Pat
         (ended,) = agent.all(events.RunEnded)
         assert ended.reason == "the agent was ended by SIGKILL"
         assert "about to crash" in agent.session.last_screen
+        viewer = agent.session.view()
+        assert b"about to crash" in (await viewer.next() or b"")
+        assert await viewer.next() is None
+        with pytest.raises(SessionBusy, match="has ended"):
+            agent.session.press(b"x")
+        with pytest.raises(SessionBusy):
+            await agent.session.send("hello?")
 
 
 async def test_an_agent_that_cannot_be_started_leaves_no_session(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class LeftBehind:
                 if await store.holder(session) is not None:
                     await asyncio.sleep(LOOKED_AT_EVERY)
                     continue
-                if (await state_of(store, session)).run is None:
+                state = await state_of(store, session)
+                if state.run is None and state.driver != "terminal":
                     with suppress(SessionHeld):
                         await self._supervisor.advance(session)
                 return

@@ -7,8 +7,10 @@ from ostler.kernel.store import Store
 
 
 async def end_orphans(journal: Journal) -> None:
-    """Ends what a former owner's tools left running, if it died before it could do so itself."""
-    if journal.lease.taken_from is not None:
+    """Ends what a former owner's tools left running, if it died before it could do so itself, or was away for
+    so long that its run is gone on with here. One that lives and is at rest keeps what it has started."""
+    owner = journal.lease.taken_from
+    if owner is not None and (journal.state.run is not None or not owner.is_alive()):
         await end_processes(journal.store, journal.session, journal.world)
 
 

@@ -105,21 +105,25 @@ class DrivenTerminal:
 
     def send(self, text: str) -> int:
         """See `Tracker.send`."""
+        self._require_life()
         ticket = self.tracker.send(self._loop.time(), text)
         self._look_when_wanted()
         return ticket
 
     def press(self, keys: bytes) -> None:
-        """Raises `SessionBusy` when the agent does not read."""
+        """Raises `SessionBusy` when the agent does not read, or has ended."""
+        self._require_life()
         self.process.write(keys)
 
     def paste(self, text: str) -> None:
+        self._require_life()
         self.press(b"".join(keystrokes(text, self.screen.modes().bracketed_paste)))
 
     def interrupt(self) -> None:
         self.press(_CTRL_C if self.tracker.agent_type in _STOPPED_BY_CTRL_C else _ESCAPE)
 
     def resize(self, columns: int, rows: int) -> None:
+        self._require_life()
         self.screen.resize(columns, rows)
         self.process.resize(columns, rows)
         for viewer in self._viewers:
@@ -130,7 +134,13 @@ class DrivenTerminal:
     def view(self) -> Viewer:
         viewer = Viewer(self._drawn, self._viewers.discard)
         self._viewers.add(viewer)
+        if self._last_drawn is not None:
+            viewer.close()
         return viewer
+
+    def _require_life(self) -> None:
+        if self._is_over:
+            raise SessionBusy("the agent has ended")
 
     async def stop(self) -> None:
         """Ends the agent and all it started. The screen stays as it was at last."""

@@ -10,6 +10,7 @@ from ostler.kernel.state import fold
 from ostler.kernel.store import Store
 from ostler.runs.lease import new_owner
 from ostler.runs.orphans import end_orphans
+from ostler.runs.watching.channel import Channel
 from ostler.terminals.agent_session import TerminalSession
 from ostler.terminals.driving import TerminalAgent
 from ostler.terminals.recorded_messages import RecordedMessage, recorded_messages
@@ -94,13 +95,14 @@ async def restart_terminal_session(
 
 async def _let_live(session: TerminalSession, known: list[RecordedMessage]) -> None:
     journal = session.journal
-    if journal.store.meeting_place is not None:
-        from ostler.runs.watching.channel import Channel
-
-        channel = Channel(journal)
-        journal.on_close.append(channel.close)
+    channel = Channel(journal)
+    journal.on_close.append(channel.close)
+    try:
+        await session.begin(known)
         await channel.open()
-    await session.begin(known)
+    except BaseException:
+        await session.close()
+        raise
 
 
 async def _close_broken_run(journal: Journal) -> None:

@@ -1,0 +1,36 @@
+"""An owner that is at rest and lives: others may go on with its session, and leave its processes alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ostler.kernel.processes import ProcessId
+from ostler.log.sqlite import SqliteStore
+from ostler.runs.absent_model import harness_without_model
+from ostler.runs.lease import rest
+from ostler.runs.session import create_session, open_session
+
+
+@pytest.fixture
+async def child() -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)
+    yield process
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+async def test_what_it_left_running_goes_on(tmp_path: Path, child: asyncio.subprocess.Process) -> None:
+    store, other = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
+    session = await create_session(store, harness_without_model(str(tmp_path)))
+    await store.own_process(session.journal.lease, "call_1", ProcessId.of(child.pid))
+    await rest(session.journal)
+    taken = await open_session(other, session.id, harness_without_model(str(tmp_path)))
+    assert taken.journal.lease.taken_from is not None
+    assert ProcessId.of(child.pid).is_alive()
+    await store.close()
+    await other.close()
