@@ -24,8 +24,10 @@ from tests.web.browser.visitor import Visitor
 WINDOW = {"width": 1280, "height": 800}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture
 def chromium() -> Iterator[Browser]:
+    """One for each test: an event loop of Playwright's runs as long as it does, and would be in the way of
+    asynchronous tests that come between."""
     found = program("chromium", "chromium-browser", "google-chrome")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
