@@ -152,5 +152,6 @@ def test_without_a_model_the_page_says_what_to_do(
     at.begin()
     expect(notice).to_be_visible()
     at.say("Hello?")
-    expect(at.page.get_by_role("status").filter(has_text="no model can answer")).to_be_visible()
+    said = at.page.get_by_role("status").filter(has_text="no model can answer")
+    expect(said.and_(at.page.locator(".toasts"))).to_be_visible()
     expect(at.message).to_have_value("Hello?")
