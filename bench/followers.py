@@ -74,7 +74,7 @@ class Followers:
                         await self._wait(lambda: all(one.is_caught_up for one in self._reading))
                 await self._wait(lambda: all(one.is_caught_up for one in self._reading))
             case "stall":
-                self._stalled = await self._open(asked, asked["path"], unread=4096)
+                self._stalled = await self._open(asked, asked["path"], unread=262_144)
                 await self._wait(lambda: self._stalled is not None and self._stalled.is_caught_up)
                 self._stalled.transport.pause_reading()
             case "resume":
