@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ostler import __version__
 from ostler.kernel.budget import Budget
 from ostler.kernel.cancel import CancelToken
-from ostler.kernel.child import ChildPeek, ChildRequest, ChildResult
-from ostler.kernel.harness import Children, Harness, ParentCall
+from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Handled, InputDraft, Refuse
 from ostler.kernel.journal import Journal, Observer, World, open_journal, oversight
 from ostler.kernel.processes import ProcessId, current_process
@@ -19,6 +18,7 @@ from ostler.kernel.questions import Questions, as_stored
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.stopping import is_being_cancelled
 from ostler.kernel.store import Store
+from ostler.runs.children_when_needed import ChildrenWhenNeeded
 from ostler.runs.inbox import InboxReader
 from ostler.runs.lease import hold, kept_lease, new_owner
 from ostler.runs.orphans import end_orphans, end_processes
@@ -80,7 +80,7 @@ class Session:
         if self._spawned is None:
             from ostler.kernel.spawned import Spawned
 
-            children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
+            children = ChildrenWhenNeeded(self.journal, self.harness.children_together)
             self._spawned = Spawned(self.journal, self.harness, children, hold=lambda: hold(self.journal))
         return self._spawned
 
@@ -355,7 +355,7 @@ class Session:
             cancel.cancel(self._cancelled_before_start)
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
-        self.harness.children = _ChildrenWhenNeeded(self.journal, self.harness.children_together)
+        self.harness.children = ChildrenWhenNeeded(self.journal, self.harness.children_together)
         loop = self._loop = Loop(self.journal, self.harness, cancel=cancel, questions=self.questions)
         inbox = self._inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
         loop.steering, loop.attended = inbox, self
@@ -391,34 +391,6 @@ class Session:
             await self.journal.store.release(self.journal.lease)
         for closed in self.journal.on_close:
             closed()
-
-
-class _ChildrenWhenNeeded:
-    """`RunsChildren`, which needs sessions itself, and which most runs never need."""
-
-    def __init__(self, journal: Journal, together: int) -> None:
-        self._journal = journal
-        self._together = together
-        self._made: Children | None = None
-
-    def _children(self) -> Children:
-        if self._made is None:
-            from ostler.runs.children import RunsChildren
-
-            self._made = RunsChildren(self._journal.store, self._journal.world, self._together)
-        return self._made
-
-    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
-        return await self._children().run(child, request, parent)
-
-    async def peek(self, child: str) -> ChildPeek:
-        return await self._children().peek(child)
-
-    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
-        return await self._children().end(child, reason, harness)
-
-    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
-        return await self._children().cut(child, harness)
 
 
 def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:

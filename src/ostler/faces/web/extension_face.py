@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ostler.extensions.face import Headless
 from ostler.kernel.harness import Harness
 from ostler.vocabulary.events import LiveValue
-
-if TYPE_CHECKING:  # loaded when there are extensions
-    from ostler.extensions.showing.editing import Editor
 
 Switch = Callable[[Path, str, str], Awaitable[str]]
 """Goes on in that session, or in a new one in that folder, with this prompt; returns its id."""
 
 
-class WebFace:
+class WebFace(Headless):
     """Pages come and go, there may be none or many, and each is somebody's own: an extension can speak to
     all of them that follow its session, and knows nothing of what they look like.
 
@@ -27,7 +24,6 @@ class WebFace:
 
     name = "web"
     interactive = True
-    is_dark = False
 
     def __init__(self, harness: Harness, switch: Switch) -> None:
         self.notices: list[str] = []
@@ -36,29 +32,8 @@ class WebFace:
         self._switch = switch
         self._wishes = 0
 
-    def size(self) -> tuple[int, int]:
-        return 0, 0
-
-    def editor_text(self) -> str:
-        return ""
-
     def set_editor_text(self, text: str) -> None:
         self._wish("editor", {"text": text})
-
-    def set_editor(self, editor: Editor | None) -> None:
-        return None
-
-    def suspended(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    def exit(self) -> None:
-        return None
-
-    def set_theme(self, name: str) -> None:
-        return None
-
-    def theme(self) -> str:
-        return ""
 
     async def switch(self, session: str, prompt: str) -> str:
         shown = await self._switch(self._harness.cwd, session, prompt)
