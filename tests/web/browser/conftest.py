@@ -82,6 +82,8 @@ def visit(chromium: Browser) -> Iterator[Visit]:
                 opened.callback(context.close)
             visitor = Visitor(context, served.address)
             visitors.append(visitor)
+            # From the start: a key is quicker than a browser is told that the test chooses a file.
+            visitor.page.on("filechooser", lambda chooser: None)
             visitor.enter(place)
             return visitor
 

@@ -6,9 +6,10 @@ import { refreshList } from "../state/session-list";
 import { api } from "../wire/api";
 
 async function importFile(file: File, cwd: string): Promise<void> {
+  const asked = overlay.value;
   const made = await attempt(() => api.importFile(file, cwd));
   if (!made) return;
-  overlay.value = "";
+  if (overlay.value === asked) overlay.value = "";
   toast("Imported.");
   void refreshList();
   goTo(made.id);
@@ -19,9 +20,14 @@ export function chooseAndImport(cwd: string): void {
   const picker = document.createElement("input");
   picker.type = "file";
   picker.accept = ".jsonl,.ndjson";
+  picker.hidden = true;
   picker.addEventListener("change", () => {
     const file = picker.files?.[0];
+    picker.remove();
     if (file) void importFile(file, cwd);
   });
+  picker.addEventListener("cancel", () => picker.remove());
+  // In the page while it is open: a browser may collect one that stands nowhere, and the choice with it.
+  document.body.append(picker);
   picker.click();
 }

@@ -20,10 +20,11 @@ const close = (): void => {
 };
 
 export async function begin(cwd: string): Promise<void> {
+  const asked = overlay.value;
   const made = await attempt(() => api.create(cwd ? { cwd } : {}));
   if (!made) return;
   store("cwd", cwd);
-  close();
+  if (overlay.value === asked) close();
   void refreshList();
   goTo(made.id);
   setTimeout(focusComposer, 50);
@@ -91,14 +92,14 @@ function Rename({ session }: { session: OpenSession }): JSX.Element {
 
 function Delete({ session }: { session: OpenSession }): JSX.Element {
   const remove = async (): Promise<void> => {
+    close();
     const gone = await attempt(async () => {
       await api.delete(session.id);
       return true;
     });
-    close();
     if (!gone) return;
     toast("Deleted.");
-    goTo("");
+    if (current.value === session) goTo("");
     void refreshList();
   };
   return (

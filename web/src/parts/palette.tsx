@@ -40,22 +40,28 @@ function actions(): Action[] {
   return list;
 }
 
-export function Palette(): JSX.Element {
-  const [query, setQuery] = useState("");
-  const [marked, mark] = useState(0);
+function find(query: string): Action[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const all: Action[] = [
     ...actions(),
     ...sessions.value.map((one) => ({ name: firstLine(one.title || one.preview || "New session", 80), about: one.cwd, act: () => { goTo(one.id); drawerOpen.value = false; } })),
   ];
-  const found = all.filter((one) => words.every((word) => `${one.name} ${one.about}`.toLowerCase().includes(word))).slice(0, 40);
+  return all.filter((one) => words.every((word) => `${one.name} ${one.about}`.toLowerCase().includes(word))).slice(0, 40);
+}
+
+export function Palette(): JSX.Element {
+  const [query, setQuery] = useState("");
+  const [marked, mark] = useState(0);
+  const found = find(query);
   const at = Math.min(marked, Math.max(0, found.length - 1));
   const run = (one: Action | undefined): void => {
     overlay.value = "";
     one?.act();
   };
-  const key = (event: KeyboardEvent): void => {
-    if (event.key === "Enter") run(found[at]);
+  const key = (event: JSX.TargetedKeyboardEvent<HTMLInputElement>): void => {
+    // Enter may come before what was typed is drawn: it means what stands in the field.
+    const typed = event.currentTarget.value;
+    if (event.key === "Enter") run(typed === query ? found[at] : find(typed)[0]);
     else if (event.key === "ArrowDown") mark((at + 1) % Math.max(1, found.length));
     else if (event.key === "ArrowUp") mark((at + found.length - 1) % Math.max(1, found.length));
     else return;
