@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
@@ -12,11 +14,13 @@ from ostler import __version__
 from ostler.kernel.journal import Journal
 from ostler.runs.lease import kept_lease
 from ostler.terminals.conversation import ScreenMessage
+from ostler.terminals.driven import Observer
 from ostler.terminals.driving import DrivenTerminal, Outcome, TerminalAgent, Watcher
 from ostler.terminals.inbox import TerminalInbox
 from ostler.terminals.live_values import LiveValues
 from ostler.terminals.pty_process import OWNED_AS
 from ostler.terminals.recorded_messages import RecordedMessage
+from ostler.terminals.screen import read_out
 from ostler.terminals.tracker import (
     INITIAL_PROMPT,
     NOT_WAITING,
@@ -78,10 +82,34 @@ class TerminalSession:
         self.terminal = DrivenTerminal(agent, journal.session, watcher, saved)
         self._live_values = LiveValues(journal, self.terminal)
         self._life: asyncio.Task[None] | None = None
+        self._observers: list[Observer] = []
 
     @property
     def id(self) -> str:
         return self.journal.session
+
+    @property
+    def agent_type(self) -> str:
+        return self.terminal.tracker.agent_type
+
+    @property
+    def transport(self) -> Literal["pty"]:
+        return "pty"
+
+    @property
+    def messages(self) -> tuple[ScreenMessage, ...]:
+        return self.terminal.tracker.messages
+
+    @property
+    def shown(self) -> str:
+        return self.last_screen if self.ended.done() else read_out(self.terminal.screen)
+
+    def to_save(self) -> Saved:
+        return self.terminal.tracker.to_save()
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
 
     @property
     def status(self) -> Status:
@@ -107,6 +135,7 @@ class TerminalSession:
         ticket = self.terminal.send(text)
         sent = self._sent = _Sent(ticket, request, asyncio.get_running_loop().create_future())
         sent.outcome.add_done_callback(_look_at)
+        self._tell_observers()
         return sent
 
     def interrupt(self, request: str = "") -> bool:
@@ -184,6 +213,7 @@ class TerminalSession:
             self._say_next()
         self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
+        self._tell_observers()
 
     def _say_next(self) -> None:
         if (prompt := self._inbox.next_prompt) is not None:
@@ -251,6 +281,11 @@ class TerminalSession:
             self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
         self._live_values.show_screen()
+        self._tell_observers()
+
+    def _tell_observers(self) -> None:
+        for observer in list(self._observers):
+            observer.changed()
 
     def _unsettled(self) -> tuple[int, str] | None:
         """The agent's message that is not a fact as it is drawn now."""
@@ -266,11 +301,19 @@ class TerminalSession:
     def _record_outcomes(self) -> None:
         outcomes, self._outcomes = self._outcomes, []
         for outcome in outcomes:
+            if isinstance(outcome, Undelivered) and outcome.ticket == INITIAL_PROMPT:
+                self._warn_of_initial_prompt(outcome)
             if isinstance(outcome, Delivered):
                 self._record_delivery()
             elif self._run is not None and not self._run.delivered:
                 self._end_run("failed", outcome.reason, OstlerError(outcome.reason))
             self._tell_sender(outcome)
+
+    def _warn_of_initial_prompt(self, outcome: Undelivered) -> None:
+        """Nobody waits for it, so whoever watches is told."""
+        then = "it is tried again" if outcome.again else "it is given up"
+        for observer in list(self._observers):
+            observer.warned(f"the initial prompt was not taken, {then}: {outcome.reason}")
 
     def _record_delivery(self) -> None:
         if self._run is None:
