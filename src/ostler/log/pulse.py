@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from ostler.vocabulary.errors import StoreError
 
-POLL_SECONDS = 0.025
+POLL_SECONDS, SELDOM_SECONDS = 0.025, 0.08
 """How often another process's writes are looked for while somebody waits; facts are due within 100 ms."""
+QUIET_SECONDS = 2.0
+"""Without any, after which they are looked for seldom: a process at rest should cost next to nothing."""
 
 
 ANYWHERE = ""
@@ -88,6 +90,8 @@ class Pulse:
             self._poller = asyncio.ensure_future(self._poll(self._changed_elsewhere))
 
     async def _poll(self, changed_elsewhere: Callable[[], bool]) -> None:
+        now = asyncio.get_running_loop().time
+        last_change = now()
         while self._waiting and self._poller is asyncio.current_task():
             try:
                 changed = changed_elsewhere()
@@ -97,4 +101,6 @@ class Pulse:
             if changed:
                 self._elsewhere += 1
                 self._wake_all()
-            await asyncio.sleep(POLL_SECONDS)
+                last_change = now()
+            is_quiet = now() > last_change + QUIET_SECONDS
+            await asyncio.sleep(SELDOM_SECONDS if is_quiet else POLL_SECONDS)
