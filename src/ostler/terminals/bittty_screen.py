@@ -64,6 +64,17 @@ class BitttyScreen:
     def scrolled_off(self) -> tuple[str, ...]:
         return () if self.modes().alternate else tuple(self._history)
 
+    def drawn(self, first: int, count: int) -> list[str]:
+        page, above = self._board.blitter.main_page, self.scrolled_off()
+        return [
+            page.get_line(row)
+            if 0 <= row < self.rows
+            else above[row]
+            if -len(above) <= row < 0
+            else ""
+            for row in range(first, first + count)
+        ]
+
     def ansi(self) -> str:
         modes, cursor = self.modes(), self.cursor()
         page = self._board.blitter.main_page
@@ -81,6 +92,7 @@ class BitttyScreen:
         return Modes(
             alternate=bool(self._board.blitter.in_alt_screen),
             bracketed_paste=bool(modes.bracketed_paste),
+            cursor_keys=bool(modes.cursor_application_mode),
             drawing=bool(modes.synchronized_output),
         )
 

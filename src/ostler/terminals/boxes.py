@@ -50,7 +50,7 @@ def _is_hint(line: str) -> bool:
 
 
 def _last_line(lines: Sequence[str]) -> int:
-    return max((number for number, line in enumerate(lines) if line.strip()), default=-1)
+    return next((number for number in range(len(lines) - 1, -1, -1) if lines[number].strip()), -1)
 
 
 def _framed_prompt(lines: Sequence[str], at: int) -> bool:

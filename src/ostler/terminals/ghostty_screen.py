@@ -17,7 +17,7 @@ _SCROLLED_OFF_BYTES = 64 * 1024 * 1024
 _LONGEST_STRING = 64 * 1024
 _CELL = (8, 16)
 
-_ORIGIN, _BRACKETED_PASTE, _SYNCHRONISED = 6, 2004, 2026
+_CURSOR_KEYS, _ORIGIN, _BRACKETED_PASTE, _SYNCHRONISED = 1, 6, 2004, 2026
 
 
 class GhosttyScreen:
@@ -84,6 +84,17 @@ class GhosttyScreen:
             self._scrolled_off = tuple(rows)
         return self._scrolled_off
 
+    def drawn(self, first: int, count: int) -> list[str]:
+        held = self._held()
+        return [self._drawn_row(held, row) for row in range(first, first + count)]
+
+    def _drawn_row(self, held: int, row: int) -> str:
+        if not -held <= row < self.rows:
+            return ""
+        place, number = ("ACTIVE", row) if row >= 0 else ("HISTORY", held + row)
+        selected = self._selection(place, number + 1, first=number)
+        return self._formatted(lib.GHOSTTY_FORMATTER_FORMAT_VT, selected)
+
     def ansi(self) -> str:
         drawn = self._formatted(
             lib.GHOSTTY_FORMATTER_FORMAT_VT, self._selection("ACTIVE", self.rows), with_state=True
@@ -102,6 +113,7 @@ class GhosttyScreen:
         return Modes(
             alternate=self._terminal.get("active_screen", "int") == lib.GHOSTTY_TERMINAL_SCREEN_ALTERNATE,
             bracketed_paste=mode(_BRACKETED_PASTE),
+            cursor_keys=mode(_CURSOR_KEYS),
             drawing=mode(_SYNCHRONISED),
         )
 

@@ -28,9 +28,9 @@ OWNED_AS = "terminal"
 """Stands where the processes of tools name their call."""
 MOST_UNWRITTEN = 1024 * 1024
 """Bytes that a program may leave unread before it is sent nothing more."""
-_READS_IN_A_TURN = 16  # the kernel hands out four kilobytes at a time
+_READS_IN_A_TURN = 4  # of four kilobytes, as the kernel hands them out: all else waits half a millisecond
 _READ_SIZE = 64 * 1024
-_READS_AT_THE_END = 256
+_READS_AT_THE_END = 1024
 _KILL_WAIT = 2.0
 _ASKED_TO_END = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
 _NOT_INHERITED = ("LINES", "COLUMNS", "TERM", "COLORTERM")

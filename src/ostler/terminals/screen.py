@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
@@ -28,6 +29,7 @@ class Modes(msgspec.Struct, frozen=True):
 
     alternate: bool = False
     bracketed_paste: bool = False
+    cursor_keys: bool = False  # arrows are sent as an application wants them
     drawing: bool = False  # between the ends of a synchronised update: the screen is half drawn
 
 
@@ -56,6 +58,10 @@ class Screen(Protocol):
 
     def scrolled_off(self) -> tuple[str, ...]:
         """What left the primary screen at the top, the newest last; a bounded number of rows."""
+        ...
+
+    def drawn(self, first: int, count: int) -> list[str]:
+        """Visible rows with their colours, each by itself; those above the first are what scrolled off."""
         ...
 
     def ansi(self) -> str:
@@ -88,6 +94,16 @@ def open_screen(
             continue
         return opened
     raise UsageError("no terminal emulator is installed: install ostler[terminals]")
+
+
+@cache
+def load_emulator(emulator: str = "") -> None:
+    """What takes a third of a second before the first screen can be opened: to be done in a thread."""
+    screen = open_screen(SMALLEST, SMALLEST, emulator=emulator)
+    screen.feed(b"\r\n" * (2 * SMALLEST))
+    read_out(screen)
+    screen.ansi()
+    screen.close()
 
 
 def check_size(columns: int, rows: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from ostler import __version__
@@ -14,6 +15,7 @@ from ostler.runs.watching.channel import Channel
 from ostler.terminals.agent_session import TerminalSession
 from ostler.terminals.driving import TerminalAgent
 from ostler.terminals.recorded_messages import RecordedMessage, recorded_messages
+from ostler.terminals.screen import load_emulator
 from ostler.terminals.tracker import Saved
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import UsageError
@@ -39,6 +41,7 @@ async def start_terminal_session(
     attend: Attend = _nobody,
 ) -> TerminalSession:
     """A new session. Where its agent cannot be started there is none."""
+    await asyncio.to_thread(load_emulator, agent.emulator)
     world = world or World()
     first = Fact.of(
         events.SessionStarted(str(agent.cwd), __version__, driver="terminal", child_of=child_of, call=call),
@@ -72,6 +75,7 @@ async def restart_terminal_session(
 
     What an owner that died has left running is ended first, and its run is closed.
     """
+    await asyncio.to_thread(load_emulator, agent.emulator)
     world = world or World()
     facts = await store.read(session)
     if getattr(facts[0].event, "driver", "") != "terminal":
