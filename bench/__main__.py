@@ -15,6 +15,7 @@ from time import perf_counter
 
 from bench.contexts import context
 from bench.crowding import agents
+from bench.driving import driven
 from bench.extending import extensions
 from bench.probing import probe
 from bench.processes import BenchError
@@ -47,6 +48,7 @@ MEASURES: dict[str, Callable[[Room], list[Row]]] = {
     "extensions": extensions,
     "terminal": terminal,
     "server": server,
+    "driven": driven,
 }
 DOCUMENT = ROOT / "docs" / "performance.md"
 
