@@ -1,4 +1,4 @@
-"""A small agent with a box to type in, as other vendors' agents have one. It repeats what it is told.
+"""A small agent with a box to type in, as other vendors' agents have one. It says how long what it was told is.
 
 Told `scream`, it prints ten megabytes first.
 """
@@ -42,7 +42,7 @@ def main() -> None:
             if typed.endswith("\r"):
                 if typed.strip() == "scream":
                     scream()
-                said.append(f"You said: {typed.strip()}")
+                said += [f"> {typed.strip()}", f"It was said in {len(typed.strip())} letters."]
                 typed = ""
             draw(said, typed)
     finally:

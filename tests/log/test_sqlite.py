@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ostler.kernel.store import Lease
-from ostler.log import sqlite_search, sqlite_writer
+from ostler.log import pulse, sqlite_search, sqlite_writer
 from ostler.log.sqlite import SqliteStore
 from ostler.log.sqlite_connection import Durability
 from ostler.vocabulary.errors import SessionHeld, StoreBusy
@@ -186,6 +187,41 @@ async def test_facts_of_another_process_are_followed_at_once(store: SqliteStore,
                 assert [fact.seq for fact in await waiting] == [seq]
             assert time.monotonic() - began < 1.0
             assert await other.says() == "done"
+
+
+@pytest.mark.parametrize("can_tell", [True, False])
+async def test_a_store_at_rest_still_hears_of_other_processes(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, can_tell: bool
+) -> None:
+    """The system tells of their writes; where it cannot, they are looked for."""
+    monkeypatch.setattr(pulse, "QUIET_SECONDS", 0.0)
+    if can_tell:
+        if sys.platform != "linux":
+            pytest.skip("only Linux tells")
+        monkeypatch.setattr(pulse, "TOLD_SECONDS", 3600.0)
+    else:
+        monkeypatch.setattr(pulse, "FileWatch", _cannot_be_had)
+    lease = await store.create(first(), HERE)
+    async with other_process(WRITES, path) as other:
+        await other.told("create ses_2")
+        following, ours = store.follow("ses_2"), store.follow("ses_1")
+        await anext(following)
+        await anext(ours)
+        for seq in (2, 3, 4):
+            waiting = asyncio.ensure_future(anext(following))
+            own = asyncio.ensure_future(anext(ours))
+            await store.append(lease, [said(seq)])
+            async with asyncio.timeout(5):
+                assert [fact.seq for fact in await own] == [seq]
+            other.tell(f"append text{seq}")
+            async with asyncio.timeout(5):
+                assert [fact.seq for fact in await waiting] == [seq]
+            assert await other.says() == "done"
+    assert (store._pulse._watch is not None) is can_tell
+
+
+def _cannot_be_had(path: Path) -> None:
+    raise OSError("no more watches")
 
 
 async def test_requests_of_another_process_arrive_at_once(store: SqliteStore, path: Path) -> None:

@@ -90,12 +90,12 @@ def say(text: str) -> None:
         data = data[os.write(1, data) :]
 
 
-def main() -> None:
+def main(kind: type[EchoAgent] = EchoAgent) -> None:
     signal.signal(signal.SIGINT, lambda number, frame: sys.exit(0))
     before = termios.tcgetattr(0)
     tty.setraw(0)
     try:
-        EchoAgent(sys.argv[1] if len(sys.argv) > 1 else "Hello, I repeat things.").live()
+        kind(sys.argv[1] if len(sys.argv) > 1 else "Hello, I repeat things.").live()
     finally:
         termios.tcsetattr(0, termios.TCSANOW, before)
 

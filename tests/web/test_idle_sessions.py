@@ -37,10 +37,11 @@ REFUSED: dict[str, dict[str, Any]] = {
     "finish_call": {"call": "call_1", "outcome": {"status": "ok", "content": text("done")}},
     "run_command": {"name": "nobody-has-it"},
     "keys": {"keys": "x"},
+    "resize": {"columns": 80, "rows": 24},
 }
 WITHOUT_HARNESS = {
     *("navigate", "rename", "label", "steer", "answer", "cancel", "pause", "resume"),
-    *("undo_compaction", "revoke_permission", "take_back", "finish_call", "keys"),
+    *("undo_compaction", "revoke_permission", "take_back", "finish_call", "keys", "resize"),
 }
 
 

@@ -28,6 +28,7 @@ checks.positive_data_acceptance.enabled = false
 """
 WITH_A_MEANING = [
     "begin_session",
+    "restart_agent",
     "import_session",
     "list_sessions",
     "read_all_events",
@@ -75,7 +76,7 @@ async def judged(
 
 
 async def test_the_server_keeps_to_its_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tags = ("--include-tag", "sessions", "--include-tag", "requests", "--include-tag", "tree")
+    tags = [part for tag in ("sessions", "agents", "requests", "tree") for part in ("--include-tag", tag)]
     options = ("--phases", "fuzzing", "--max-examples", "1", "--seed", "1", *tags)
     status, said = await judged(tmp_path, monkeypatch, *options, seconds=60)
     assert status == 0, said

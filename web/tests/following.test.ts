@@ -1,7 +1,7 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Connection, Follower, type Source } from "../src/wire/following";
+import { type Connection, Follower, type Page, type Source, checked } from "../src/wire/following";
 import { EventReader } from "../src/wire/sse";
 import type { Frame } from "../src/wire/types";
 
@@ -39,7 +39,10 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
   const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
   const source: Source = {
     stream: (after, signal) => fetch(`${root}?after=${after}`, { signal, headers: { Accept: "text/event-stream" } }),
-    poll: (after, signal) => fetch(`${root}?after=${after}`, { signal, headers: { Accept: "application/json" } }),
+    poll: async (after, signal) => {
+      const answer = checked(await fetch(`${root}?after=${after}`, { signal, headers: { Accept: "application/json" } }));
+      return (await answer.json()) as Page;
+    },
   };
   await new Promise<void>((resolve, reject) => {
     const bound = setTimeout(() => reject(new Error(`only ${JSON.stringify({ frames, states, asked })}`)), 10_000);
@@ -124,12 +127,12 @@ describe("a follower", () => {
 
 describe("server-sent events", () => {
   it("are read however they were cut", () => {
-    const whole = ": hello\n\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 100\ndata: x\r\n\r\n";
+    const whole = ": hello\n\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 100\nevent: named\ndata: x\r\n\r\ndata: y\n\n";
     for (let size = 1; size < whole.length; size += 1) {
       const reader = new EventReader();
       const found = [];
       for (let at = 0; at < whole.length; at += size) found.push(...reader.feed(whole.slice(at, at + size)));
-      expect(found).toEqual([{ id: "7", data: '{"a":\n1}' }, { id: "", data: "x" }]);
+      expect(found).toEqual([{ id: "7", name: "", data: '{"a":\n1}' }, { id: "", name: "named", data: "x" }, { id: "", name: "", data: "y" }]);
     }
   });
 });

@@ -123,14 +123,27 @@ class Budget:
                 return reason
         return ""
 
+    def let_in(self, child: str) -> str:
+        """Counts a child of the run that has no budget, being another vendor's agent; or says which limit
+        forbids it."""
+        self.count(child, Used())
+        for budget, depth in self._with_parents():
+            if reason := budget._refusal(depth + 1, budget.used().children):
+                return reason
+        return ""
+
     def _not_let_in(self, above: Budget, depth: int) -> str:
         """A child that is too deep, or one too many, is refused its first step; the others go on."""
         if not depth or (self._run is not None and self._run.steps):
             return ""
-        limits = above._limits
+        return above._refusal(depth, self._numbers[above])
+
+    def _refusal(self, depth: int, number: int) -> str:
+        """Why a child so deep below this run, and the so manieth of it, may not begin."""
+        limits = self._limits
         if limits.depth is not None and depth > limits.depth:
             return f"the limit of {limits.depth} levels of children was reached"
-        if limits.children is not None and self._numbers[above] > limits.children:
+        if limits.children is not None and number > limits.children:
             return f"the limit of {limits.children} children was reached"
         return ""
 

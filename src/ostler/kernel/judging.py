@@ -64,6 +64,11 @@ class Judging:
         validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
+        if (spell_out := getattr(tool, "spelled_out", None)) is not None:
+            arguments = spell_out(arguments, _Before(self._journal, self._harness))
+            validated, problem = _validated(tool, arguments)
+            if problem:
+                return failed(problem, kind="invalid_arguments")
         if self._harness.permission is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
         planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
+from ostler.log.file_watch import FileWatch
 from ostler.vocabulary.errors import StoreError
 
 POLL_SECONDS, SELDOM_SECONDS = 0.025, 0.08
 """How often another process's writes are looked for while somebody waits; facts are due within 100 ms."""
 QUIET_SECONDS = 2.0
-"""Without any, after which they are looked for seldom: a process at rest should cost next to nothing."""
+"""Without any, after which the system is to tell of them: a process at rest should cost next to nothing.
+Where it cannot, they are looked for seldom."""
+TOLD_SECONDS = 2.0
+"""How often they are looked for where the system tells."""
 
 
 ANYWHERE = ""
@@ -28,8 +33,13 @@ class Pulse:
     It keeps nothing of an event loop in which nobody waits, so one store can serve one loop after the other.
     """
 
-    def __init__(self, changed_elsewhere: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, changed_elsewhere: Callable[[], bool] | None = None, written: Path | None = None
+    ) -> None:
+        """`written` is the file that others write to."""
         self._changed_elsewhere = changed_elsewhere
+        self._written = written
+        self._watch: FileWatch | None = None
         self._versions: dict[str, int] = {}
         self._elsewhere = 0
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
@@ -69,6 +79,8 @@ class Pulse:
         if poller is not None and poller.get_loop() is asyncio.get_running_loop():
             poller.cancel()
             await asyncio.wait({poller})
+        if self._watch is not None:
+            self._watch.close()
 
     def _wake(self, topic: str, problem: StoreError | None = None) -> None:
         waiting = self._waiting.get(topic)
@@ -102,5 +114,24 @@ class Pulse:
                 self._elsewhere += 1
                 self._wake_all()
                 last_change = now()
-            is_quiet = now() > last_change + QUIET_SECONDS
-            await asyncio.sleep(SELDOM_SECONDS if is_quiet else POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)  # also where the system tells: of our own writes it tells, too
+            if now() > last_change + QUIET_SECONDS:
+                await self._until_written()
+
+    async def _until_written(self) -> None:
+        if self._watch is not None:
+            await self._watch.written(TOLD_SECONDS)
+        elif not self._begin_watching():
+            await asyncio.sleep(SELDOM_SECONDS - POLL_SECONDS)
+
+    def _begin_watching(self) -> bool:
+        """What was written before it began is to be looked for once more."""
+        if self._written is None:
+            return False
+        try:
+            self._watch = FileWatch(self._written)
+        except FileNotFoundError:
+            return False  # nothing was written yet
+        except OSError:
+            self._written = None
+        return self._watch is not None

@@ -24,6 +24,9 @@ _AFTER: dict[str, frozenset[str]] = {
 }
 """What may follow what inside a run, of the facts whose order is promised."""
 
+_OF_OTHER_AGENTS = frozenset({"usage", "assistant_message", "tool_called", "tool_started", "tool_result"})
+"""What another vendor's agent says of itself: it tells of no steps and no model calls that have them."""
+
 _OF_MODEL_CALLS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
 _OF_TOOL_CALLS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
 _OF_WAITING = frozenset({"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"})
@@ -45,6 +48,7 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
     open_run, last, waiting = "", "", False
     begun: set[str] = set()
     asides: set[str] = set()
+    not_ordered = _OF_OTHER_AGENTS if _is_other_agents(facts) else frozenset()
     for fact in facts:
         kind = fact.type
         if kind == "leaf_moved" and open_run:
@@ -66,7 +70,7 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
             if (kind == "run_waiting") == waiting:
                 yield f"{kind} at {fact.seq} has no partner"
             waiting = kind == "run_waiting"
-        if (kind not in _AFTER and kind != "run_ended") or _is_aside(fact, asides):
+        if (kind not in _AFTER and kind != "run_ended") or kind in not_ordered or _is_aside(fact, asides):
             continue
         if kind not in _AFTER[last]:
             yield f"{kind} at {fact.seq} follows {last}"
@@ -76,6 +80,10 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
             open_run, last = "", ""
         else:
             last = kind
+
+
+def _is_other_agents(facts: Sequence[Fact]) -> bool:
+    return bool(facts) and getattr(facts[0].event, "driver", "agent") != "agent"
 
 
 def _is_aside(fact: Fact, asides: set[str]) -> bool:
@@ -88,8 +96,6 @@ def _is_aside(fact: Fact, asides: set[str]) -> bool:
             return True
         case events.UsageReported(call=call) | events.ModelFailed(call=call):
             return call in asides
-        case events.AssistantMessage(call=""):
-            return True  # of a terminal agent: `model_calls_are_paired` looks at that
     return False
 
 
@@ -120,13 +126,13 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
     asked: dict[str, events.ModelCalled] = {}
     used: set[str] = set()
     answered: set[str] = set()
-    from_screen = bool(facts) and getattr(facts[0].event, "driver", "") == "terminal"
+    is_other_agents = _is_other_agents(facts)
     for fact in facts:
         if fact.origin or fact.type not in _OF_MODEL_CALLS:
             continue
         match fact.event:
-            case events.AssistantMessage(call="") if from_screen:
-                continue  # what a terminal agent shows answers no call of ours
+            case events.AssistantMessage() | events.UsageReported() if is_other_agents:
+                continue  # it answers no call of ours
             case events.ModelCalled(id=call) as called:
                 if call in asked:
                     yield f"model call {call} was made again at {fact.seq}"

@@ -80,7 +80,7 @@ class SqliteStore:
             self._writer.close_at_once()
             raise
         self._version_of_others = 0
-        self._pulse = Pulse(self._changed_elsewhere)
+        self._pulse = Pulse(self._changed_elsewhere, self._writer.wal)
 
     # --- log ----------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ class Writer:
         self._latest = ""
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="ostler-log")
         self._checkpoint: Future[None] | None = None
-        self._wal = Path(f"{path}-wal")
+        self.wal = Path(f"{path}-wal")
         self._wal_size = 0
         self._others = 0
         self._closed = False
@@ -124,7 +124,7 @@ class Writer:
     def has_long_wal(self) -> bool:
         """Whoever opens the database next would have to read all of it first."""
         try:
-            return self._wal.stat().st_size >= LONG_WAL
+            return self.wal.stat().st_size >= LONG_WAL
         except OSError:
             return False
 
@@ -307,7 +307,7 @@ class Writer:
         if self._closed or (self._checkpoint is not None and not self._checkpoint.done()):
             return
         try:
-            size = self._wal.stat().st_size
+            size = self.wal.stat().st_size
         except OSError:
             return  # there is none yet
         if size > max(LARGE_WAL, min(self._wal_size, LARGEST_WAL)):
@@ -327,7 +327,7 @@ class Writer:
             connection.close()
         with self._in_use:
             self._connection.execute("pragma wal_checkpoint(passive)")
-            self._wal_size = self._wal.stat().st_size
+            self._wal_size = self.wal.stat().st_size
         self.checkpoints += 1
 
 

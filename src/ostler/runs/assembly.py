@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # most projects have none
 
 DELEGATE = "delegate"
 SKILL = "skill"
+AGENT = "agent"
 
 Say = Callable[[str], None]
 """Tells a person what is wrong, and does not stop anything."""
@@ -42,10 +43,12 @@ def make_harness(
     say: Say = lambda text: None,
     context: Rules = NO_RULES,
     model: Model | None = None,
+    agent_tool: Tool | None = None,
 ) -> Harness:
     """Everything an agent works with, as the settings say, and `context` for its runs and their children.
 
-    Without a `model` it is the one that the settings name, or whichever can answer.
+    Without a `model` it is the one that the settings name, or whichever can answer. `agent_tool` starts
+    other vendors' agents, for those who have any.
     """
     settings = settled(settings) if model is None else settings
     make = model_maker(settings)
@@ -67,7 +70,7 @@ def make_harness(
         attend=_auditing(settings.audit, say) if settings.audit else None,
         context=kept,
     )
-    harness.tools = choose_tools(settings.tools, cwd, say)
+    harness.tools = choose_tools(settings.tools, cwd, say, agent_tool)
     kept.equip(harness)
     tell_at_first(harness, settings, cwd, date.today(), say)
     if settings.instructions:
@@ -122,11 +125,16 @@ def _auditing(audit: str, say: Say) -> Callable[[Journal], None]:
     return attend
 
 
-def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text: None) -> dict[str, Tool]:
+def choose_tools(
+    names: Iterable[str] | None,
+    cwd: Path,
+    say: Say = lambda text: None,
+    agent_tool: Tool | None = None,
+) -> dict[str, Tool]:
     """The tools that come with Ostler, or those of them that are named, by name."""
     from ostler.tools.builtin import BUILTIN_TOOLS, ToolToLoad
 
-    there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL)
+    there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL, AGENT)
     names = there_are if names is None else tuple(names)
     unknown = [name for name in names if name not in there_are]
     if unknown:
@@ -136,6 +144,8 @@ def choose_tools(names: Iterable[str] | None, cwd: Path, say: Say = lambda text:
         tools[DELEGATE] = _delegate(cwd, names, say)
     if SKILL in names and (skill := _skill(cwd, say)):
         tools[SKILL] = skill
+    if AGENT in names and agent_tool is not None:
+        tools[AGENT] = agent_tool
     return tools
 
 

@@ -25,6 +25,7 @@ from ostler.kernel.run_state import Used
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
 from ostler.runs.contexts import KeptContext
+from ostler.runs.cut_agents import end_cut_agent
 from ostler.runs.run_tree import facts_in, is_stuck, state_of
 from ostler.runs.session import Quiet, Session, create_session, open_session
 from ostler.vocabulary import events
@@ -163,6 +164,8 @@ class RunsChildren:
             result = await self._result(state)
             if result is not None or state.run is None:
                 return result
+            if state.driver != "agent" and (cut := await end_cut_agent(self._store, child, self._world)):
+                return cut
             await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
             await self._take_up_cancel(child, harness)
 

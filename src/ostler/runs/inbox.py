@@ -27,12 +27,14 @@ from ostler.vocabulary.requests import (
     Continue,
     FinishCall,
     Fork,
+    Keys,
     Label,
     Navigate,
     Pause,
     Prompt,
     ReleasePrompts,
     Rename,
+    Resize,
     Resume,
     RevokePermission,
     RunCommand,
@@ -339,6 +341,8 @@ class InboxReader:
                 return f"the call {call} is not running"
             case RunCommand(name=name):
                 return f"there is no command {name!r} here: no extension is loaded"
+            case Keys() | Resize():
+                return "no terminal agent is at work in this session"
             case Compact() if self._journal.state.run:
                 return "the run waits: answer it, resume it or cancel it first"
             case Compact():

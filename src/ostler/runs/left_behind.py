@@ -42,7 +42,7 @@ class LeftBehind:
                     await asyncio.sleep(LOOKED_AT_EVERY)
                     continue
                 state = await state_of(store, session)
-                if state.run is None and state.driver != "terminal":
+                if state.run is None and state.driver == "agent":
                     with suppress(SessionHeld):
                         await self._supervisor.advance(session)
                 return

@@ -23,6 +23,7 @@ ALONE = (
     requests.RevokePermission,
     requests.TakeBack,
     requests.Keys,
+    requests.Resize,
 )
 """Requests that need no model and no extension: when nobody drives the session, the log is enough."""
 

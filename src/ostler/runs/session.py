@@ -22,6 +22,7 @@ from ostler.runs.children_when_needed import ChildrenWhenNeeded
 from ostler.runs.inbox import InboxReader
 from ostler.runs.lease import hold, kept_lease, new_owner
 from ostler.runs.orphans import end_orphans, end_processes
+from ostler.runs.other_agents import require_own_agent
 from ostler.tools.left_running import end_left_running
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import StoreError, UsageError
@@ -237,10 +238,7 @@ class Session:
     async def _hold(self) -> None:
         """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
         await hold(self.journal)
-        if self.state.driver == "terminal":
-            raise UsageError(
-                f"session {self.id} is a terminal agent's, and no model answers in it: start its agent again"
-            )
+        require_own_agent(self.id, self.state.driver)
         if self.state.undecipherable:
             raise UsageError(
                 f"session {self.id} has a {self.state.undecipherable!r} entry of a newer version; "

@@ -24,8 +24,23 @@ PROJECT_FILE = "ostler.toml"
 FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
 """Settings that belong to the provider of the model that is set beside them."""
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
-TABLES = frozenset({"providers", "models", "aliases", "context", "options", *RULES})
+TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
 """Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
+
+
+class TerminalAgentSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Another vendor's agent that the tool `agent` can start: `[terminal_agents.NAME]`."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments; without it, the program of that name."""
+    type: str = ""
+    """How its screen is read; without it, the command says it."""
+    transport: Literal["pty", "acp", "stream-json"] = "pty"
+    """How it is driven: through a terminal, or by a protocol that it speaks."""
+    description: str = ""
+    """When to ask it, for the model."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -63,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What the model is told of a long conversation: `[context.summaries]` and other tables."""
     tools: tuple[str, ...] | None = None
     """Only these tools; absent means all."""
+    terminal_agents: dict[str, TerminalAgentSettings] = {}
+    """Agents of other vendors that the tool `agent` can start: `[terminal_agents.NAME]`."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """The run ends after so many answers of the model, its children's included; absent means no limit."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None

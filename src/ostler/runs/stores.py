@@ -34,11 +34,11 @@ async def find_session(store: Store, beginning: str) -> str:
 
 
 async def newest_session(store: Store, cwd: Path) -> str:
-    """The session of that directory which was used last and is no child's: its id, empty if there is none."""
+    """The session of that directory which was used last, of a model and no child's: its id, or nothing."""
     limit = 4
     while True:
         found = await store.sessions(cwd=str(cwd), limit=limit)
-        own = [one.id for one in found if not one.child_of]
+        own = [one.id for one in found if not one.child_of and one.driver == "agent"]
         if own or len(found) < limit:
             return own[0] if own else ""
         limit *= 8

@@ -18,6 +18,7 @@ from ostler.runs.absent_model import AbsentModel
 from ostler.runs.asking import ask
 from ostler.runs.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.runs.lease import rest
+from ostler.runs.other_agents import require_own_agent, submit_to_agent
 from ostler.runs.request_kinds import ALONE, MOVING, OF_A_RUN
 from ostler.runs.run_handle import RunHandle
 from ostler.runs.run_list import RunRow, latest_run, list_runs
@@ -172,6 +173,7 @@ class Supervisor:
 
     async def _open(self, session: str) -> Session:
         (first,) = await self.store.read(session, 0, 1)
+        require_own_agent(session, getattr(first.event, "driver", ""))
         harness = await self._equipped(Path(getattr(first.event, "cwd", ".")))
         opened = await open_session(self.store, session, harness, world=self._world)
         kept = opened.state.settings
@@ -300,6 +302,8 @@ class Supervisor:
         if self._is_closing or await self._knows(session, request.id):
             return await self.store.submit(session, request)
         state = await state_of(self.store, session)
+        if state.driver != "agent":
+            return await submit_to_agent(self.store, state, request, self._world, self._attend_alone)
         root = (await root_of(self.store, state)).id
         async with self._one_opening(root):
             is_free = root not in self._tasks and await self.store.holder(root) is None
@@ -308,8 +312,6 @@ class Supervisor:
             ):
                 await self._take_up_alone(session, request)
                 return True
-            if is_free and state.driver == "terminal":
-                raise UsageError(f"the agent of session {session} has ended: start it again")
             opened = None
             if is_free:
                 with suppress(SessionHeld):  # whoever holds it sees its inbox

@@ -26,6 +26,7 @@ SENSITIVE = frozenset(
         "key_command",
         "options",
         "providers",
+        "terminal_agents",
     }
 )
 """Where requests and keys go, what runs a command or without asking, what is loaded into the process or

@@ -159,6 +159,9 @@ class TerminalSession:
         """Keys as a keyboard sends them, at any time. They are never stored."""
         self.terminal.press(keys)
 
+    def paste(self, text: str) -> None:
+        self.terminal.paste(text)
+
     def resize(self, columns: int, rows: int) -> None:
         self.terminal.resize(columns, rows)
 

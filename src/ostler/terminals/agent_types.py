@@ -18,6 +18,7 @@ AGENT_TYPES = (
     "auggie",
     "amazonq",
     "opencode",
+    "pi",
     "custom",
 )
 
@@ -37,6 +38,7 @@ _PACKAGES = {
     "@sourcegraph/amp": "amp",
     "@augmentcode/auggie": "auggie",
     "opencode-ai": "opencode",
+    "@earendil-works/pi-coding-agent": "pi",
     "aider-chat": "aider",
 }
 

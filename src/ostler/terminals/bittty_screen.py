@@ -67,11 +67,7 @@ class BitttyScreen:
     def drawn(self, first: int, count: int) -> list[str]:
         page, above = self._board.blitter.main_page, self.scrolled_off()
         return [
-            page.get_line(row)
-            if 0 <= row < self.rows
-            else above[row]
-            if -len(above) <= row < 0
-            else ""
+            page.get_line(row) if 0 <= row < self.rows else above[row] if -len(above) <= row < 0 else ""
             for row in range(first, first + count)
         ]
 

@@ -112,6 +112,16 @@ def _gemini_prompt(lines: Sequence[str], at: int) -> bool:
     return _gemini_head(lines, at) < at
 
 
+def _claude_head(lines: Sequence[str], start: int) -> int:
+    """At the right above the box there may be a hint, apart from the reply."""
+    hint = lines[start - 1].rstrip() if start > 0 else ""
+    if not hint.strip() or (start > 1 and lines[start - 2].strip()):
+        return start
+    width = cell_width(lines[start].rstrip())
+    begins, ends = len(hint) - len(hint.lstrip()), cell_width(hint)
+    return start - 1 if begins > width / 2 and ends + _UNDRAWN_EDGE >= width else start
+
+
 def _generic(lines: Sequence[str], agent_type: str) -> int:
     count = len(lines)
     prompt = _LINE_PROMPTS.get(agent_type)
@@ -126,7 +136,7 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
             return _gemini_head(lines, start) if agent_type == "gemini" else start
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
         if _one_line_box(lines, at):
-            return at
+            return _claude_head(lines, at) if agent_type == "claude" else at
     return _bar_box(lines)
 
 
@@ -146,6 +156,12 @@ def _amp(lines: Sequence[str]) -> int:
         if in_box and line.startswith("╭") and line.endswith("╮"):
             return at
     return len(lines)
+
+
+def _pi(lines: Sequence[str]) -> int:
+    """Two rules with nothing at their sides; the upper one may say what it is doing."""
+    rules = [at for at in range(max(len(lines) - _BOX_LINES, 0), len(lines)) if _is_border(lines[at])]
+    return rules[-2] if len(rules) > 1 and _RULE.fullmatch(lines[rules[-1]].strip()) else len(lines)
 
 
 def _without_generic_box(text: str, agent_type: str) -> str:
@@ -170,6 +186,11 @@ def _without_opencode_box(text: str) -> str:
     return "\n".join(lines[: _opencode(lines)])
 
 
+def _without_pi_box(text: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(lines[: _pi(lines)])
+
+
 def _without_amp_box(text: str) -> str:
     lines = text.split("\n")
     start = _amp(lines)
@@ -181,6 +202,7 @@ _OWN_BOXES: dict[str, Callable[[str], str]] = {
     "codex": _without_codex_box,
     "opencode": _without_opencode_box,
     "amp": _without_amp_box,
+    "pi": _without_pi_box,
 }
 _GENERIC_BOXES = {"claude", "goose", "aider", "auggie", "amazonq", "gemini", "copilot", "cursor", "custom"}
 

@@ -20,9 +20,11 @@ from ostler.vocabulary.errors import SessionBusy, StoreError
 
 Outcome = Delivered | Undelivered
 
-# What the agent's own people press to make it stop.
+# What the agent's own people press to make it stop; some want it a second time, as a key of its own.
 _CTRL_C, _ESCAPE = b"\x03", b"\x1b"
 _STOPPED_BY_CTRL_C = frozenset({"aider", "amazonq", "custom", "goose"})
+_ASKED_TWICE = frozenset({"opencode"})
+_BETWEEN_KEYS = 0.2
 
 
 class TerminalAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class DrivenTerminal:
         self._viewers: set[Viewer] = set()
         self._unfinished = b""
         self._last_drawn: bytes | None = None
+        self._own_screen = ""
         self._timer: asyncio.TimerHandle | None = None
         self._begun: int | None = None
         self._held: list[bytes] | None = None
@@ -120,7 +123,11 @@ class DrivenTerminal:
         self.press(b"".join(keystrokes(text, self.screen.modes().bracketed_paste)))
 
     def interrupt(self) -> None:
-        self.press(_CTRL_C if self.tracker.agent_type in _STOPPED_BY_CTRL_C else _ESCAPE)
+        agent_type = self.tracker.agent_type
+        key = _CTRL_C if agent_type in _STOPPED_BY_CTRL_C else _ESCAPE
+        self.press(key)
+        if agent_type in _ASKED_TWICE:
+            self._loop.call_later(_BETWEEN_KEYS, self._type, key)
 
     def resize(self, columns: int, rows: int) -> None:
         self._require_life()
@@ -204,8 +211,14 @@ class DrivenTerminal:
 
     def look(self) -> None:
         """Reads the screen now, wanted or not."""
-        modes = self.screen.modes()
-        events = self.tracker.look(self._loop.time(), read_out(self.screen), modes.bracketed_paste)
+        modes, shown = self.screen.modes(), read_out(self.screen)
+        if modes.alternate:
+            self._own_screen = shown
+        elif self._is_over and self._own_screen:
+            shown = self._own_screen  # what is printed after leaving it does not take back what was said
+        events = self.tracker.look(self._loop.time(), shown, modes.bracketed_paste)
+        if not modes.alternate and self.tracker.status == "stable":
+            self._own_screen = ""  # it goes on without one
         self._note_beginning()
         self._carry_out(events)
         self._watcher.on_look()

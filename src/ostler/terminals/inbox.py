@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ostler.kernel.journal import Journal
 from ostler.runs.absent_model import harness_without_model
 from ostler.runs.inbox import InboxReader
 from ostler.terminals.lines import ASCII_WHITESPACE
+from ostler.terminals.tracker import Status
 from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import SessionBusy, StoreError
+from ostler.vocabulary.errors import SessionBusy, StoreError, UsageError
 from ostler.vocabulary.messages import Text, text_of
-
-if TYPE_CHECKING:
-    from ostler.terminals.agent_session import TerminalSession
 
 _OF_ANY_SESSION = (
     requests.Rename,
@@ -26,10 +25,29 @@ _OF_ANY_SESSION = (
 )
 
 
+class AskedAgent(Protocol):
+    """What requests are asked of. What it cannot do it refuses with a `UsageError`."""
+
+    journal: Journal
+
+    @property
+    def status(self) -> Status: ...
+
+    def is_taken_up(self, request: str) -> bool: ...
+
+    def interrupt(self, request: str = "") -> bool: ...
+
+    def press(self, keys: bytes) -> None: ...
+
+    def paste(self, text: str) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+
 class TerminalInbox:
     """Reads for the session that holds the lease; `stir` is called when there is something to read."""
 
-    def __init__(self, session: TerminalSession, stir: Callable[[], None]) -> None:
+    def __init__(self, session: AskedAgent, stir: Callable[[], None]) -> None:
         self._session = session
         self._journal = session.journal
         self._stir = stir
@@ -95,8 +113,10 @@ class TerminalInbox:
         match request:
             case requests.Cancel(call="") if journal.state.run or session.status != "stable":
                 self._interrupt(request)
-            case requests.Keys(keys=keys, kind=kind):
-                self._press(request, keys, kind)
+            case requests.Keys():
+                self._press(request)
+            case requests.Resize():
+                self._resize(request)
             case requests.TakeBack(request=wanted) if session.is_taken_up(wanted):
                 self._refuse(request, f"the prompt {wanted} was taken up")
             case requests.Cancel():
@@ -119,20 +139,28 @@ class TerminalInbox:
         elif not is_first:
             self._refuse(request, "the agent was told to stop before, and now once more")
 
-    def _press(self, request: requests.Keys, keys: str, kind: str) -> None:
+    def _press(self, request: requests.Keys) -> None:
         try:
-            if kind == "text":
-                self._session.terminal.paste(keys)
+            if request.kind == "text":
+                self._session.paste(request.keys)
             else:
-                self._session.press(keys.encode("utf-8", "replace"))
-        except SessionBusy as error:
+                self._session.press(request.keys.encode("utf-8", "replace"))
+        except UsageError as error:
             self._refuse(request, error.message)
         else:
             self._note(request, "terminal.keys")
 
-    def _note(self, request: requests.AnyRequest, what: str) -> None:
+    def _resize(self, request: requests.Resize) -> None:
+        try:
+            self._session.resize(request.columns, request.rows)
+        except UsageError as error:
+            self._refuse(request, error.message)
+        else:
+            self._note(request, "terminal.resize", columns=request.columns, rows=request.rows)
+
+    def _note(self, request: requests.AnyRequest, what: str, **details: int) -> None:
         """That it was done; never what was typed."""
-        about = {"actor": "user", "who": request.by}
+        about = {"actor": "user", "who": request.by, **details}
         self._journal.record(events.Audited(what, "somebody asked for it", about), settles=request.id)
 
     def _refuse(self, request: requests.AnyRequest, reason: str) -> None:

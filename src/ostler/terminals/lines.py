@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+_GAP = re.compile(r"\n(?:[ \t]*\n){20,}")
 ASCII_WHITESPACE = " \t\n\r\f\v"
 
 
@@ -16,6 +18,11 @@ def without_blank_ends(lines: Sequence[str]) -> Sequence[str]:
     while end > start and not lines[end - 1].strip():
         end -= 1
     return lines[start:end]
+
+
+def without_gaps(text: str) -> str:
+    """Where a program leaves most of a tall screen empty, one blank line."""
+    return _GAP.sub("\n\n", text)
 
 
 def trim_blank_lines(text: str) -> str:

@@ -242,7 +242,7 @@ def _spawn(
             setsigmask=[],
             setsigdef=_DEFAULT_SIGNALS,
         )
-        _die_together(owned, pid)
+        die_together(owned, pid)
     except OSError as error:
         os.close(owner)
         raise UsageError(f"cannot start {command[0]}: {error.strerror}") from None
@@ -281,7 +281,7 @@ def _found(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> s
     return str(Path(found).absolute())
 
 
-def _die_together(owned: int, pid: int) -> None:
+def die_together(owned: int, pid: int) -> None:
     """Linux sends a deadly signal to the group when our end of the pipe closes, also after `kill -9`.
 
     Elsewhere the terminal hangs up, which ends all but those who do not listen.

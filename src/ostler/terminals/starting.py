@@ -9,6 +9,7 @@ from ostler import __version__
 from ostler.kernel.journal import Journal, World, open_journal
 from ostler.kernel.state import fold
 from ostler.kernel.store import Store
+from ostler.runs.cut_agents import close_cut_run
 from ostler.runs.lease import new_owner
 from ostler.runs.orphans import end_orphans
 from ostler.runs.watching.channel import Channel
@@ -52,8 +53,8 @@ async def start_terminal_session(
     )
     lease = await store.create(first, new_owner(world))
     journal = Journal(store, lease, fold([first]), world)
-    attend(journal)
     try:
+        attend(journal)
         started = TerminalSession(journal, agent, saved)
     except BaseException:
         _close(journal)
@@ -85,7 +86,7 @@ async def restart_terminal_session(
     try:
         await end_orphans(journal)
         attend(journal)
-        await _close_broken_run(journal)
+        await close_cut_run(journal)
         known = recorded_messages(await store.read(session))
         saved = Saved([one.message for one in known]) if known else None
         started = TerminalSession(journal, agent, saved)
@@ -107,15 +108,6 @@ async def _let_live(session: TerminalSession, known: list[RecordedMessage]) -> N
     except BaseException:
         await session.close()
         raise
-
-
-async def _close_broken_run(journal: Journal) -> None:
-    if journal.state.run is not None:
-        ended = events.RunEnded(
-            "interrupted", "the process that ran it ended", cumulative=journal.state.usage
-        )
-        journal.record(ended)
-        await journal.commit()
 
 
 def _close(journal: Journal) -> None:

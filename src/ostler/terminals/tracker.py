@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.terminals.conversation import Conversation, ScreenMessage
 from ostler.terminals.delivery import TIMED_OUT, Delivery, Phase, keystrokes
-from ostler.terminals.formatting import is_ready
+from ostler.terminals.formatting import is_ready, only_blinks
 from ostler.terminals.lines import ASCII_WHITESPACE
 from ostler.terminals.timing import Timing
 from ostler.vocabulary.errors import SessionBusy, UsageError
@@ -135,6 +135,8 @@ class Tracker:
         return (self._sending.ticket, self._sending.text) if self._sending else None
 
     def to_save(self) -> Saved:
+        if self._saved and not self.ready:
+            return self._saved  # nothing of it has been taken up yet
         return Saved(self.messages, self._initial_prompt, self._initial_prompt_sent)
 
     def send(self, now: float, text: str) -> int:
@@ -180,7 +182,10 @@ class Tracker:
         if self._first_look is None:
             self._first_look = self._unchanged_since = now
         elif screen != self._screen:
-            self._unchanged_since = now
+            if only_blinks(self.agent_type, self._screen, screen):
+                screen = self._screen
+            else:
+                self._unchanged_since = now
         self._screen, self._last_look, self._output_since = screen, now, None
         events: list[Event] = []
         self._become_ready(now)

@@ -16,6 +16,6 @@ def find_program(name: str) -> str | None:
 def _on_path(name: str, path: str) -> str | None:
     for folder in path.split(os.pathsep):
         candidate = Path(folder, name)
-        if candidate.is_file() and os.access(candidate, os.X_OK):
+        if os.access(candidate, os.X_OK) and candidate.is_file():
             return str(candidate)
     return None

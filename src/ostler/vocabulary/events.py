@@ -53,7 +53,7 @@ class SessionStarted(Record, frozen=True):
 
     cwd: str
     version: str
-    driver: Literal["agent", "terminal"] = "agent"
+    driver: Literal["agent", "terminal", "acp", "stream-json"] = "agent"
     forked_from: str = ""
     forked_at: int = 0
     child_of: str = ""

@@ -149,6 +149,13 @@ class Keys(Request, frozen=True):
     kind: Literal["text", "raw"] = "raw"
 
 
+class Resize(Request, frozen=True):
+    """Another size for the terminal of an agent, for all who watch it."""
+
+    columns: int
+    rows: int
+
+
 AnyRequest = (
     Prompt
     | Continue
@@ -171,6 +178,7 @@ AnyRequest = (
     | FinishCall
     | RunCommand
     | Keys
+    | Resize
 )
 
 OVERTAKING = (Cancel, Answer, TakeBack)

@@ -41,7 +41,7 @@ export function foldAnswer(draft: Draft, fact: Frame, seq: number): boolean {
   const content = (fact["shown"] ?? fact["content"]) as ContentBlock[];
   const kept = new Set<string>();
   content.forEach((block, place) => {
-    const key = block.type === "tool_call" ? `tool:${block.id}` : `${message}/${place}`;
+    const key = block.type === "tool_call" ? `tool:${block.id}` : `${message || `fact:${seq}`}/${place}`;
     kept.add(key);
     if (fact["suppressed"] && block.type !== "tool_call") kept.delete(key);
     else putPart(draft, block, key, message, seq, fact.time ?? "", fact["model"] ?? "");
@@ -64,7 +64,7 @@ function putPart(
   if (block.type === "text" || block.type === "reasoning") {
     const text = block.text ?? "";
     if (!text.trim()) draft.remove(new Set([key]));
-    else draft.put({ key, anchor: seq, time, kind: block.type, seq, message, text, points: 0, writing: false, model });
+    else draft.put({ key, anchor: seq, time, kind: block.type, seq, message, text, points: 0, writing: false, model, drawn: draft.view.driver === "terminal" });
   } else if (block.type === "tool_call") {
     const before = draft.find(key, "tool");
     const stage = before && before.stage !== "writing" ? before.stage : "called";

@@ -47,6 +47,7 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
   switch (fact.type) {
     case "session_started":
       view.cwd = fact["cwd"];
+      view.driver = fact["driver"] ?? "agent";
       view.childOf = fact["child_of"] ?? "";
       view.forkedFrom = fact["forked_from"] ?? "";
       return;

@@ -35,6 +35,8 @@ export interface AnswerBlock extends InTranscript {
   /** Its length as offsets count it, while it is being written. */
   points: number;
   writing: boolean;
+  /** As an agent drew it on its terminal: neither Markdown nor proportional. */
+  drawn?: boolean;
   cut?: boolean;
   model?: string;
 }
@@ -171,6 +173,8 @@ export interface SessionView {
   incomplete: string;
   storeFailed: string;
   cwd: string;
+  /** Who works in it: `agent` is our own, `terminal` one that is driven through its terminal, the others speak a protocol. */
+  driver: string;
   title: string;
   childOf: string;
   forkedFrom: string;
@@ -213,6 +217,7 @@ export function emptyView(id: string): SessionView {
     incomplete: "",
     storeFailed: "",
     cwd: "",
+    driver: "agent",
     title: "",
     childOf: "",
     forkedFrom: "",

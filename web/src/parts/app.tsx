@@ -1,13 +1,14 @@
 /** The page: the sessions, the one that is looked at, and what lies over it. */
 
-import { effect } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { access, announcement, dismiss, drawerOpen, me, mayAct, overlay, panel, toasts } from "../state/app";
+import { access, announcement, drawerOpen, me, mayAct, overlay, panel } from "../state/app";
 import { attach } from "../state/attachments";
-import { OpenSession, current } from "../state/open-session";
+import { OpenSession, current, isDriven } from "../state/open-session";
 import { sessionId } from "../state/route";
 import { asked, sessions } from "../state/session-list";
+import { droppedFiles } from "./dropping";
 import { Dock } from "./dock";
 import { Header, MenuButton, titleOf } from "./header";
 import { Icon } from "./icons";
@@ -17,6 +18,7 @@ import { Overlays } from "./overlays";
 import { SidePanel } from "./panels";
 import { PromptDialog } from "./prompt-dialog";
 import { Mark, Sidebar } from "./sidebar";
+import { Toasts } from "./toasts";
 import { Transcript } from "./transcript";
 import { Widgets } from "./widgets";
 
@@ -65,6 +67,29 @@ function Welcome(): JSX.Element {
   );
 }
 
+function Begin({ cwd }: { cwd: string }): JSX.Element {
+  return (
+    <>
+      <h2>What shall be done?</h2>
+      <p>
+        Works in <code>{cwd}</code>
+      </p>
+    </>
+  );
+}
+
+type AgentMain = typeof import("./agent-main").AgentMain;
+const agentMain = signal<AgentMain | null>(null);
+
+/** A session of another vendor's agent; what shows it is loaded when the first one is looked at. */
+function Driven({ session }: { session: OpenSession }): JSX.Element {
+  useEffect(() => {
+    if (!agentMain.value) void import("./agent-main").then((loaded) => { agentMain.value = loaded.AgentMain; });
+  }, []);
+  const Shown = agentMain.value;
+  return Shown ? <Shown session={session} /> : <main class="main" />;
+}
+
 function Main({ session }: { session: OpenSession }): JSX.Element {
   if (session.missing.value) {
     return (
@@ -80,46 +105,17 @@ function Main({ session }: { session: OpenSession }): JSX.Element {
       </div>
     );
   }
-  const drop = (event: DragEvent): void => {
-    const files = event.dataTransfer?.files;
-    document.body.classList.remove("dropping");
-    if (!files?.length) return;
-    event.preventDefault();
-    if (mayAct()) attach(files);
-  };
-  const over = (event: DragEvent): void => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    document.body.classList.add("dropping");
-  };
-  const leave = (event: DragEvent): void => {
-    if (!event.relatedTarget) document.body.classList.remove("dropping");
-  };
+  if (isDriven(session)) return <Driven session={session} />;
   return (
-    <main class="main" onDragOver={over} onDrop={drop} onDragLeave={leave}>
+    <main class="main" {...droppedFiles(attach)}>
       <Header session={session} />
       <Widgets session={session} place="header" />
-      <Transcript key={session.id} session={session} />
+      <Transcript key={session.id} session={session} empty={<Begin cwd={session.view.value.cwd} />} />
       <Dock session={session} />
       <div class="drop-sign" aria-hidden="true">
         <Icon name="attach" size={28} /> Drop to attach
       </div>
     </main>
-  );
-}
-
-function Toasts(): JSX.Element {
-  return (
-    <div class="toasts" role="status">
-      {toasts.value.map((one) => (
-        <div key={one.id} class={`toast ${one.level}`}>
-          <span>{one.text}</span>
-          <button type="button" class="quiet small" aria-label="Dismiss" onClick={() => dismiss(one.id)}>
-            <Icon name="close" size={14} />
-          </button>
-        </div>
-      ))}
-    </div>
   );
 }
 

@@ -11,6 +11,7 @@ import { mayAct } from "../state/app";
 import { current } from "../state/open-session";
 import { ChildCard } from "./child";
 import { Highlighted } from "./code";
+import { DrawnText } from "./drawn-text";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { Media } from "./media";
@@ -19,7 +20,9 @@ import { MessageActions } from "./message-actions";
 import { TerminalText } from "./terminal-text";
 import { ToolCard } from "./tool-card";
 
-const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension", terminal: "terminal" };
+const SOURCES: Record<string, string> = { steer: "said meanwhile", reminder: "reminder", hook: "extension" };
+/** What a person has written as a message. `sending`: nobody has taken it yet. */
+const OWN = new Set(["prompt", "terminal", "sending"]);
 
 function UploadedText({ name, content }: { name: string; content: string }): JSX.Element {
   return (
@@ -41,7 +44,7 @@ function User({ block, session, nested }: { block: UserBlock; session: string; n
   const isLong = text.length > 3000 || text.split("\n").length > 30;
   return (
     <article class={`user ${block.source}`} aria-label="You">
-      {block.source !== "prompt" && <span class="badge">{SOURCES[block.source] ?? block.source}</span>}
+      {!OWN.has(block.source) && <span class="badge">{SOURCES[block.source] ?? block.source}</span>}
       {block.label && <span class="badge label">{block.label}</span>}
       <div class={isLong && !all ? "user-text cut" : "user-text"}>{text}</div>
       {isLong && (
@@ -64,7 +67,7 @@ function Answer({ block, nested }: { block: AnswerBlock; nested: boolean }): JSX
   return (
     <article class={block.writing ? "answer writing" : "answer"} aria-label="Answer" aria-busy={block.writing}>
       {block.label && <span class="badge label">{block.label}</span>}
-      <Markdown text={block.text} />
+      {block.drawn ? <DrawnText text={block.text} /> : <Markdown text={block.text} />}
       {block.cut && <p class="small-print">This was cut off.</p>}
       {block.seq > 0 && !nested && <MessageActions seq={block.seq} text={block.text} />}
     </article>

@@ -115,7 +115,7 @@ function Waiting({ one, session }: { one: WaitingRequest; session: OpenSession }
   );
 }
 
-function Queue({ session }: { session: OpenSession }): JSX.Element | null {
+export function Queue({ session }: { session: OpenSession }): JSX.Element | null {
   const waiting = session.waiting.value;
   const view = session.view.value;
   if (!waiting.length) return null;

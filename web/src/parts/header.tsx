@@ -1,10 +1,10 @@
 /** The line above a conversation: its name, how it stands, what can be opened beside it. */
 
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { firstLine, shortPath } from "../model/words";
-import { type Panel, drawerOpen, mayAct, overlay, panel } from "../state/app";
-import type { OpenSession } from "../state/open-session";
+import { type Panel, attempt, drawerOpen, mayAct, overlay, panel } from "../state/app";
+import { type OpenSession, isDriven } from "../state/open-session";
 import { goTo } from "../state/route";
 import { api } from "../wire/api";
 import type { Connection } from "../wire/following";
@@ -83,6 +83,8 @@ function More({ session }: { session: OpenSession }): JSX.Element {
       <Icon name="download" size={16} /> {label}
     </a>
   );
+  const isOurs = !isDriven(session);
+  const canEnd = session.shown.value?.agent?.transport;
   const parent = session.view.value.childOf || session.view.value.forkedFrom;
   return (
     <div class="more-menu" ref={element} onKeyDown={key}>
@@ -91,18 +93,19 @@ function More({ session }: { session: OpenSession }): JSX.Element {
       </button>
       {open && (
         <div role="menu" class="menu">
-          {item("Branches", "tree", () => { panel.value = "tree"; })}
+          {isOurs && item("Branches", "tree", () => { panel.value = "tree"; })}
           {session.view.value.todo.length > 0 && item("To do", "todo", () => { panel.value = "todo"; })}
-          {item("Permissions", "check", () => { panel.value = "rules"; })}
+          {isOurs && item("Permissions", "check", () => { panel.value = "rules"; })}
           {item("Usage of all sessions", "context", () => { overlay.value = "usage"; })}
           {mayAct() && item("Rename", "edit", () => { overlay.value = "rename"; })}
-          {mayAct() && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
-          {mayAct() && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}
-          {mayAct() && item("Fork: go on in a copy", "fork", () => void forkAt(session.view.value.leaf))}
+          {mayAct() && isOurs && item("Model and reasoning", "gear", () => { overlay.value = "model"; })}
+          {mayAct() && isOurs && item("Summarise earlier messages", "squeeze", () => void session.request({ type: "compact" }))}
+          {mayAct() && isOurs && item("Fork: go on in a copy", "fork", () => void forkAt(session.view.value.leaf))}
           {parent && item(session.view.value.childOf ? "Open its parent" : "Open what it was forked from", "open", () => goTo(parent))}
           {link("Save as Markdown", "md")}
           {link("Save as HTML", "html")}
           {link("Save as JSONL", "jsonl")}
+          {mayAct() && canEnd && item("End the agent", "stop", () => void attempt(() => api.endAgent(session.id)))}
           {item("Keys", "help", () => { overlay.value = "help"; })}
           {mayAct() && item("Delete", "trash", () => { overlay.value = "delete"; })}
         </div>
@@ -117,7 +120,8 @@ export function titleOf(session: OpenSession): string {
   return view.title || session.shown.value?.title || (first?.kind === "user" && firstLine(textOf(first.content), 80)) || "New session";
 }
 
-export function Header({ session }: { session: OpenSession }): JSX.Element {
+/** `children` stand in the place of what concerns our own agent. */
+export function Header({ session, children }: { session: OpenSession; children?: ComponentChildren }): JSX.Element {
   const { todo, cwd } = session.view.value;
   const done = todo.filter((one) => one.status === "done" || one.status === "dropped").length;
   return (
@@ -134,11 +138,15 @@ export function Header({ session }: { session: OpenSession }): JSX.Element {
         </span>
       </div>
       <ConnectionSign session={session} />
-      <Meters session={session} />
-      <span class="toggles">
-        {todo.length > 0 && <Toggle name="todo" icon="todo" label="To do" mark={`${done}/${todo.length}`} />}
-        <Toggle name="tree" icon="tree" label="Branches" />
-      </span>
+      {children ?? (
+        <>
+          <Meters session={session} />
+          <span class="toggles">
+            {todo.length > 0 && <Toggle name="todo" icon="todo" label="To do" mark={`${done}/${todo.length}`} />}
+            <Toggle name="tree" icon="tree" label="Branches" />
+          </span>
+        </>
+      )}
       <More session={session} />
     </header>
   );

@@ -24,6 +24,7 @@ const PATHS: Record<string, string> = {
   tree: "M5 4v9a2 2 0 0 0 2 2h3M5 8h5M13 8h3M13 15h3",
   context: "M4 15V9M8 15V5M12 15v-4M16 15V7",
   more: "M5 10h.010M10 10h.010M15 10h.01",
+  columns: "M3 4h14v12H3zM10 4v12",
   terminal: "M4 6l4 4-4 4M10 15h6",
   file: "M6 3h6l4 4v10H6zM12 3v4h4",
   pencil: "M4 16l1-4 8-8 3 3-8 8z",

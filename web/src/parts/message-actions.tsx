@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { api } from "../wire/api";
 import { attempt, mayAct, toast } from "../state/app";
 import { composerText } from "../state/composer";
-import { current } from "../state/open-session";
+import { current, isDriven } from "../state/open-session";
 import { goTo } from "../state/route";
 import { refreshList } from "../state/session-list";
 import { CopyButton } from "./code";
@@ -53,13 +53,14 @@ export function MessageActions({ seq, text, isPrompt = false }: { seq: number; t
       <Icon name={icon} size={15} />
     </button>
   );
+  const mayBranch = mayAct() && current.value !== null && !isDriven(current.value);
   return (
     <div class="actions" role="group" aria-label="Message">
       <CopyButton text={text} />
-      {mayAct() && isPrompt && button("Go back and change it", "edit", () => void editPrompt(seq, text))}
-      {mayAct() && !isPrompt && button("Go back to here", "back", () => void goBackTo(seq))}
-      {mayAct() && button("Fork here", "fork", () => void forkAt(seq))}
-      {mayAct() && button("Name this place", "label", () => void labelEntry(seq))}
+      {mayBranch && isPrompt && button("Go back and change it", "edit", () => void editPrompt(seq, text))}
+      {mayBranch && !isPrompt && button("Go back to here", "back", () => void goBackTo(seq))}
+      {mayBranch && button("Fork here", "fork", () => void forkAt(seq))}
+      {mayBranch && button("Name this place", "label", () => void labelEntry(seq))}
     </div>
   );
 }

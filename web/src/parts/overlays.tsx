@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
+import { wordsOf } from "../model/command-line";
 import { attempt, me, overlay, stored, store, toast } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { current, type OpenSession } from "../state/open-session";
@@ -19,23 +20,30 @@ const close = (): void => {
   overlay.value = "";
 };
 
-export async function begin(cwd: string): Promise<void> {
+/** In that folder; with another vendor's agent, if a command is named. */
+export async function begin(cwd: string, command: string): Promise<void> {
   const asked = overlay.value;
-  const made = await attempt(() => api.create(cwd ? { cwd } : {}));
+  const words = wordsOf(command);
+  const made = await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) }));
   if (!made) return;
   store("cwd", cwd);
+  if (words.length) store("agent-command", command);
   if (overlay.value === asked) close();
   void refreshList();
   goTo(made.id);
   setTimeout(focusComposer, 50);
 }
 
+const COMMANDS = ["claude", "codex", "gemini", "opencode", "aider", "goose", "copilot", "amp", "cursor-agent", "auggie", "q"];
+
 function NewSession(): JSX.Element {
   const [cwd, setCwd] = useState(current.value?.view.value.cwd || stored("cwd", "") || me.value?.cwd || "");
+  const [command, setCommand] = useState("");
+  const commands = [...new Set([stored("agent-command", ""), ...COMMANDS])].filter(Boolean);
   const known = [...new Set([me.value?.cwd ?? "", ...sessions.value.map((one) => one.cwd)])].filter(Boolean).slice(0, 8);
   return (
     <Dialog title="New session" onClose={close}>
-      <form onSubmit={(event) => { event.preventDefault(); void begin(cwd.trim()); }}>
+      <form onSubmit={(event) => { event.preventDefault(); void begin(cwd.trim(), command); }}>
         <label for="new-cwd">Folder to work in</label>
         <input id="new-cwd" type="text" value={cwd} autofocus spellcheck={false} autocomplete="off" onInput={(event) => setCwd(event.currentTarget.value)} />
         {known.length > 0 && (
@@ -49,6 +57,16 @@ function NewSession(): JSX.Element {
             ))}
           </ul>
         )}
+        <details class="another-agent">
+          <summary>Another vendor's agent</summary>
+          <label for="new-agent">Command that starts it; it is shown with its terminal</label>
+          <input id="new-agent" type="text" value={command} list="new-agent-commands" placeholder="claude --permission-mode plan" spellcheck={false} autocomplete="off" autocapitalize="off" onInput={(event) => setCommand(event.currentTarget.value)} />
+          <datalist id="new-agent-commands">
+            {commands.map((one) => (
+              <option key={one} value={one} />
+            ))}
+          </datalist>
+        </details>
         <div class="dialog-actions">
           <button type="button" class="quiet" onClick={() => chooseAndImport(cwd.trim())}>
             Import a file

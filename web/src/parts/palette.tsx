@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { firstLine } from "../model/words";
 import { drawerOpen, mayAct, nextTheme, overlay, panel } from "../state/app";
-import { current } from "../state/open-session";
+import { current, isDriven } from "../state/open-session";
 import { goTo } from "../state/route";
 import { sessions } from "../state/session-list";
 import { Dialog } from "./dialog";
@@ -23,7 +23,8 @@ function actions(): Action[] {
   list.push({ name: "Usage of all sessions", about: "u", act: () => { overlay.value = "usage"; } });
   if (mayAct()) list.push({ name: "Import a session", about: "", act: () => chooseAndImport(session?.view.value.cwd ?? "") });
   if (mayAct()) list.unshift({ name: "New session", about: "n", act: () => { overlay.value = "new"; } });
-  if (session) {
+  const isOurs = session !== null && !isDriven(session);
+  if (isOurs) {
     list.push({ name: "Branches", about: "b", act: () => { panel.value = "tree"; } });
     list.push({ name: "Context and cost", about: "c", act: () => { panel.value = "context"; } });
     list.push({ name: "To do", about: "t", act: () => { panel.value = "todo"; } });
@@ -31,10 +32,12 @@ function actions(): Action[] {
   }
   if (session && mayAct()) {
     if (session.view.value.run) list.unshift({ name: "Stop", about: "Esc Esc", act: () => void session.request({ type: "cancel" }) });
-    list.push({ name: "Model and reasoning", about: "m", act: () => { overlay.value = "model"; } });
     list.push({ name: "Rename", about: "", act: () => { overlay.value = "rename"; } });
-    list.push({ name: "Fork: go on in a copy", about: "", act: () => void forkAt(session.view.value.leaf) });
-    list.push({ name: "Summarise earlier messages", about: "", act: () => void session.request({ type: "compact" }) });
+    if (isOurs) {
+      list.push({ name: "Model and reasoning", about: "m", act: () => { overlay.value = "model"; } });
+      list.push({ name: "Fork: go on in a copy", about: "", act: () => void forkAt(session.view.value.leaf) });
+      list.push({ name: "Summarise earlier messages", about: "", act: () => void session.request({ type: "compact" }) });
+    }
     list.push({ name: "Delete this session", about: "", act: () => { overlay.value = "delete"; } });
   }
   return list;

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { ago, shortPath } from "../model/words";
 import { drawerOpen, mayAct, nextTheme, overlay, theme } from "../state/app";
+import { agentName } from "../state/driven-agent";
 import { current } from "../state/open-session";
 import { addressOf, goTo, sessionId } from "../state/route";
 import { asked, hits, listQuery, listState, loadMore, nextPage, searchFor, sessions } from "../state/session-list";
@@ -45,6 +46,7 @@ function Row({ one, now }: { one: SessionSummary; now: number }): JSX.Element {
         <span class="row-text">
           <span class="row-title">{name}</span>
           <span class="row-about">
+            {one.agent && <span class="row-agent">{agentName(one.agent.type)}</span>}
             {shortPath(one.cwd, 1)}
             {STATES[sign] && <em>{STATES[sign]}</em>}
           </span>
@@ -71,6 +73,14 @@ function Found({ hit, now }: { hit: SearchHit; now: number }): JSX.Element {
 
 const THEMES = { auto: "Colours of the system", light: "Light", dark: "Dark" };
 
+export function ThemeButton(): JSX.Element {
+  return (
+    <button type="button" class="quiet" aria-label={`Colours: ${THEMES[theme.value]}. Change`} title={THEMES[theme.value]} onClick={nextTheme}>
+      <Icon name={theme.value === "light" ? "sun" : theme.value === "dark" ? "moon" : "auto"} />
+    </button>
+  );
+}
+
 export function Sidebar(): JSX.Element {
   const now = Date.now();
   const query = listQuery.value.trim();
@@ -80,9 +90,7 @@ export function Sidebar(): JSX.Element {
         <a href={addressOf("")} onClick={(event) => open(event, "")} aria-label="Ostler: all sessions">
           <Mark /> Ostler
         </a>
-        <button type="button" class="quiet" aria-label={`Colours: ${THEMES[theme.value]}. Change`} title={THEMES[theme.value]} onClick={nextTheme}>
-          <Icon name={theme.value === "light" ? "sun" : theme.value === "dark" ? "moon" : "auto"} />
-        </button>
+        <ThemeButton />
         <button type="button" class="quiet close-drawer" aria-label="Close" onClick={() => { drawerOpen.value = false; }}>
           <Icon name="close" />
         </button>

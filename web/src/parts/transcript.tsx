@@ -1,9 +1,9 @@
 /** The conversation. Only what is near the window is drawn: a long session costs what is seen of it. */
 
-import type { JSX } from "preact";
+import type { ReadonlySignal } from "@preact/signals";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Block } from "../model/view";
-import type { OpenSession } from "../state/open-session";
 import { wantedFact } from "../state/route";
 import { BlockView } from "./blocks";
 import { Icon } from "./icons";
@@ -67,13 +67,19 @@ function chunksOf(blocks: readonly Block[]): Block[][] {
   return chunks;
 }
 
-export function Transcript({ session }: { session: OpenSession }): JSX.Element {
+interface Conversation {
+  id: string;
+  blocks: ReadonlySignal<readonly Block[]>;
+  view: ReadonlySignal<{ caughtUp: boolean }>;
+}
+
+export function Transcript({ session, empty }: { session: Conversation; empty: ComponentChildren }): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const inside = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const [isAway, setAway] = useState(false);
   const blocks = session.blocks.value;
-  const { caughtUp, cwd } = session.view.value;
+  const { caughtUp } = session.view.value;
   const chunks = chunksOf(blocks);
 
   const toEnd = (): void => {
@@ -129,14 +135,7 @@ export function Transcript({ session }: { session: OpenSession }): JSX.Element {
             <Chunk key={place} blocks={some} session={session.id} place={place} isLast={place >= chunks.length - 2} />
           ))}
           {!caughtUp && !blocks.length && <p class="hint">Reading the session…</p>}
-          {caughtUp && !blocks.length && (
-            <div class="empty">
-              <h2>What shall be done?</h2>
-              <p>
-                Works in <code>{cwd}</code>
-              </p>
-            </div>
-          )}
+          {caughtUp && !blocks.length && <div class="empty">{empty}</div>}
         </div>
       </div>
       {isAway && (

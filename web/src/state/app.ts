@@ -19,16 +19,17 @@ export const announcement = signal("");
 
 export interface Toast {
   id: number;
-  level: "info" | "error";
+  level: "info" | "warning" | "error";
   text: string;
 }
 export const toasts = signal<Toast[]>([]);
 let toastCount = 0;
 
-export function toast(text: string, level: Toast["level"] = "info"): void {
+/** Some stay until somebody closes them. */
+export function toast(text: string, level: Toast["level"] = "info", stays = false): void {
   const id = (toastCount += 1);
   toasts.value = [...toasts.value.slice(-3), { id, level, text }];
-  setTimeout(() => dismiss(id), level === "error" ? 9000 : 4000);
+  if (!stays) setTimeout(() => dismiss(id), level === "error" ? 9000 : 4000);
 }
 
 export function dismiss(id: number): void {

@@ -2,7 +2,7 @@
 
 import { drawerOpen, mayAct, nextTheme, overlay, panel, toast } from "./app";
 import { focusComposer } from "./composer";
-import { current } from "./open-session";
+import { current, isDriven } from "./open-session";
 import { goTo, sessionId } from "./route";
 import { sessions } from "./session-list";
 
@@ -78,7 +78,7 @@ function plain(event: KeyboardEvent): boolean {
       setTimeout(() => document.getElementById("session-search")?.focus(), 30); // a drawer that is shut takes no focus
       return true;
     case "m":
-      if (current.value && mayAct()) overlay.value = "model";
+      if (current.value && !isDriven(current.value) && mayAct()) overlay.value = "model";
       return true;
     case "t":
       toggle("todo");

@@ -1,6 +1,7 @@
 /** The session that is looked at: its view, kept live, and what can be asked of it. */
 
 import { computed, signal } from "@preact/signals";
+import { withDrawing } from "../model/drawing";
 import { fold } from "../model/fold";
 import type { AskedView, SessionView } from "../model/view";
 import { Wishes, type Wish } from "../model/wishes";
@@ -11,15 +12,18 @@ import { sessionSource } from "../wire/session-source";
 import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../wire/types";
 import { access, announcement, attempt, toast } from "./app";
 import { composerText, focusComposer } from "./composer";
+import { followWhileSeen } from "./following-while-seen";
 import { goTo } from "./route";
 import { refreshList } from "./session-list";
 
-const HIDDEN_REST = 60_000;
 const READ_OUT = 1500;
 /** Seconds that a model may take to be set. */
 const PATIENCE = 15;
 /** Frames after which what the server alone knows is looked at again. The process of a run may have gone before one says `caught_up`. */
 const TELLING = new Set(["caught_up", "run_started", "run_ended", "run_waiting", "request_refused", "prompts_held", "prompts_released", "settings_changed", "compacted", "leaf_moved", "child_started", "child_ended"]);
+
+/** Also that an agent was started or has ended; not each key that was pressed. */
+const isTelling = (frame: Frame): boolean => TELLING.has(frame.type) || /^(?:terminal|agent)\.(?:started|ended)$/.test(frame["decision"] ?? "");
 
 export class OpenSession {
   readonly view = signal<SessionView>(emptyView(""));
@@ -34,7 +38,7 @@ export class OpenSession {
   private readonly askedElsewhere = signal<AskedView[]>([]);
   private readonly answering = signal<ReadonlySet<string>>(new Set());
 
-  readonly blocks = computed(() => visibleBlocks(this.view.value));
+  readonly blocks = computed(() => withDrawing(visibleBlocks(this.view.value), this.view.value.live.get("terminal:message")));
   readonly questions = computed<AskedView[]>(() => {
     const view = this.view.value;
     const here = openQuestions(view);
@@ -52,7 +56,7 @@ export class OpenSession {
   private scheduled = false;
   private readonly reading = new Set<string>();
   private readonly unread = new Set<string>();
-  private hiddenTimer: ReturnType<typeof setTimeout> | undefined;
+  private unfollow = (): void => {};
   private lookTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
@@ -71,33 +75,16 @@ export class OpenSession {
   }
 
   open(): void {
-    this.follower.start();
-    document.addEventListener("visibilitychange", this.visibility);
-    addEventListener("online", this.hurry);
+    this.unfollow = followWhileSeen(this.follower);
     void this.look();
     void this.loadCommands();
     void this.loadDresses();
   }
 
   close(): void {
-    this.follower.close();
-    clearTimeout(this.hiddenTimer);
+    this.unfollow();
     clearTimeout(this.lookTimer);
-    document.removeEventListener("visibilitychange", this.visibility);
-    removeEventListener("online", this.hurry);
   }
-
-  private readonly hurry = (): void => this.follower.hurry();
-
-  private readonly visibility = (): void => {
-    clearTimeout(this.hiddenTimer);
-    if (document.hidden) {
-      this.hiddenTimer = setTimeout(() => this.follower.rest(), HIDDEN_REST);
-      return;
-    }
-    this.follower.start();
-    this.follower.hurry();
-  };
 
   private take(frames: Frame[]): void {
     for (const frame of frames) this.queue.push(frame);
@@ -121,7 +108,7 @@ export class OpenSession {
     if (!before.caughtUp) return;
     this.announce(frames);
     this.giveBack(frames);
-    if (frames.some((frame) => TELLING.has(frame.type))) this.lookSoon();
+    if (frames.some(isTelling)) this.lookSoon();
   };
 
   private fulfil(wish: Wish): void {
@@ -268,5 +255,8 @@ export class OpenSession {
     }
   }
 }
+
+/** Whether the agent is another vendor's. */
+export const isDriven = (session: OpenSession): boolean => session.view.value.driver !== "agent";
 
 export const current = signal<OpenSession | null>(null);

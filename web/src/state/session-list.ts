@@ -1,6 +1,6 @@
 /** The list of sessions: kept live while the page is seen, found by title and by what was said. */
 
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { api, apiUrl } from "../wire/api";
 import { EventReader } from "../wire/sse";
 import type { Frame, OpenQuestion, SearchHit, SessionSummary } from "../wire/types";
@@ -11,6 +11,8 @@ export const hits = signal<SearchHit[]>([]);
 export const listQuery = signal("");
 export const nextPage = signal("");
 export const asked = signal<OpenQuestion[]>([]);
+/** A terminal is a connection more: as long as one is open, the list is looked at, and not followed. */
+export const terminalIsOpen = signal(false);
 export const listState = signal<"loading" | "ready" | "failed">("loading");
 
 /** Facts that change a row, or what is asked. */
@@ -105,7 +107,7 @@ async function followAll(signal: AbortSignal): Promise<void> {
 export function keepListFresh(): void {
   let following: AbortController | null = null;
   const follow = async (): Promise<void> => {
-    if (following || document.hidden || access.value !== "granted") return;
+    if (following || document.hidden || terminalIsOpen.value || access.value !== "granted") return;
     const mine = (following = new AbortController());
     await followAll(mine.signal);
     if (following === mine) following = null;
@@ -118,11 +120,16 @@ export function keepListFresh(): void {
   void refreshList();
   void follow();
   setInterval(look, EVERY);
+  const rest = (): void => {
+    following?.abort();
+    following = null;
+  };
+  effect(() => {
+    if (terminalIsOpen.value) rest();
+  });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) {
-      following?.abort();
-      following = null;
-    } else if (access.value === "granted") {
+    if (document.hidden) rest();
+    else if (access.value === "granted") {
       void refreshList();
       void follow();
     }

@@ -1,5 +1,6 @@
 /** Calls of API v1. The session's cookie says who asks; the header shows that it was this page. */
 
+import type { Source } from "./following";
 import { ROOT } from "./root";
 import type {
   Command,
@@ -85,9 +86,11 @@ export const api = {
   sessions: (q = "", before = "", limit = 60) =>
     get<{ sessions: SessionSummary[]; next: string }>(`sessions${query({ q, before, limit })}`),
   search: (q: string) => get<{ hits: SearchHit[] }>(`sessions/search${query({ q, limit: 30 })}`),
-  create: (body: { cwd?: string; title?: string; model?: string }) => post<{ id: string }>("sessions", body),
+  create: (body: { cwd?: string; title?: string; model?: string; agent?: { command: string[] } }) => post<{ id: string }>("sessions", body),
   show: (id: string) => get<SessionShown>(at(id)),
   delete: (id: string) => send(at(id), { method: "DELETE" }),
+  startAgain: (id: string, command: string[] | null) => post<unknown>(at(id, "/agent"), command ? { agent: { command } } : {}),
+  endAgent: (id: string) => send(at(id, "/agent"), { method: "DELETE" }),
   tree: (id: string) => get<{ leaf: number; entries: TreeEntry[] }>(at(id, "/tree")),
   request: (id: string, body: { type: string } & Record<string, unknown>, wait = 0) =>
     post<Settled>(at(id, `/requests${query({ wait: wait || "" })}`), { by: "web", ...body }),
@@ -127,6 +130,14 @@ export const api = {
   blobUrl: (id: string, blob: string) => apiUrl(at(id, `/blobs/${encodeURIComponent(blob)}`)),
   exportUrl: (id: string, format: string) => apiUrl(at(id, `/export?format=${format}`)),
 };
+
+/** The live bytes of an agent's terminal. */
+export function terminalSource(id: string): Source {
+  const headers = { Accept: "text/event-stream" };
+  return {
+    stream: (_, signal) => fetch(apiUrl(at(id, "/terminal")), { headers, signal, credentials: "same-origin", cache: "no-store" }),
+  };
+}
 
 export interface TreeEntry {
   seq: number;

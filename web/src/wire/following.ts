@@ -1,6 +1,6 @@
-/** Follows a session: one stream that resumes exactly where it was cut, or questions on the same cursor. */
+/** Follows a session or an agent: one stream that resumes exactly where it was cut, or questions on the same cursor. */
 
-import { EventReader } from "./sse";
+import { EventReader, type ServerEvent } from "./sse";
 import { type Frame, factNumber } from "./types";
 
 export type Connection = "connecting" | "live" | "polling" | "offline" | "resting";
@@ -8,14 +8,19 @@ export type Connection = "connecting" | "live" | "polling" | "offline" | "restin
 export interface Source {
   /** Opens the stream of what comes after that fact. */
   stream(after: number, signal: AbortSignal): Promise<Response>;
-  /** Waits some seconds for facts after that one, and answers with a page of them. */
-  poll(after: number, signal: AbortSignal): Promise<Response>;
+  /** Waits some seconds for facts after that one, and answers with a page of them. What has none is only streamed. */
+  poll?(after: number, signal: AbortSignal): Promise<Page>;
+}
+
+export interface Page {
+  facts: Frame[];
+  has_more: boolean;
 }
 
 export interface Listener {
   frames(frames: Frame[]): void;
   connection(state: Connection): void;
-  /** The server will not answer, however often it is asked: not logged in, or no such session. */
+  /** The server will not answer, however often it is asked: not logged in, no such session, or none that has a stream. */
   refused(status: number): void;
 }
 
@@ -31,10 +36,18 @@ export interface Patience {
 
 const PATIENCE: Patience = { first: 8000, silence: 50_000, backoff: 15_000, polling: 120_000 };
 
-function checked(response: Response): Response {
-  if ([401, 403, 404].includes(response.status)) throw new Refused(response.status);
+/** Raises what the server will not answer otherwise, however often it is asked. */
+export function checked(response: Response): Response {
+  if ([401, 403, 404, 409].includes(response.status)) throw new Refused(response.status);
   if (!response.ok) throw new Error(`answered with ${response.status}`);
   return response;
+}
+
+/** The name of an event is its type; data that is no object is kept as it is. */
+function frameOf({ name, data }: ServerEvent): Frame {
+  if (name && !data.startsWith("{")) return { type: name, data };
+  const frame = JSON.parse(data) as Frame;
+  return name ? { ...frame, type: name } : frame;
 }
 
 class Refused extends Error {
@@ -138,7 +151,7 @@ export class Follower {
           this.stalls = 0;
           this.listener.connection("live");
         }
-        this.pass(events.feed(value).map((event) => JSON.parse(event.data) as Frame));
+        this.pass(events.feed(value).map(frameOf));
       }
       if (!hasSpoken) throw new Error("the stream ended before it began");
       this.failures = Math.max(1, this.failures); // a server that ends streams is about to go: do not rush it
@@ -153,12 +166,11 @@ export class Follower {
 
   private stalled(): void {
     this.stalls += 1;
-    if (this.stalls >= 2) this.pollingUntil = Date.now() + this.patience.polling;
+    if (this.stalls >= 2 && this.source.poll) this.pollingUntil = Date.now() + this.patience.polling;
   }
 
   private async pollOnce(signal: AbortSignal): Promise<void> {
-    const answer = checked(await this.source.poll(this.after, signal));
-    const found = (await answer.json()) as { facts: Frame[]; has_more: boolean };
+    const found = await this.source.poll!(this.after, signal);
     this.failures = 0;
     this.listener.connection("polling");
     this.pass(found.facts);

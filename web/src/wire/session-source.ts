@@ -1,7 +1,7 @@
 /** Where the facts of one session come from. */
 
 import { apiUrl } from "./api";
-import type { Source } from "./following";
+import { type Page, type Source, checked } from "./following";
 
 const WAIT = 25;
 
@@ -15,6 +15,9 @@ export function sessionSource(session: string): Source {
       if (after) headers["Last-Event-ID"] = String(after);
       return ask(`after=${after}`, headers, signal);
     },
-    poll: (after, signal) => ask(`after=${after}&wait=${WAIT}`, { Accept: "application/json" }, signal),
+    poll: async (after, signal) => {
+      const answer = checked(await ask(`after=${after}&wait=${WAIT}`, { Accept: "application/json" }, signal));
+      return (await answer.json()) as Page;
+    },
   };
 }

@@ -2,12 +2,15 @@
 
 export interface ServerEvent {
   id: string;
+  /** Empty for an event without one. */
+  name: string;
   data: string;
 }
 
 export class EventReader {
   private rest = "";
   private id = "";
+  private name = "";
   private data: string[] = [];
 
   /** The events that this piece completes. */
@@ -24,9 +27,10 @@ export class EventReader {
 
   private line(line: string): ServerEvent | null {
     if (line === "") {
-      const event = this.data.length ? { id: this.id, data: this.data.join("\n") } : null;
+      const event = this.data.length ? { id: this.id, name: this.name, data: this.data.join("\n") } : null;
       this.data = [];
       this.id = "";
+      this.name = "";
       return event;
     }
     if (line.startsWith(":")) return null;
@@ -35,6 +39,7 @@ export class EventReader {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (name === "data") this.data.push(value);
     else if (name === "id") this.id = value;
+    else if (name === "event") this.name = value;
     return null;
   }
 }

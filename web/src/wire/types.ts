@@ -125,6 +125,7 @@ export interface SessionSummary {
   preview?: string;
   status?: string;
   driver?: string;
+  agent?: AgentShown | null;
   forked_from?: string;
   child_of?: string;
 }
@@ -146,11 +147,22 @@ export interface WaitingRequest {
   content?: PlainBlock[];
   by?: string;
 }
+/** Another vendor's agent. */
+export interface AgentShown {
+  type: string;
+  status: "initializing" | "changing" | "stable" | "elsewhere" | "ended";
+  /** How it is driven; empty where this server does not. */
+  transport: "" | "pty" | "acp" | "stream-json";
+  /** It can be started again without saying how. */
+  remembered: boolean;
+}
 export interface SessionShown extends SessionSummary {
   model?: string;
   reasoning?: string;
   run?: { id: string; status: "running" | "waiting" | "cut"; children?: string[] } | null;
   held?: boolean;
+  /** The process that has it open. */
+  holder?: { pid: number; host: string; here: boolean } | null;
   questions?: OpenQuestion[];
   waiting?: WaitingRequest[];
   context?: { used?: number; window?: number };

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "agents": ("ostler.faces.cli.agents", "list the named agents that work can be given to"),
     "answer": ("ostler.faces.cli.answer", "answer what a run asks, and drive it on"),
+    "attach": ("ostler.faces.cli.attach", "open a session of a server, or its agent's screen"),
     "audit": ("ostler.faces.cli.audit", "why a session did what it did"),
     "cancel": ("ostler.faces.cli.cancel", "end a run, or one of its calls"),
     "context": ("ostler.faces.cli.context", "what the model was told in a step, and by which rule"),
@@ -42,6 +43,7 @@ COMMANDS = {
     "token": ("ostler.faces.cli.token", "list, make and revoke the tokens of the server"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
+_UNLISTED = {"server": "ostler.faces.cli.server"}
 
 
 def main() -> None:
@@ -96,9 +98,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _run_command(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in COMMANDS:
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS and name not in _UNLISTED:
         return _run_prompt(arguments)
-    command = import_module(COMMANDS[arguments[0]][0])
+    command = import_module(_UNLISTED.get(name) or COMMANDS[name][0])
     code: int = command.run(arguments[1:])
     return code
 

@@ -13,6 +13,7 @@ from ostler.faces.cli.exit_codes import TERMINATED, exit_code
 from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
+from ostler.runs.other_agents import require_own_agent
 from ostler.runs.run_tree import OpenQuestion, open_questions, state_of
 from ostler.runs.session import Session, open_session
 from ostler.vocabulary import events
@@ -34,7 +35,8 @@ def collect_garbage_from_here() -> None:
 
 
 async def opened(store: Store, session: str, harness: Harness) -> Session:
-    """The session, unless somebody else holds it: then the error says who, and what can be done."""
+    """The session, unless it is not ours, or somebody else holds it: the error says what can be done."""
+    require_own_agent(session, (await store.summary(session)).driver)
     try:
         return await open_session(store, session, harness)
     except SessionHeld:

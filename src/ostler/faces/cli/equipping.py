@@ -12,10 +12,15 @@ import msgspec
 from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
-from ostler.runs.assembly import make_harness
+from ostler.kernel.tool import Tool
+from ostler.runs.assembly import AGENT, make_harness
 from ostler.runs.first_run import settled
 from ostler.runs.settings import Settings, load_settings
 from ostler.vocabulary.errors import ConfigurationError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # most have no such agents
+    from ostler.terminals.delegated_agent import OnStart
 
 LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
 
@@ -81,4 +86,25 @@ def equipped(
         settings = msgspec.structs.replace(settings, model=kept_model)
     ask = ask_person if has_terminal() else None
     settings = settled(settings, ask=ask, say=say, says_demo=says_demo)
-    return settings, make_harness(settings, cwd, say=say, context=rules_of(options))
+    rules, agents = rules_of(options), terminal_agents(settings)
+    return settings, make_harness(settings, cwd, say=say, context=rules, agent_tool=agents)
+
+
+def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool | None:
+    """The tool that starts other vendors' agents: where some are configured, or it is asked for by name.
+
+    Not wherever one is installed: the model would be told of it in each step of every run.
+    """
+    is_named = AGENT in (settings.tools or ())
+    if not settings.terminal_agents and not is_named:
+        return None
+    from ostler.terminals.agent_commands import PROGRAMS, agent_commands
+    from ostler.terminals.agent_tool import AgentTool
+
+    agents = agent_commands(settings.terminal_agents, with_installed=is_named)
+    if not agents:
+        raise UsageError(
+            f"there is nobody for the tool {AGENT!r} to ask: install one of {', '.join(PROGRAMS)}, "
+            "or configure [terminal_agents.NAME]"
+        )
+    return AgentTool(agents, on_start=on_start)

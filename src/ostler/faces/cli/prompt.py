@@ -18,6 +18,7 @@ from ostler.kernel.harness import Harness
 from ostler.kernel.state import fold
 from ostler.kernel.store import Store
 from ostler.runs.home import store_file
+from ostler.runs.other_agents import require_own_agent
 from ostler.runs.session import Session, create_session
 from ostler.runs.settings import Settings
 from ostler.runs.stores import find_session, newest_session, open_store
@@ -52,7 +53,7 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 async def kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
-    """The model that the session to go on with was given, if it was given one."""
+    """The model that the session to go on with was given, if it was given one. It must be one of ours."""
     if not store_file().exists():
         return ""
     store = open_store(settings)
@@ -63,6 +64,7 @@ async def kept_model(options: argparse.Namespace, settings: Settings, cwd: Path)
             session = await newest_session(store, cwd)
         if not session:
             return ""
+        require_own_agent(session, (await store.summary(session)).driver)
         # Nothing else is folded: the session is opened right after this, and may be long.
         facts = await store.read_opening(session)
         return fold([fact for fact in facts if fact.type == "settings_changed"]).settings.model

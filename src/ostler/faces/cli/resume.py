@@ -14,6 +14,7 @@ from ostler.faces.cli.requesting import ask_and_tell, ask_session, new_request_i
 from ostler.faces.cli.saying import say
 from ostler.kernel.state import SessionState
 from ostler.kernel.store import Store
+from ostler.runs.other_agents import require_own_agent
 from ostler.runs.run_tree import is_stuck, open_questions, root_of
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Continue, Prompt, Resume
@@ -37,6 +38,7 @@ async def _resume(options: argparse.Namespace, store: Store, state: SessionState
             options, store, state.id, resume, done="the run goes on", later="it will go on with the run"
         )
     root = await root_of(store, state)
+    require_own_agent(root.id, root.driver)
     if root.id != state.id:
         say(f"session {state.id} works for session {root.id}: that one goes on")
         if is_paused:

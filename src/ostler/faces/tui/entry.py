@@ -86,7 +86,7 @@ async def _run(
         face,
         questions,
         input=reader,
-        output=_output(),
+        output=terminal_output(),
         notify=settings.notify,
         editing=settings.editing,
         pictures=way_to_draw(settings.images, os.environ),
@@ -116,7 +116,7 @@ async def _run(
                 await tui.submit(words)
 
         tui.writing.soon(begin())
-    terminated = _leave_when_terminated(tui.leave)
+    terminated = leave_when_terminated(tui.leave)
     with reader.raw_mode():
         take_typed(reader, own_output())
     reader.is_drawn_for = True
@@ -126,7 +126,7 @@ async def _run(
     return 128 + terminated[0] if terminated else 0
 
 
-def _leave_when_terminated(leave: Callable[[], None]) -> list[int]:
+def leave_when_terminated(leave: Callable[[], None]) -> list[int]:
     """As a person would, so that the terminal is left as it was. Returns where the signals will be."""
     came: list[int] = []
 
@@ -139,7 +139,7 @@ def _leave_when_terminated(leave: Callable[[], None]) -> list[int]:
     return came
 
 
-def _output() -> Output:
+def terminal_output() -> Output:
     """The terminal itself, whatever standard output leads to meanwhile."""
     from prompt_toolkit.output import ColorDepth
     from prompt_toolkit.output.vt100 import Vt100_Output

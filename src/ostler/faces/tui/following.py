@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from ostler.faces.tui.asking.child_questions import ChildQuestions
+from ostler.faces.tui.far_store import FarStore, Relayed
 from ostler.runs.run_tree import OpenQuestion, open_questions
 from ostler.runs.session import Session
 from ostler.runs.watching.relay import Batch, Relay, Unrepeated
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import CallRefused
+from ostler.vocabulary.errors import CallRefused, OstlerError
 from ostler.vocabulary.events import Event, Warned
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.requests import Answer
@@ -36,7 +37,7 @@ class Following:
 
     async def run(self) -> None:
         journal = self._session.journal
-        relay = Relay(journal.store, journal.session, journal.committed_seq, look_again=LOOK_AGAIN)
+        relay = self._relay()
         await journal.leave_to_others()
         fresh = Unrepeated()
         try:
@@ -54,6 +55,13 @@ class Following:
             if self._asking:
                 await asyncio.wait(self._asking.values())
 
+    def _relay(self) -> Relayed:
+        journal = self._session.journal
+        store, seen = journal.store, journal.committed_seq
+        if isinstance(store, FarStore):
+            return store.relay(journal.session, seen)
+        return Relay(store, journal.session, seen, look_again=LOOK_AGAIN)
+
     async def _take(self, batch: Batch) -> None:
         if not batch:
             return
@@ -64,10 +72,21 @@ class Following:
                 has_moved = has_moved or isinstance(one.event, events.LeafMoved)
         if has_moved:
             await journal.reload()
+        if isinstance(journal.store, FarStore):
+            self._keep_model(batch)
         self._see(batch)
         told = self._children.among(batch)
         if any(isinstance(one.event if isinstance(one, Fact) else one, _ABOUT_QUESTIONS) for one in told):
             await self._ask_what_is_open()
+
+    def _keep_model(self, batch: Batch) -> None:
+        """Whoever answers there is shown here."""
+        for one in batch:
+            match one.event if isinstance(one, Fact) else one:
+                case events.RunStarted(model=model) if model:
+                    self._session.harness.set_model(model)
+                case events.SettingsChanged(model=model, reasoning=reasoning) if model:
+                    self._session.harness.set_model(model, reasoning)
 
     def _say_incomplete(self, problem: str) -> None:
         if not self._is_told:
@@ -100,4 +119,7 @@ class Following:
         journal = self._session.journal
         name = journal.world.new_id("req")
         request = Answer(id=name, by="tui", question=asked.id, answer=answer, declined=declined)
-        await journal.store.submit(one.session, request)
+        try:
+            await journal.store.submit(one.session, request)
+        except OstlerError as error:
+            self._see([Warned(f"the answer was not taken: {error.message}", about="store")])

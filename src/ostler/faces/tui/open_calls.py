@@ -88,6 +88,9 @@ class Child:
         self.has_ended = False
 
     def see(self, event: events.ChildEvent) -> None:
+        if isinstance(event.event, events.LiveValue):
+            self._show(event.event)
+            return
         if self._reader is None:
             from ostler.extensions.parts.children import SubagentEvents
 
@@ -102,6 +105,12 @@ class Child:
             case "tool_call" if seen:
                 self._line = f"{seen.tool} {preview(seen.tool, seen.arguments or {})}"
                 self._is_talking = False
+
+    def _show(self, shown: events.LiveValue) -> None:
+        """A terminal agent draws its message anew: the whole of it comes each time."""
+        if shown.name == "terminal:message" and shown.value is not None:
+            self._line = shown.value["text"].rstrip().rpartition("\n")[2][-_LINE:]
+            self._is_talking = True
 
     def end(self, ended: events.ChildEnded) -> None:
         both = ended.own + ended.children

@@ -24,6 +24,7 @@ from ostler.faces.tui.conversation import Conversation
 from ostler.faces.tui.earlier import earlier_facts
 from ostler.faces.tui.editor.chips import Chips
 from ostler.faces.tui.editor.shell_line import shell_line
+from ostler.faces.tui.far_store import FarStore, as_typed
 from ostler.faces.tui.input_line import Typed
 from ostler.faces.tui.plain_desk import PlainDesk
 from ostler.faces.tui.plain_questions import PlainQuestions
@@ -255,8 +256,11 @@ class PlainConversation:
             return
         conversation = self._conversation
         names = [one.name for one in self.desk.commands.entries()]
-        content = await asyncio.to_thread(expanded, (line,), line, conversation.harness, names)
         waiting, typed = self.desk.writing.waiting, Typed(line, Chips())
+        if isinstance(conversation.store, FarStore):
+            content = as_typed(typed)
+        else:
+            content = await asyncio.to_thread(expanded, (line,), line, conversation.harness, names)
         if steers and conversation.is_working:
             self._face.say("the model is told at its next step")
             waiting.sent(await conversation.steer(content), typed, content)

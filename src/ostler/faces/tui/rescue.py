@@ -40,13 +40,14 @@ class Rescue:
 
     async def _offer(self, failure: Failure) -> None:
         from ostler.faces.tui.commands.models import ask_for_key, set_model
-        from ostler.faces.tui.pickers.models import candidates, model_choice
+        from ostler.faces.tui.far_store import model_candidates
+        from ostler.faces.tui.pickers.models import model_choice
         from ostler.faces.tui.pickers.picker import Picker
         from ostler.runs.model_candidates import rescuers
 
         desk, conversation = self._desk, self._desk.conversation
         try:
-            found = await asyncio.to_thread(candidates, conversation.harness.cwd)
+            found = await model_candidates(conversation.store, conversation.harness.cwd)
             others = rescuers(found, conversation.harness.model.name, failure.kind)
             choices = [model_choice(one, "") for one in others]
             choices += _same_model(conversation.harness.model.name, failure.kind)

@@ -10,6 +10,7 @@ import msgspec
 
 from ostler.extensions.lookout import Lookout, present_host
 from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.far_store import FarStore
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import PlannedSwitch
@@ -69,7 +70,10 @@ class Switching:
         context = left.context.anew() if left.context else None
         harness = msgspec.structs.replace(left, memory={}, context=context)
         _equip(harness)
+        is_far = isinstance(store, FarStore)
         try:
+            if isinstance(store, FarStore):
+                session = session or await store.begin(harness.cwd)
             if not session:
                 return await create_session(store, harness)
             there = await open_or_watch(store, session, harness)
@@ -77,7 +81,9 @@ class Switching:
             _equip(left)
             raise
         self._keep_model(there)
-        if Path(there.state.cwd) != harness.cwd:
+        if is_far:
+            harness.cwd = Path(there.state.cwd)
+        elif Path(there.state.cwd) != harness.cwd:
             self._desk.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
         return there
 

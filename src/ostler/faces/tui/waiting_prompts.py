@@ -13,6 +13,7 @@ from ostler.faces.tui.editor.chips import Chips
 from ostler.faces.tui.input_line import Typed
 from ostler.runs.inbox import TAKEN_BACK
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import OstlerError
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Text
@@ -188,7 +189,14 @@ class WaitingPrompts:
     def _soon(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, OstlerError):  # of a store that cannot be read, whoever drives it tells
+            raise error
 
     def close(self) -> None:
         for task in self._tasks:

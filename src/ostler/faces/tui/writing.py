@@ -12,6 +12,7 @@ from ostler.faces.tui.completion_popup import CompletionPopup
 from ostler.faces.tui.editor.chips import Chips
 from ostler.faces.tui.editor.prompt_history import PromptHistory
 from ostler.faces.tui.editor.shell_line import shell_line
+from ostler.faces.tui.far_store import FarStore, as_typed
 from ostler.faces.tui.going_back import GoingBack
 from ostler.faces.tui.history_search import HistorySearch
 from ostler.faces.tui.input_line import InputLine, Typed
@@ -19,7 +20,7 @@ from ostler.faces.tui.key_chords import Chord, KeyChords
 from ostler.faces.tui.looking_back import LookingBack
 from ostler.faces.tui.panels import TYPING_SECONDS
 from ostler.faces.tui.pressed_twice import PressedTwice
-from ostler.faces.tui.prompt_content import prompt_content
+from ostler.faces.tui.prompt_content import PromptContent, prompt_content
 from ostler.faces.tui.shell_commands import ShellCommands
 from ostler.faces.tui.thinking_level import ThinkingLevel
 from ostler.faces.tui.waiting_prompts import WaitingPrompts
@@ -170,7 +171,10 @@ class Writing:
         harness = conversation.harness
         names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
         async with self._in_turn:
-            content = await asyncio.to_thread(prompt_content, typed, harness, names)
+            if isinstance(conversation.store, FarStore):
+                content = PromptContent(as_typed(typed))
+            else:
+                content = await asyncio.to_thread(prompt_content, typed, harness, names)
             if content.digests:
                 from ostler.tools.freshness import remember
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ostler.faces.web.api import (
     about,
+    agents,
     blobs,
     commands,
     context,
@@ -41,6 +42,7 @@ OPERATIONS: list[Operation] = [
     *about.operations,
     *logging_in.operations,
     *sessions.operations,
+    *agents.operations,
     *requests.operations,
     *questions.operations,
     *tree.operations,

@@ -8,10 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from starlette.types import Scope
+
+_ABORT = "ostler.abort"
 PATIENCE = 20.0
 """Seconds until a request must have begun, and its headers ended."""
 MOST_HEADERS = 1024 * 1024
 """Bytes that may come until then. The beginning of a body may be among them."""
+
+
+def abort(scope: Scope) -> None:
+    """Ends the connection of a request whose sender does not read: an orderly end would wait for that."""
+    if _ABORT in scope:
+        scope[_ABORT]()
 
 
 def impatient(protocol: type[Any]) -> type[Any]:
@@ -37,6 +46,7 @@ def impatient(protocol: type[Any]) -> type[Any]:
             super().data_received(data)
             if self.cycle is not before:
                 self._unasked = 0
+                self.cycle.scope[_ABORT] = self.transport.abort
             if self._is_asking():
                 self._stop_waiting()
 

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from ostler.faces.cli.equipping import rules_of, settings_from
+from ostler.faces.cli.equipping import rules_of, settings_from, terminal_agents
 from ostler.faces.cli.extending import extended
 from ostler.faces.cli.saying import say
 from ostler.faces.web.extension_face import Switch, WebFace
@@ -22,6 +22,10 @@ from ostler.runs.settings import Settings
 from ostler.vocabulary.errors import OstlerError, StoreError
 from ostler.vocabulary.events import Warned
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # most have no such agents
+    from ostler.terminals.delegated_agent import OnStart
+
 WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 """What holds here, where nobody has set it: somebody can answer, sooner or later."""
 
@@ -29,9 +33,11 @@ WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 class Equipping:
     """Makes harnesses as the options of `ostler serve` and the settings of each folder say."""
 
-    def __init__(self, options: argparse.Namespace, switch: Switch) -> None:
+    def __init__(self, options: argparse.Namespace, switch: Switch, on_agent: OnStart | None = None) -> None:
+        """`on_agent` is told of each agent of another vendor that a run starts."""
         self._options = options
         self._switch = switch
+        self._on_agent = on_agent
         self._said: set[str] = set()
         self._telling: set[asyncio.Future[None]] = set()
 
@@ -41,8 +47,8 @@ class Equipping:
     async def equip(self, cwd: Path) -> Harness:
         """Also where no model can answer: then whoever asks one is told why, and all else works."""
         settings, model = await asyncio.to_thread(self._answering, self.settings(cwd))
-        rules = rules_of(self._options)
-        harness = make_harness(settings, cwd, say=self._say, context=rules, model=model)
+        rules, agents = rules_of(self._options), terminal_agents(settings, self._on_agent)
+        harness = make_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
         face = WebFace(harness, self._switch)
 
         def tell(text: str) -> None:

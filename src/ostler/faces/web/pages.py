@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,16 +15,21 @@ from starlette.types import Receive, Scope, Send
 from ostler.faces.web.problems import problem_of, problem_response
 from ostler.vocabulary.errors import NotFound
 
-HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; manifest-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "base-uri 'none'; form-action 'none'; frame-ancestors "
+)
+HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
 }
 FOR_EVER = "public, max-age=31536000, immutable"
 """For files whose names have a hash of what is in them."""
+
+Wire = Literal["native", "agentapi"]
+_WIRE = b'<meta name="ostler-wire" content="%b"'
 
 
 class Pages:
@@ -32,16 +39,22 @@ class Pages:
     that a proxy takes away.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Wire = "native", framed_by: Sequence[str] = ()) -> None:
+        """`wire` is the one that the page speaks: with `agentapi` it shows the one agent that is served
+        beside it, one folder above. `framed_by` are origins whose pages may show it in a frame.
+        """
         # In memory: a package that is installed anew meanwhile would take away what the page asks for next.
         self._files = dict(_files(resources.files("ostler.faces.web") / "page"))
+        self._wire = wire
+        policy = _POLICY + (" ".join(["'self'", *framed_by]) if framed_by else "'none'")
+        self._headers = {"content-security-policy": policy, **HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         path = request.path_params.get("path", "")
-        await self._answer(request.method, path)(scope, receive, send)
+        await self._answer(request.method, path, request.url.path)(scope, receive, send)
 
-    def _answer(self, method: str, path: str) -> Response:
+    def _answer(self, method: str, path: str, address: str) -> Response:
         if path.startswith("api/") or method not in ("GET", "HEAD") or "index.html" not in self._files:
             return problem_response(problem_of(NotFound(f"there is nothing at /{path[:200]}")))
         name = path if path in self._files else "index.html"
@@ -51,8 +64,16 @@ class Pages:
         kept = FOR_EVER if name.startswith("assets/") else "no-cache"
         content = self._files[name]
         if name == "index.html":
-            content = content.replace(b'"./assets/', b'"%bassets/' % (b"../" * path.count("/") or b"./"))
-        return Response(content, headers={**HEADERS, "cache-control": kept}, media_type=kind)
+            content = content.replace(b'"./assets/', b'"%bassets/' % _way(path, address).encode())
+            content = content.replace(_WIRE % b"native", _WIRE % self._wire.encode())
+        return Response(content, headers={**self._headers, "cache-control": kept}, media_type=kind)
+
+
+def _way(path: str, address: str) -> str:
+    """From an address to where the page is mounted; `path` is what of it lies below."""
+    if not path and not address.endswith("/"):
+        return f"./{address.rpartition('/')[2]}/"
+    return "../" * path.count("/") or "./"
 
 
 def _files(folder: Traversable, prefix: str = "") -> list[tuple[str, bytes]]:

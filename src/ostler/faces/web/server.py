@@ -10,9 +10,11 @@ from pathlib import Path
 
 from ostler.faces.cli.saying import say
 from ostler.faces.web.doorkeeping import Doorkeeper
+from ostler.faces.web.driven_agents import DrivenAgents
 from ostler.faces.web.folders import Folders
 from ostler.faces.web.idempotency import KeptAnswers
 from ostler.faces.web.sse import as_caught_up_of_all, as_frame_of_all, as_frames, as_live_frames_of_all
+from ostler.faces.web.terminal_stream import TerminalStreams
 from ostler.faces.web.tokens import TokenBook
 from ostler.faces.web.uploads import Uploads
 from ostler.kernel.harness import Harness
@@ -78,6 +80,8 @@ class Server:
             attend_alone=self._audit,
         )
         self.left_behind = LeftBehind(self.supervisor)
+        self.driven = DrivenAgents(store, self._attend_agent)
+        self.terminal_streams = TerminalStreams()
         self.folders = Folders(store, self.supervisor, equip, cwd)
         self.answers = KeptAnswers(tokens.path.with_name("answers.db"))
         self.is_draining = False
@@ -119,6 +123,10 @@ class Server:
 
             audit_to(journal, configured_sinks(audit), say)
 
+    def _attend_agent(self, journal: Journal) -> None:
+        self._audit(journal)
+        self.watch.attend(journal)
+
     async def next_facts(self, session: str, after: int, wait: float) -> list[Fact]:
         """Waited for so many seconds, or until the server ends."""
         async with aclosing(self.store.follow(session, after)) as followed:  # type: ignore[type-var]
@@ -157,6 +165,7 @@ class Server:
                     follower.keep_alive()
             for one in self.everything.followers:
                 one.keep_alive()
+            self.terminal_streams.keep_alive()
 
     def close_streams(self) -> None:
         """In the path of the signal: no server ends open streams by itself."""
@@ -164,6 +173,7 @@ class Server:
         self.patience.end()
         self.watch.close()
         self.everything.close()
+        self.terminal_streams.close()
 
     async def close(self) -> None:
         self.close_streams()
@@ -171,7 +181,7 @@ class Server:
             if task is not None:
                 task.cancel()
         self.left_behind.close()
-        await self.supervisor.close("the server ends")
+        await asyncio.gather(self.supervisor.close("the server ends"), self.driven.close())
         await self.folders.close()
         self.answers.close()
         await self.store.tidy()

@@ -9,8 +9,10 @@ import socket
 import sys
 from contextlib import closing
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ostler.faces.cli.directory import working_directory
 from ostler.faces.cli.driving import collect_garbage_from_here
@@ -22,10 +24,12 @@ from ostler.faces.web.equipping import Equipping
 from ostler.faces.web.http_server import HttpServer
 from ostler.faces.web.server import Server
 from ostler.faces.web.tokens import TokenBook
+from ostler.runs.settings import Settings
 from ostler.runs.stores import open_store
 from ostler.vocabulary.errors import UsageError
 
 Address = IPv4Address | IPv6Address
+NO_TOKEN = "at {} other machines can ask: make a token first, with `ostler token new NAME`"
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -37,33 +41,45 @@ async def _serve(options: argparse.Namespace) -> int:
     settings = settings_from(options, cwd)
     tokens = TokenBook()
     with closing(listen(options.host, options.port)) as listening:
-        address = ip_address(listening.getsockname()[0].partition("%")[0])
+        address = address_of(listening)
         if not address.is_loopback and not tokens.all():
-            raise UsageError(
-                f"at {address} other machines can ask: make a token first, with `ostler token new NAME`"
-            )
-        equipping = Equipping(options, lambda *wanted: server.switch(*wanted))
-        server = Server(open_store(settings), equipping.equip, cwd, tokens, settings=equipping.settings)
-        app = create_app(server, hosts=_names(options, address), origins=options.allow_origin)
-        config = uvicorn.Config(
-            app,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            proxy_headers=bool(options.behind_proxy),
-            forwarded_allow_ips=options.behind_proxy,
-            ws="none",
-        )
-        raise_descriptor_limit()
-        collect_garbage_from_here()
-        http = HttpServer(config, server)
+            raise UsageError(NO_TOKEN.format(address))
+        server, equipping = make_server(options, settings, cwd, tokens)
+        app = create_app(server, hosts=names(options, address), origins=options.allow_origin)
+        http = HttpServer(http_config(app, options), server)
         _welcome(tokens, address, listening.getsockname()[1])
         await equipping.look_around(cwd)
         await http.serve(sockets=[listening])
     return 0
 
 
-def _names(options: argparse.Namespace, address: Address) -> list[str]:
+def make_server(
+    options: argparse.Namespace, settings: Settings, cwd: Path, tokens: TokenBook
+) -> tuple[Server, Equipping]:
+    """What all that is served works on."""
+    equipping = Equipping(
+        options, lambda *wanted: server.switch(*wanted), lambda agent: server.driven.add(agent)
+    )
+    server = Server(open_store(settings), equipping.equip, cwd, tokens, settings=equipping.settings)
+    return server, equipping
+
+
+def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
+    """For a process that serves from now on, and does nothing else."""
+    raise_descriptor_limit()
+    collect_garbage_from_here()
+    return uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(options.behind_proxy),
+        forwarded_allow_ips=options.behind_proxy,
+        ws="none",
+    )
+
+
+def names(options: argparse.Namespace, address: Address) -> list[str]:
     """By which it may be asked for. That of an address which stands for all is no name."""
     own = [] if address.is_unspecified else [options.host]
     return [*own, *options.allow_host]
@@ -74,18 +90,26 @@ def _welcome(tokens: TokenBook, address: Address, port: int) -> None:
         # What is printed elsewhere is kept there, and who knows who reads it.
         shown = first if sys.stderr.isatty() else "not shown, since this is no terminal"
         say(f"a first token was made ({shown}); `ostler token new NAME` makes another")
-    say(f"listening at {_at(address, port)}")
-    if not address.is_loopback:
-        say("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
-    reached = (
-        ip_address("127.0.0.1" if address.version == 4 else "::1") if address.is_unspecified else address
-    )
-    link = f"{_at(reached, port)}#token={tokens.code()}"
+    say_where(address, port)
+    link = f"{url(address, port)}#token={tokens.code()}"
     say(f"open {link} in a browser; the link works once, for ten minutes")
 
 
-def _at(address: Address, port: int) -> str:
+def say_where(address: Address, port: int) -> None:
+    say(f"listening at http://{_named(str(address))}:{port}/")
+    if not address.is_loopback:
+        say("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
+
+
+def url(address: Address, port: int) -> str:
+    """By which a browser of this machine gets there."""
+    if address.is_unspecified:
+        address = ip_address("127.0.0.1" if address.version == 4 else "::1")
     return f"http://{_named(str(address))}:{port}/"
+
+
+def address_of(listening: socket.socket) -> Address:
+    return ip_address(listening.getsockname()[0].partition("%")[0])
 
 
 def _named(host: str) -> str:

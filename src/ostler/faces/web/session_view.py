@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 from ostler.faces.cli.session_listing import as_it_is
+from ostler.faces.web.agent_view import AgentView, agent_of
+from ostler.faces.web.driven_agents import DrivenAgents
 from ostler.kernel.processes import ProcessId
 from ostler.kernel.state import SessionState, fold
 from ostler.kernel.store import SessionSummary, Store
@@ -54,6 +56,8 @@ class ContextMeter(msgspec.Struct, frozen=True):
 class SessionView(SessionSummary, frozen=True, kw_only=True):
     """A session, and its state."""
 
+    agent: AgentView | None
+    """Where the driver is not `agent`."""
     model: str
     """The one it was asked last, or is set to; empty before the first run."""
     reasoning: str
@@ -77,7 +81,9 @@ class SessionView(SessionSummary, frozen=True, kw_only=True):
     context: ContextMeter
 
 
-async def view_session(store: Store, session: str, driven: Session | None) -> SessionView:
+async def view_session(
+    store: Store, session: str, driven: Session | None, agents: DrivenAgents
+) -> SessionView:
     """Raises `NotFound`. `driven` is the session itself, where it is open here."""
     summary = await as_it_is(store, await store.summary(session))
     facts = await store.read_opening(session)
@@ -89,12 +95,13 @@ async def view_session(store: Store, session: str, driven: Session | None) -> Se
     model = _model(facts, state, driven)
     return SessionView(
         **msgspec.structs.asdict(summary),
+        agent=await agent_of(store, agents, summary),
         model=model,
         reasoning=state.settings.reasoning,
         leaf=state.leaf,
         run=_run(state, summary),
         held=state.held,
-        holder=_holder(await store.holder(session), driven),
+        holder=_holder(await store.holder(session), here=bool(driven or agents.get(session))),
         questions=await open_questions(store, state),
         waiting=[one for one in pending if isinstance(one, Prompt | Steer | Continue)],
         todo=dict(state.todo),
@@ -117,8 +124,8 @@ def _run(state: SessionState, summary: SessionSummary) -> OpenRun | None:
     return OpenRun(run.id, status, run.time_ms, model, run.steps, waiting, run.open_children())
 
 
-def _holder(holder: ProcessId | None, driven: Session | None) -> HeldBy | None:
-    return HeldBy(holder.pid, holder.host, driven is not None) if holder else None
+def _holder(holder: ProcessId | None, *, here: bool) -> HeldBy | None:
+    return HeldBy(holder.pid, holder.host, here) if holder else None
 
 
 def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> str:

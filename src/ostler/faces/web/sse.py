@@ -29,6 +29,10 @@ def asks_for_stream(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/event-stream" in value for name, value in scope["headers"])
 
 
+def mark_stream(scope: Scope) -> None:
+    scope[_STREAMED] = True
+
+
 def is_stream(scope: Scope) -> bool:
     """The answer to this request is a stream."""
     return _STREAMED in scope
@@ -74,10 +78,11 @@ class EventStream:
         self._follower = follower
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_STREAMED] = True
+        mark_stream(scope)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            await self._stream(receive, send)
+            if scope["method"] != "HEAD":
+                await self._stream(receive, send)
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._follower.leave()

@@ -27,7 +27,8 @@ async def submit(server: Server, session: str, request: AnyRequest) -> None:
 
     What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
     """
-    request = await with_uploads(server.uploads, request)
+    driver = (await server.store.summary(session)).driver
+    request = await with_uploads(server.uploads, request, driver)
     if problem := storing_problem(request):
         raise UsageError(f"that request cannot be stored: {problem}")
     if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
@@ -38,7 +39,8 @@ async def submit(server: Server, session: str, request: AnyRequest) -> None:
     is_new = await server.supervisor.submit(session, request)
     if releases and is_new:
         await server.supervisor.release(session)
-    await server.left_behind.look_after(session)
+    if server.driven.get(session) is None:
+        await server.left_behind.look_after(session)
 
 
 async def _is_held(server: Server, session: str) -> bool:

@@ -31,7 +31,8 @@ class Meant(msgspec.Struct, frozen=True):
 
 
 async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
-    """Of a prompt or a steer the first text is what was typed; all else was attached, and is data.
+    """Of a prompt or a steer the first text is what was typed; all else was attached, and is data. What is
+    typed to another vendor's agent is that one's to understand.
 
     Raises `UsageError` for a command that nobody has.
     """
@@ -42,6 +43,8 @@ async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
         return Meant(request)
     typed = first.text.strip()
     if not typed.startswith("/") and "@" not in typed:
+        return Meant(request)
+    if (await server.store.summary(session)).driver != "agent":
         return Meant(request)
     harness, names = await _surroundings(server, session, typed)
     command = _COMMAND.fullmatch(typed)

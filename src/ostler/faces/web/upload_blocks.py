@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,15 +25,19 @@ MOST_ATTACHED = 20 * 1024 * 1024
 """Characters of pictures and documents in one prompt, in base64."""
 
 
-async def with_uploads(uploads: Uploads, request: AnyRequest) -> AnyRequest:
-    """The request with what it names. Raises `NotFound`."""
+async def with_uploads(uploads: Uploads, request: AnyRequest, driver: str = "agent") -> AnyRequest:
+    """The request with what it names. An agent of another vendor, which is told text only, is told where it
+    is. Raises `NotFound`."""
     if not isinstance(request, Prompt | Steer):
         return request
-    return msgspec.structs.replace(request, content=await filled(uploads, request.content))
+    show = block_of if driver == "agent" else _place_of
+    return msgspec.structs.replace(request, content=await filled(uploads, request.content, show))
 
 
-async def filled(uploads: Uploads, content: Sequence[PlainBlock]) -> tuple[PlainBlock, ...]:
-    """The content with what it names. Raises `NotFound`."""
+async def filled(
+    uploads: Uploads, content: Sequence[PlainBlock], show: Callable[[Uploads, Upload], PlainBlock]
+) -> tuple[PlainBlock, ...]:
+    """The content with what it names, as it is to be shown. Raises `NotFound`."""
     blocks: list[PlainBlock] = []
     for block in content:
         if isinstance(block, Text) or not block.url.startswith(SCHEME):
@@ -41,7 +45,7 @@ async def filled(uploads: Uploads, content: Sequence[PlainBlock]) -> tuple[Plain
             continue
         upload = uploads.find(block.url.removeprefix(SCHEME))
         uploads.keep_longer(upload)
-        blocks.append(await asyncio.to_thread(block_of, uploads, upload))
+        blocks.append(await asyncio.to_thread(show, uploads, upload))
     if sum(len(one.data) for one in blocks if not isinstance(one, Text)) > MOST_ATTACHED:
         raise TooLarge(f"a prompt may have {size_text(MOST_ATTACHED)} of pictures and documents at most")
     return tuple(blocks)
@@ -72,6 +76,10 @@ def _attached(upload: Upload) -> Image | File | None:
     if isinstance(shown, File):
         return msgspec.structs.replace(shown, name=upload.name)
     return shown if isinstance(shown, Image) else None
+
+
+def _place_of(uploads: Uploads, upload: Upload) -> Text:
+    return Text(_place(upload))
 
 
 def _place(upload: Upload) -> str:

@@ -35,6 +35,8 @@ _ERROR_TYPES = {
 }
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _REFUSED_WORDS = {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf"}
+_WITHOUT_LATER_SYSTEM = re.compile(r"claude-3|claude-[a-z]+-4(-[0-7])?(-\d{8})?$")
+"""Models that take instructions only before the messages."""
 _IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 
@@ -199,6 +201,8 @@ def _tools_complaint(request: dict[str, Any]) -> str:
 
 
 def _messages_complaint(request: dict[str, Any]) -> str:
+    if problem := _later_system_complaint(request):
+        return problem
     messages = _merged(request.get("messages") or [])
     if not messages:
         return "messages: at least one message is required"
@@ -208,7 +212,7 @@ def _messages_complaint(request: dict[str, Any]) -> str:
     for index, message in enumerate(messages):
         where = f"messages.{index}"
         blocks = message["content"]
-        if message["role"] not in ("user", "assistant"):
+        if message["role"] not in ("user", "assistant", "system"):
             return f"{where}: unexpected role {message['role']!r}"
         if not blocks:
             return f"{where}: all messages must have non-empty content"
@@ -231,6 +235,23 @@ def _messages_complaint(request: dict[str, Any]) -> str:
             return f"{where}: The final block in an assistant message cannot be `thinking`"
     if waiting:
         return f"messages: `tool_use` ids were found without `tool_result` blocks: {waiting}"
+    return ""
+
+
+def _later_system_complaint(request: dict[str, Any]) -> str:
+    """Instructions among the messages stand right after a user's, and nothing but an answer after them."""
+    messages = request.get("messages") or []
+    roles = ["", *(message["role"] for message in messages), "assistant"]
+    for index, message in enumerate(messages):
+        if message["role"] != "system":
+            continue
+        if _WITHOUT_LATER_SYSTEM.match(request["model"]):
+            return f"messages.{index}: role 'system' is not supported on this model"
+        if roles[index] != "user" or roles[index + 2] != "assistant":
+            return f"messages.{index}: role 'system' must follow a user message and end its turn"
+        content = message["content"]
+        if not isinstance(content, str) and any(block["type"] != "text" for block in content):
+            return f"messages.{index}: role 'system' supports text blocks only"
     return ""
 
 

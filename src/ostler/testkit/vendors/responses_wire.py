@@ -18,6 +18,8 @@ MALFORMED = b"event: response.output_text.delta\ndata: {this is no JSON\n\n"
 
 _CUT_SHORT: dict[StopReason, str] = {"length": "max_output_tokens", "other": "max_messages"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_HOSTED = {"web_search", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search"}
+"""Tools that the vendor runs; what they need is not looked at here."""
 _IMAGE = re.compile(r"https://.*|data:image/(jpeg|png|gif|webp);base64,.+")
 _DOCUMENT = re.compile(r"data:application/(pdf|msword|vnd\.(ms-|openxmlformats)[a-z.-]+);base64,.+")
 _EFFORTS = (
@@ -223,13 +225,11 @@ def _reasoning_complaint(request: dict[str, Any]) -> str:
 
 
 def _tools_complaint(request: dict[str, Any]) -> str:
-    names = []
-    for index, tool in enumerate(request.get("tools") or []):
-        if tool.get("type") != "function" or not _NAME.fullmatch(tool.get("name", "")):
-            return f"Invalid 'tools[{index}].name': string does not match pattern."
-        if tool.get("strict") is not False or tool["parameters"].get("type") != "object":
-            return f"Invalid schema for function '{tool['name']}'"
-        names.append(tool["name"])
+    offered = request.get("tools") or []
+    problem = next(filter(None, (_tool_complaint(tool, f"tools[{i}]") for i, tool in enumerate(offered))), "")
+    if problem:
+        return problem
+    names = [tool["name"] for tool in offered if "name" in tool]
     choice = request.get("tool_choice")
     if isinstance(choice, dict) and choice["name"] not in names:
         return f"Tool choice '{choice['name']}' not found in 'tools' parameter."
@@ -237,6 +237,22 @@ def _tools_complaint(request: dict[str, Any]) -> str:
     if form.get("strict") and form["schema"].get("additionalProperties") is not False:
         return "Invalid schema for response_format: 'additionalProperties' is required to be false."
     return ""
+
+
+def _tool_complaint(tool: dict[str, Any], where: str) -> str:
+    kind = tool.get("type")
+    if kind in _HOSTED:
+        return ""
+    if kind not in ("function", "custom", "namespace") or not _NAME.fullmatch(tool.get("name", "")):
+        return f"Invalid '{where}.name': string does not match pattern."
+    if kind == "function" and (tool.get("strict") is not False or tool["parameters"].get("type") != "object"):
+        return f"Invalid schema for function '{tool['name']}'"
+    if kind != "namespace":
+        return ""
+    grouped = tool.get("tools") or []
+    if not tool.get("description") or any(one.get("type") not in ("function", "custom") for one in grouped):
+        return f"Invalid '{where}': a namespace has a description, and functions or custom tools in it."
+    return next(filter(None, (_tool_complaint(one, f"{where}.tools") for one in grouped)), "")
 
 
 def _input_complaint(request: dict[str, Any]) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, get_args
 
 from ostler.faces.tui.commands.command import Command, Complete
 from ostler.faces.tui.commands.lines import print_lines
-from ostler.faces.tui.pickers.models import candidates, model_choice
+from ostler.faces.tui.far_store import model_candidates
+from ostler.faces.tui.pickers.models import model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.model import ReasoningLevel
@@ -67,8 +68,9 @@ class _Models:
     async def names(self, typed: str) -> list[str]:
         """Looked for once while they are typed: it takes a moment."""
         if self._ready is None or not typed:
+            conversation = self._desk.conversation
             self._ready = asyncio.ensure_future(
-                asyncio.to_thread(candidates, self._desk.conversation.harness.cwd)
+                model_candidates(conversation.store, conversation.harness.cwd)
             )
         return [one.name for one in await asyncio.shield(self._ready) if not one.to_do]
 
@@ -77,7 +79,7 @@ class _Models:
             await set_model(self._desk, arguments)
             return
         harness = self._desk.conversation.harness
-        found = await asyncio.to_thread(candidates, harness.cwd)
+        found = await model_candidates(self._desk.conversation.store, harness.cwd)
         present = harness.model.name
         if all(one.name != present for one in found):
             found.insert(0, Candidate(present, present.partition("/")[0]))

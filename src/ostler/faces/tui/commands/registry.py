@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ostler.faces.tui.far_store import refusal
 from ostler.faces.tui.switching import BUSY
 from ostler.runs.lease import hold, kept_lease
 from ostler.vocabulary.errors import OstlerError
@@ -78,7 +79,9 @@ class Commands:
         return True
 
     async def _run(self, command: Command, arguments: str, text: str) -> None:
-        if command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
+        if reason := refusal(self._desk.conversation.store, command.name):
+            self._desk.say(reason, "warning")
+        elif command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
             self._desk.say(f"/{command.name} has to wait: {BUSY}", "warning")
             self._put_back(text)
         elif arguments and not command.arguments:

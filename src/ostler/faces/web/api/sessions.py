@@ -8,18 +8,19 @@ from typing import Annotated
 import msgspec
 
 from ostler.faces.cli.session_listing import as_it_is
+from ostler.faces.web.agent_view import SessionRow, row_of
+from ostler.faces.web.new_agent import NewAgent, agent_to_start
 from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 from ostler.faces.web.session_view import SessionView, view_session
 from ostler.faces.web.submitting import settled, submit
-from ostler.kernel.store import SessionSummary
 from ostler.runs.absent_model import harness_without_model
 from ostler.runs.session import create_session, delete_session
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
+from ostler.vocabulary.errors import NotFound, OstlerError, SessionBusy, UsageError
 from ostler.vocabulary.ids import NewId
 from ostler.vocabulary.messages import PlainBlock
-from ostler.vocabulary.requests import Prompt, SetModel
+from ostler.vocabulary.requests import Prompt, Rename, SetModel
 
 operations = Operations("sessions")
 
@@ -37,7 +38,7 @@ class ListQuery(msgspec.Struct, frozen=True):
 
 
 class SessionList(msgspec.Struct, frozen=True):
-    sessions: list[SessionSummary]
+    sessions: list[SessionRow]
     next: str
     """The cursor of the next page; empty at the end."""
 
@@ -57,7 +58,8 @@ async def list_sessions(server: Server, query: ListQuery) -> SessionList:
         found = [one for one in found if (one.updated_ms, one.id) < last]
     page = found[: query.limit]
     more = f"{page[-1].updated_ms}.{page[-1].id}" if len(found) > len(page) else ""
-    return SessionList([await as_it_is(server.store, one) for one in page], more)
+    rows = [await row_of(server.store, server.driven, await as_it_is(server.store, one)) for one in page]
+    return SessionList(rows, more)
 
 
 def _position(cursor: str) -> tuple[int, str]:
@@ -105,19 +107,29 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reasoning: str = ""
     prompt: tuple[PlainBlock, ...] = ()
     """What to do first, if anything."""
+    agent: NewAgent | None = None
+    """Another vendor's agent, whose session it shall be."""
 
 
 @operations.add("POST", "/sessions", status=201)
-async def begin_session(server: Server, body: NewSession, ids: NewId) -> SessionSummary:
+async def begin_session(server: Server, body: NewSession, ids: NewId) -> SessionRow:
     """Begin a session
 
-    With a `prompt` it is at work at once. Without a model that could answer nothing is begun."""
-    session, cwd = ids("ses"), folder_of(body.cwd, server.cwd)
+    With a `prompt` it is at work at once. Without a model that could answer nothing is begun. With an `agent`
+    that is started, and the session is its own: where it cannot be started there is none."""
+    session, cwd, title = ids("ses"), folder_of(body.cwd, server.cwd), " ".join(body.title.split())
+    if body.agent is not None and (body.model or body.reasoning):
+        raise UsageError("another vendor's agent brings its own model: leave out `model` and `reasoning`")
     try:
         await server.store.summary(session)
     except NotFound:
-        await _create(server, session, cwd, " ".join(body.title.split()))
+        if body.agent is None:
+            await _create(server, session, cwd, title)
+        else:
+            await server.driven.start(agent_to_start(body.agent, cwd), session=session)
     try:
+        if title and body.agent is not None:
+            await settled(server, session, Rename(id=ids("ren"), by="api", title=title))
         if body.model:
             chosen = SetModel(id=ids("mod"), by="api", model=body.model, reasoning=body.reasoning)
             await settled(server, session, chosen)
@@ -125,9 +137,11 @@ async def begin_session(server: Server, body: NewSession, ids: NewId) -> Session
             await submit(server, session, Prompt(id=ids("req"), by="api", content=body.prompt))
     except OstlerError:
         await server.supervisor.let_go(session)
+        if server.driven.get(session) is not None:
+            await server.driven.end(session)
         await delete_session(server.store, session)
         raise
-    return await server.store.summary(session)
+    return await row_of(server.store, server.driven, await server.store.summary(session))
 
 
 async def _create(server: Server, session: str, cwd: Path, title: str) -> None:
@@ -153,7 +167,7 @@ def folder_of(named: str, otherwise: Path) -> Path:
 @operations.add("GET", "/sessions/{session}")
 async def show_session(server: Server, session: str) -> SessionView:
     """A session and its state: the open run, what waits, what is asked, what it cost"""
-    return await view_session(server.store, session, server.supervisor.driven(session))
+    return await view_session(server.store, session, server.supervisor.driven(session), server.driven)
 
 
 @operations.add("DELETE", "/sessions/{session}", status=204)
@@ -163,7 +177,10 @@ async def remove_session(server: Server, session: str) -> None:
     Not while a run is under way in it, or another process has it open. Its streams end."""
     from ostler.faces.cli.session_care import require_no_parent_at_work
 
+    if server.driven.get(session) is not None:
+        raise SessionBusy(f"the agent of session {session} is at work: end it first")
     await require_no_parent_at_work(server.store, session)
     await server.supervisor.let_go(session)
     await delete_session(server.store, session)
+    server.driven.forget(session)
     server.everything.tell(session, events.SessionListed("deleted"))

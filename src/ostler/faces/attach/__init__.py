@@ -1,0 +1,1 @@
+"""Showing, in this terminal, a session that a server has."""

@@ -1,0 +1,48 @@
+"""Where a session is: from what a person types, or copies out of a browser."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from ostler.vocabulary.errors import UsageError
+
+_SESSION = re.compile(r"(?P<base>.*?)/(?:api/v1/sessions|s)/(?P<session>[^/]+)(?:/.*)?")
+_PAGE_OF_AGENT = re.compile(r"/chat(?:/embed)?")
+_API = re.compile(r"/api/v1")
+
+
+class Address(msgspec.Struct, frozen=True):
+    base: str
+    """Of the server, without a slash at the end."""
+    session: str = ""
+    code: str = ""
+    """What the link logs in with, once."""
+
+    @property
+    def host(self) -> str:
+        """As it may be shown."""
+        return urlsplit(self.base).netloc
+
+
+def address_of(given: str) -> Address:
+    """Raises `UsageError`."""
+    typed = given.strip()
+    url = typed if typed.startswith(("http://", "https://")) else f"http://{typed}"
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname) and parts.port != 0 and "://" not in parts.netloc + parts.path
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in parts.netloc or any(one.isspace() for one in parts.netloc + parts.path):
+        raise UsageError("that is not the address of a server: say it like localhost:3284")
+    path, session = parts.path.rstrip("/"), ""
+    if found := _SESSION.fullmatch(path):
+        path, session = found["base"], unquote(found["session"])
+    for ending in (_PAGE_OF_AGENT, _API):
+        if found := re.search(rf"{ending.pattern}\Z", path):
+            path = path[: found.start()]
+    code = re.search(r"(?:^|&)token=([^&]+)", parts.fragment)
+    return Address(f"{parts.scheme}://{parts.netloc}{path}", session, unquote(code[1]) if code else "")

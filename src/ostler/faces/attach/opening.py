@@ -1,0 +1,82 @@
+"""What fits what is found at an address: a screen, or a conversation."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Any
+
+import msgspec
+
+from ostler.faces.attach.addresses import Address
+from ostler.faces.attach.keyboard import control_key
+from ostler.faces.attach.live_screen import LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
+from ostler.faces.attach.own_terminal import own_terminal
+from ostler.faces.attach.remote import API, Remote
+from ostler.faces.attach.screen_view import ScreenView
+from ostler.faces.cli.saying import say
+from ostler.vocabulary.errors import NotFound, UsageError
+
+
+def attach(address: Address, token: str, options: argparse.Namespace) -> int:
+    return asyncio.run(_attach(address, token, options))
+
+
+async def _attach(address: Address, token: str, options: argparse.Namespace) -> int:
+    detach = control_key(options.detach_key)
+    own_terminal()
+    remote = Remote(address, token)
+    try:
+        if address.code and not token:
+            await remote.log_in()
+        named = options.session or address.session
+        if not named and (agent := await _agent_at_root(remote)) is not None:
+            return await _show(agent, options, detach)
+        session = await _session(remote, named)
+        view = await remote.get(f"{API}/sessions/{session}")
+        if (view.get("agent") or {}).get("transport") == "pty":
+            return await _show(ScreenOfSession(remote, session), options, detach)
+        from ostler.faces.attach.conversation_view import show_conversation
+
+        return await show_conversation(remote, session, view, options)
+    finally:
+        await remote.aclose()
+
+
+async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) -> int:
+    view = ScreenView(source, own_terminal(), await source.status(), detach=detach, named=options.detach_key)
+    view.read_only = options.read_only
+    parting = await view.run()
+    if parting.words:
+        say(parting.words)
+    return parting.exit_code
+
+
+async def _agent_at_root(remote: Remote) -> ScreenOfAgent | None:
+    """The agent that the server is for, as agentapi's clients find it."""
+    try:
+        status = status_of(await remote.get("/status"))
+    except (NotFound, msgspec.ValidationError):  # of a page, the answer to any address is the page
+        return None
+    if status.transport != "pty":
+        raise UsageError(
+            f"the agent has no screen, it speaks {status.transport}: open {remote.address.base}/chat/embed "
+            "in a browser, or name its session with --session and a token"
+        )
+    return ScreenOfAgent(remote)
+
+
+async def _session(remote: Remote, named: str) -> str:
+    """The one whose id begins so; where none is named, the newest, and if there is none a new one."""
+    found: list[dict[str, Any]] = (await remote.get(f"{API}/sessions", limit=1000, children="true"))[
+        "sessions"
+    ]
+    if not named:
+        newest = [one["id"] for one in found if not one.get("child_of")]
+        return str(newest[0] if newest else (await remote.ask("POST", f"{API}/sessions", {}))["id"])
+    ids = [one["id"] for one in found if one["id"].startswith(named)]
+    if named in ids or not ids:
+        return named
+    if len(ids) > 1:
+        raise UsageError(f"several sessions begin with {named!r}; say more of the id")
+    return str(ids[0])

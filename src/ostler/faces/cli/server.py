@@ -1,0 +1,9 @@
+"""`ostler server AGENT …`: said as agentapi's own command line is, for scripts that are given our program."""
+
+from __future__ import annotations
+
+from ostler.faces.cli import serve
+
+
+def run(arguments: list[str]) -> int:
+    return serve.run(arguments, agent_needs_dashes=False)

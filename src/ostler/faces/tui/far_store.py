@@ -1,0 +1,96 @@
+"""What a terminal must know of a store that is a server's: the work is done there, with what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ostler.vocabulary.messages import PlainBlock, Text, as_content
+
+if TYPE_CHECKING:  # the first frame does not wait for them
+    from ostler.faces.tui.input_line import Typed
+    from ostler.kernel.processes import ProcessId
+    from ostler.kernel.store import Store
+    from ostler.runs.model_candidates import Candidate
+    from ostler.runs.watching.relay import Batch
+
+
+class Relayed(Protocol):
+    """See `Relay`."""
+
+    owner: ProcessId | None
+    problem: str
+
+    def batches(self) -> AsyncGenerator[Batch, None]: ...
+
+
+@runtime_checkable
+class FarStore(Protocol):
+    """Nothing in it can be held from here. What a person types is expanded there."""
+
+    host: str
+
+    def relay(self, session: str, after: int) -> Relayed:
+        """What happens in a session, live."""
+        ...
+
+    async def begin(self, cwd: Path) -> str:
+        """A new session, in a folder of that machine."""
+        ...
+
+    async def candidates(self) -> list[Candidate]:
+        """The models that can answer there."""
+        ...
+
+
+ABOUT_THIS_MACHINE = frozenset(
+    {
+        "agents",
+        "btw",
+        "doctor",
+        "edit",
+        "extensions",
+        "import",
+        "key",
+        "login",
+        "logout",
+        "permissions",
+        "reload",
+        "settings",
+        "skills",
+        "tools",
+        "yolo",
+    }
+)
+"""Commands that would tell of, or change, what is here."""
+
+
+def refusal(store: Store, command: str) -> str:
+    """Why a command is not for this session; empty where it is."""
+    if not isinstance(store, FarStore) or command not in ABOUT_THIS_MACHINE:
+        return ""
+    return f"/{command} is about the machine that a session runs on: say it there, at {store.host}"
+
+
+def as_typed(typed: Typed) -> tuple[PlainBlock, ...]:
+    """For whoever expands it: commands and mentions are looked for in the first block only, so a paste that
+    looks like one goes behind it."""
+    written = typed.text.strip()
+    said = typed.chips.said(written)
+    if said.text == written or not (said.text.startswith("/") or "@" in said.text):
+        return as_content((said.text, *said.images))
+    labels = dict.fromkeys(written[begin:end] for begin, end in typed.chips.spans(written))
+    pasted = {label: typed.chips.said(label).text for label in labels}
+    behind = [Text(f"{label}\n{text}") for label, text in pasted.items() if text != label]
+    return (Text(written), *behind, *said.images)
+
+
+async def model_candidates(store: Store, cwd: Path) -> list[Candidate]:
+    """All that somebody may choose from, those first that can answer now."""
+    if isinstance(store, FarStore):
+        return await store.candidates()
+    from ostler.faces.tui.pickers.models import candidates
+
+    return await asyncio.to_thread(candidates, cwd)

@@ -1,0 +1,234 @@
+"""`ostler serve … -- AGENT`: from a plan to an agent that is served, until one of the two ends."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from contextlib import ExitStack, closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ostler.faces.cli.agent_options import STANDARD_INPUT, AgentPlan
+from ostler.faces.cli.equipping import settings_from
+from ostler.faces.cli.saying import say
+from ostler.faces.cli.stdin import piped_in
+from ostler.faces.web.agent_server import AgentServer, Signals
+from ostler.faces.web.agentapi import Emitter, create_agent_app, parse_allowed_hosts, parse_allowed_origins
+from ostler.faces.web.app import PREFIX, create_app
+from ostler.faces.web.server import Server
+from ostler.faces.web.serving import (
+    NO_TOKEN,
+    Address,
+    address_of,
+    http_config,
+    listen,
+    make_server,
+    names,
+    say_where,
+    url,
+)
+from ostler.faces.web.terminal_stream import terminal_stream
+from ostler.faces.web.token_wall import CODE, TokenWall
+from ostler.faces.web.tokens import TokenBook
+from ostler.terminals.agent_session import TerminalSession
+from ostler.terminals.agent_types import detect
+from ostler.terminals.driven import DrivenAgent
+from ostler.terminals.driving import TerminalAgent
+from ostler.terminals.pid_file import pid_file
+from ostler.terminals.starting import start_terminal_session
+from ostler.terminals.state_file import StateFile, UnreadableState, read_state
+from ostler.terminals.structured.driver import StructuredTransport
+from ostler.terminals.tracker import Saved
+from ostler.vocabulary.errors import UsageError
+
+
+def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
+    parse_allowed_hosts(plan.allowed_hosts)
+    parse_allowed_origins(plan.allowed_origins)
+    if plan.print_openapi:
+        return _print_openapi()
+    if plan.exit:
+        return 0
+    try:
+        return asyncio.run(_serve(_with_piped_prompt(plan), options))
+    except asyncio.CancelledError:  # told to end before it had begun
+        return 0
+
+
+def _print_openapi() -> int:
+    """As agentapi prints it: the older version, everything in a fixed order."""
+    from ostler.faces.web.agentapi.openapi import document, downgraded
+
+    print(json.dumps(_in_order(downgraded(document())), indent=2, ensure_ascii=False))
+    return 0
+
+
+def _in_order(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _in_order(value[name]) for name in sorted(value)}
+        case list():
+            return sorted((_in_order(one) for one in value), key=json.dumps)
+    return value
+
+
+def _with_piped_prompt(plan: AgentPlan) -> AgentPlan:
+    if plan.initial_prompt and plan.initial_prompt != STANDARD_INPUT:
+        return plan
+    piped = piped_in(waits=plan.initial_prompt == STANDARD_INPUT)
+    return msgspec.structs.replace(plan, initial_prompt=piped)
+
+
+async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
+    settings = settings_from(options, plan.cwd)
+    tokens = TokenBook()
+    signals = Signals()
+    with ExitStack() as stack:
+        if plan.pid_file is not None:
+            stack.enter_context(pid_file(plan.pid_file, say))
+        listening = stack.enter_context(closing(listen(options.host, plan.port)))
+        address = address_of(listening)
+        is_walled = not address.is_loopback and not plan.allow_unauthenticated
+        if is_walled and not tokens.all():
+            raise UsageError(f"{NO_TOKEN.format(address)}, or do without with --allow-unauthenticated")
+        kept = _Kept.of(plan)
+        server, _ = make_server(options, settings, plan.cwd, tokens)
+        native = create_app(
+            server,
+            hosts=[*names(options, address), *_plain(parse_allowed_hosts(plan.allowed_hosts))],
+            origins=[one for one in _plain(parse_allowed_origins(plan.allowed_origins)) if one[:4] == "http"],
+        )
+        uploads = stack.enter_context(TemporaryDirectory(prefix="agentapi-uploads-"))
+        stack.enter_context(signals.heeded())
+
+        agent = await _started(plan, server, kept.saved)
+        server.driven.add(agent)
+        emitter = Emitter(agent.agent_type)
+        if kept.problem:
+            emitter.warn(f"Failed to restore previous session: {kept.problem}")
+        state = kept.file_of(agent)
+        app = create_agent_app(
+            agent,
+            native,
+            emitter=emitter,
+            allowed_hosts=_asked_for_by(plan, options, address),
+            allowed_origins=plan.allowed_origins,
+            chat_base_path=plan.chat_base_path,
+            uploads=Path(uploads),
+            extra_routes=_routes(agent, server),
+        )
+        if is_walled:
+            app = TokenWall(app, server.doorkeeper, PREFIX)
+        http = AgentServer(http_config(app, options), server, agent, emitter, state)
+        signals.end, signals.save = http.end, http.save
+        _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if is_walled else "")
+        await http.serve(sockets=[listening])
+        return await http.outcome()
+
+
+def _asked_for_by(plan: AgentPlan, options: argparse.Namespace, address: Address) -> list[str]:
+    """The address that it was told to listen at is a name of its own."""
+    named = [f"[{address}]" if address.version == 6 else str(address)]
+    return [*plan.allowed_hosts, *([] if address.is_loopback or address.is_unspecified else named)]
+
+
+def _plain(names: list[str]) -> list[str]:
+    """Ostler's own API has tokens to lose: none of its names stands for others."""
+    return [one for one in names if "*" not in one]
+
+
+async def _started(plan: AgentPlan, server: Server, saved: Saved | None) -> DrivenAgent:
+    if plan.transport != "pty":
+        return await _started_without_screen(plan, server, plan.transport)
+    agent = TerminalAgent(
+        command=plan.command,
+        cwd=plan.cwd,
+        agent_type=plan.agent_type,
+        columns=plan.columns,
+        rows=plan.rows,
+        initial_prompt=plan.initial_prompt,
+        ready_regex=plan.ready_regex,
+        ready_after=plan.ready_timeout,
+        emulator=plan.emulator,
+    )
+    return await start_terminal_session(server.store, agent, saved=saved, attend=server.driven.attend)
+
+
+async def _started_without_screen(
+    plan: AgentPlan, server: Server, transport: StructuredTransport
+) -> DrivenAgent:
+    from ostler.terminals.structured import StructuredAgent, start_structured_session
+
+    agent = StructuredAgent(
+        command=plan.command,
+        cwd=plan.cwd,
+        transport=transport,
+        agent_type=plan.agent_type,
+        initial_prompt=plan.initial_prompt,
+    )
+    return await start_structured_session(server.store, agent, attend=server.driven.attend)
+
+
+def _routes(agent: DrivenAgent, server: Server) -> list[Route]:
+    if not isinstance(agent, TerminalSession):
+        return []
+
+    async def live(request: Request) -> ASGIApp:
+        return terminal_stream(agent, server.terminal_streams)
+
+    return [Route("/internal/terminal", live)]
+
+
+def _welcome(plan: AgentPlan, agent: DrivenAgent, address: Address, port: int, code: str) -> None:
+    say(f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}")
+    say_where(address, port)
+    if not address.is_loopback and not code:
+        say("whoever can reach this address can type into the agent: no token is asked for")
+    link = f"{url(address, port)}?{CODE}={code}" if code else url(address, port)
+    say(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What the state file holds."""
+
+    plan: AgentPlan
+    saved: Saved | None = None
+    problem: str = ""
+    """Why nobody could read it."""
+
+    @classmethod
+    def of(cls, plan: AgentPlan) -> _Kept:
+        path = plan.state_file
+        if path is None:
+            return cls(plan)
+        if path.is_dir():
+            raise UsageError(f"the state file {path} is a directory: name a file in it")
+        if plan.save_state:
+            _make_folder(path.parent)
+        if not plan.load_state:
+            return cls(plan)
+        try:
+            return cls(plan, read_state(path))
+        except UnreadableState as error:
+            say(f"the state file {path} is not gone on with: {error.message}")
+            return cls(plan, problem=error.message)
+
+    def file_of(self, agent: DrivenAgent) -> StateFile | None:
+        path = self.plan.state_file
+        if path is None or not self.plan.save_state:
+            return None
+        return StateFile(path, agent, kept=self.saved, set_aside=bool(self.problem), say=say)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the state file cannot be kept in {folder}: {error.strerror}") from None

@@ -1,0 +1,119 @@
+"""Reading the one request that has a JSON body, with the errors that its clients know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from typing import Any, Literal
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from ostler.faces.web.agentapi.answers import INVALID, ErrorDetail, Refusal
+from ostler.faces.web.agentapi.pieces import discard
+
+MOST_BODY = 1024 * 1024
+"""One byte less is the largest body that is taken."""
+SECONDS = 5.0
+TYPES = ("user", "raw")
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")
+
+
+class MessageRequest(msgspec.Struct, frozen=True):
+    content: str
+    type: Literal["user", "raw"]
+
+
+async def read_message(request: Request) -> MessageRequest:
+    """Raises `Refusal`."""
+    body = await _read(request)
+    if not body:
+        raise Refusal(400, "request body is required")
+    text = body.decode("utf-8", "replace")
+    _check_content_type(request.headers, text)
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, INVALID, [_about(_complaint(error, text), "body", text)]) from None
+    return _checked(value)
+
+
+async def _read(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(SECONDS):
+            async for piece in (stream := request.stream()):
+                body += piece
+                if len(body) >= MOST_BODY:
+                    await discard(stream)
+                    raise Refusal(413, f"request body is too large limit={MOST_BODY} bytes")
+    except TimeoutError:
+        raise Refusal(408, "request body read timeout") from None
+    return bytes(body)
+
+
+def _check_content_type(headers: Headers, body: str) -> None:
+    """What stands before a `+` is free; nothing at all means JSON.
+
+    But not if a browser sends it: only for JSON that is said to be such does it ask whether a page of another
+    origin may send it, and to type into an agent is more than to read.
+    """
+    content_type = headers.get("content-type", "")
+    kind = content_type.partition(";")[0]
+    kind = kind[kind.find("+") + 1 :]
+    if kind not in ("application/json", "json") and (kind or "origin" in headers):
+        raise Refusal(415, INVALID, [_about(f"unknown content type: {content_type}", "body", body)])
+
+
+def _checked(value: Any) -> MessageRequest:
+    """All that is wrong is said at once. Names are compared without regard to case, as Go does."""
+    if not isinstance(value, dict):
+        raise Refusal(422, INVALID, [_about("expected object", "body", value)])
+    errors: list[ErrorDetail] = []
+    found: dict[str, str] = {}
+    named = {name.casefold(): value[name] for name in value}
+    for name in ("content", "type"):
+        if name not in named:
+            errors.append(_about(f"expected required property {name} to be present", "body", value))
+        elif not isinstance(said := named[name], str):
+            errors.append(_about("expected string", f"body.{name}", said))
+        elif name == "type" and said not in TYPES:
+            errors.append(_about('expected value to be one of "user, raw"', "body.type", said))
+        else:
+            found[name] = said
+    for name in value:
+        if name.casefold() not in ("content", "type", "$schema"):
+            errors.append(_about("unexpected property", f"body.{name}", value))
+    if errors:
+        raise Refusal(422, INVALID, errors)
+    kind: Literal["user", "raw"] = "raw" if found["type"] == "raw" else "user"
+    return MessageRequest(_HALF_PAIRS.sub("\ufffd", found["content"]), kind)
+
+
+def _about(message: str, location: str, value: Any) -> ErrorDetail:
+    message, location = (_HALF_PAIRS.sub("\ufffd", text) for text in (message, location))
+    if value is None:
+        return ErrorDetail(message, location)
+    shown = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return ErrorDetail(message, location, msgspec.Raw(_HALF_PAIRS.sub("\ufffd", shown).encode()))
+
+
+def _complaint(error: Exception, text: str) -> str:
+    if not isinstance(error, json.JSONDecodeError):
+        return "exceeded max depth" if isinstance(error, RecursionError) else str(error)
+    if error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip()):
+        return "unexpected end of JSON input"
+    return f"invalid character {text[error.pos]!r} at offset {error.pos}"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"invalid character {name[0]!r} looking for beginning of value")
+
+
+def _finite(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"cannot unmarshal number {digits} into Go value of type float64")
+    return number

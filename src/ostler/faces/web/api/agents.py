@@ -1,0 +1,122 @@
+"""Agents of other vendors, in their sessions: starting one again, ending it, and its terminal."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from ostler.faces.web.agent_view import SessionRow, row_of
+from ostler.faces.web.api.events import STREAM
+from ostler.faces.web.api.live import show_live
+from ostler.faces.web.api.sessions import folder_of
+from ostler.faces.web.new_agent import NewAgent, terminal_agent
+from ostler.faces.web.operations import Operations, json_response
+from ostler.faces.web.problems import Conflict
+from ostler.faces.web.server import Server
+from ostler.faces.web.sse import asks_for_stream
+from ostler.faces.web.terminal_stream import terminal_stream
+from ostler.runs.other_agents import has_ended
+from ostler.vocabulary.errors import UsageError
+
+operations = Operations("agents")
+
+
+class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    agent: NewAgent | None = None
+    """As it was started last, if it is left out; a server that has not started it does not know how."""
+
+
+@operations.add("POST", "/sessions/{session}/agent", status=201)
+async def restart_agent(server: Server, session: str, body: AgentAgain) -> SessionRow:
+    """Start the agent of a session again, which has ended
+
+    The session goes on with another life of its agent. What that one remembers is its own affair."""
+    summary = await server.store.summary(session)
+    _require_agent(session, summary.driver)
+    if server.driven.get(session) is not None:
+        raise Conflict(f"the agent of session {session} is at work")
+    if summary.driver != "terminal" or (body.agent and body.agent.transport != "pty"):
+        raise Conflict("only an agent in a terminal is started again; others begin in a new session")
+    if body.agent is not None:
+        agent = terminal_agent(body.agent, folder_of(summary.cwd, server.cwd))
+    elif (before := server.driven.started_as(session)) is not None:
+        agent = msgspec.structs.replace(before, initial_prompt="")  # it was told that before
+    else:
+        raise UsageError("this server does not know how the agent was started: say it as `agent`")
+    await server.driven.restart(session, agent)
+    return await row_of(server.store, server.driven, await server.store.summary(session))
+
+
+@operations.add("DELETE", "/sessions/{session}/agent", status=204)
+async def end_agent(server: Server, session: str) -> None:
+    """End the agent of a session, and all that it has started
+
+    What was said stays. An agent that another process drives is ended there."""
+    driver = await _driver_of(server, session)
+    if server.driven.get(session) is None:
+        raise Conflict(await _why_not_here(server, session, driver))
+    await server.driven.end(session)
+
+
+class CursorPlace(msgspec.Struct, frozen=True):
+    """Counted from 0."""
+
+    column: int
+    row: int
+    visible: bool
+
+
+class TerminalScreen(msgspec.Struct, frozen=True):
+    """What the terminal of an agent shows."""
+
+    columns: int
+    rows: int
+    text: str
+    """Its rows, without the empty ones at the end."""
+    cursor: CursorPlace
+
+
+@operations.add("GET", "/sessions/{session}/terminal", answers=TerminalScreen, also_as=(STREAM,))
+async def show_terminal(server: Server, session: str, request: Request) -> ASGIApp:
+    """The screen of a terminal agent, or its live bytes
+
+    With `Accept: text/event-stream` a stream: `size` with the columns and rows; `bytes`, in base64, for a
+    terminal of that size, which draw the screen as it is and then go on as they come; `size` again when that
+    changes; `end` with the exit status when the agent has ended. It is there where this server drives the
+    agent; the screen itself also where another process does."""
+    from ostler.terminals.agent_session import TerminalSession
+    from ostler.terminals.live_values import SCREEN
+
+    driver = await _driver_of(server, session)
+    agent = server.driven.get(session)
+    if agent is not None and not isinstance(agent, TerminalSession):
+        raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
+    if not asks_for_stream(request.scope):
+        shown = (await show_live(server, session)).values.get(SCREEN)
+        if shown is None:
+            raise Conflict("nothing is shown yet" if agent else await _why_not_here(server, session, driver))
+        return json_response(msgspec.convert(shown, TerminalScreen))
+    if agent is None:
+        raise Conflict(await _why_not_here(server, session, driver))
+    return terminal_stream(agent, server.terminal_streams)
+
+
+async def _driver_of(server: Server, session: str) -> str:
+    driver = (await server.store.summary(session)).driver
+    _require_agent(session, driver)
+    return driver
+
+
+def _require_agent(session: str, driver: str) -> None:
+    if driver == "agent":
+        raise Conflict(f"session {session} is not another vendor's agent's")
+
+
+async def _why_not_here(server: Server, session: str, driver: str) -> str:
+    if await server.store.holder(session) is None:
+        return has_ended(session, driver)
+    return (
+        f"another process drives the agent of session {session}: its screen is the live value "
+        "`terminal:screen`, its keys and its size are requests"
+    )

@@ -1,0 +1,47 @@
+"""Sessions whose agent is another vendor's: no model of ours ever answers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from ostler.kernel.journal import Journal, World
+from ostler.kernel.state import SessionState
+from ostler.kernel.store import Store
+from ostler.vocabulary.errors import SessionBusy, UsageError
+from ostler.vocabulary.requests import AnyRequest
+
+
+async def submit_to_agent(
+    store: Store,
+    state: SessionState,
+    request: AnyRequest,
+    world: World,
+    attend: Callable[[Journal], None] | None = None,
+) -> bool:
+    """Into its inbox, for whoever drives the agent. Where nobody does, only what the log is enough for is
+    taken up, and the rest raises `SessionBusy`."""
+    from ostler.runs.asking import ask
+    from ostler.runs.request_kinds import ALONE, OF_A_RUN
+
+    if await store.holder(state.id) is not None:
+        return await store.submit(state.id, request)
+    if not (isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and state.run is None)):
+        raise SessionBusy(has_ended(state.id, state.driver))
+    with suppress(UsageError):  # it was refused, and that is a fact
+        await ask(store, state.id, request, world, attend=attend)
+    return True
+
+
+def has_ended(session: str, driver: str) -> str:
+    then = "start it again" if driver == "terminal" else "another is started in a new session"
+    return f"the agent of session {session} has ended: {then}"
+
+
+def require_own_agent(session: str, driver: str) -> None:
+    """Before a model is to answer in it, or a face for that is opened. Raises `UsageError`."""
+    if driver not in ("agent", ""):
+        raise UsageError(
+            f"session {session} belongs to another vendor's agent, and no model answers in it: "
+            "start its agent again, or talk to it with `ostler attach`"
+        )

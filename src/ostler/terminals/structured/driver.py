@@ -1,0 +1,180 @@
+"""What drives an agent that speaks a protocol: the contract of a driver, and what it tells.
+
+A further driver is a module with one class. It starts a `LineProcess`, makes `Update`s of what that writes,
+and asks its listener before it permits anything. `StructuredSession` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from ostler.terminals.agent_types import detect
+from ostler.vocabulary.events import TodoItem
+from ostler.vocabulary.usage import Usage
+
+if TYPE_CHECKING:
+    from ostler.terminals.structured.line_process import LineProcess
+
+StructuredTransport = Literal["acp", "stream-json"]
+
+
+class StructuredAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """Which agent to start, and what it speaks."""
+
+    command: Sequence[str]
+    cwd: Path
+    transport: StructuredTransport
+    agent_type: str = ""
+    """Empty: the command says it."""
+    environment: Mapping[str, str] = {}  # each struct gets its own
+    initial_prompt: str = ""
+    start_timeout: float = 60.0
+    """Seconds that it has to say that it is there: some update themselves first."""
+
+    @property
+    def type(self) -> str:
+        return detect(self.command, self.agent_type)
+
+
+# --- what a driver tells ----------------------------------------------------------------------------
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A piece of the agent's answer."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True):
+    text: str
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """What a call makes of a file, or of a part of it; `old` is None for a new one."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+ToolStatus = Literal["", "pending", "in_progress", "completed", "failed"]
+
+
+class ToolUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of the agent's own tools, or news of one: what is left out is as it was."""
+
+    id: str
+    begins: bool = False
+    """It is another call, also where one of that id has ended."""
+    name: str = ""
+    title: str = ""
+    kind: str = ""
+    """In the words of ACP: `read`, `edit`, `execute` and so on."""
+    status: ToolStatus = ""
+    input: dict[str, Any] | None = None
+    text: str | None = None
+    """All that it has printed so far."""
+    changes: tuple[FileChange, ...] | None = None
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """The whole of its plan, as it is now."""
+
+    items: tuple[TodoItem, ...]
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What the present turn has used, as the agent counts; the last one of a turn holds."""
+
+    usage: Usage | None = None
+    context: int = 0
+    """Tokens of what its model is told."""
+    model: str = ""
+
+
+Update = Said | Thought | ToolUpdate | Planned | Used
+
+OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One of the answers that the agent takes."""
+
+    id: str
+    name: str
+    kind: OptionKind
+
+    @property
+    def allows(self) -> bool:
+        return self.kind.startswith("allow")
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """What the agent must not do before somebody has said so."""
+
+    call: ToolUpdate
+    options: tuple[Option, ...]
+    reason: str = ""
+
+
+class TurnEnd(msgspec.Struct, frozen=True):
+    stop: Literal["end", "cancelled", "refusal", "limit"] = "end"
+    reason: str = ""
+
+
+class Listener(Protocol):
+    """Whom a driver tells."""
+
+    def update(self, update: Update) -> None:
+        """At once and in order; it neither waits nor raises."""
+        ...
+
+    async def permit(self, asked: Permission) -> str | None:
+        """The id of the chosen option; None when the turn was cancelled, or nobody can be asked any more.
+
+        A driver cancels it when the agent takes its question back.
+        """
+        ...
+
+
+class Driver(Protocol):
+    """Speaks with one agent, one turn at a time.
+
+    - The process is started when the driver is made, and ended by its owner. When it ends, an open turn
+      raises.
+    - `update` is called in the order in which the agent spoke, and never after its turn's `prompt` returned.
+    - Nothing is permitted that `permit` did not choose.
+    """
+
+    process: LineProcess
+
+    async def start(self) -> None:
+        """Until the agent takes prompts. Its owner bounds the time. Raises `OstlerError`."""
+        ...
+
+    async def prompt(self, text: str) -> TurnEnd:
+        """One turn, to its end. Raises `OstlerError` when the agent says that it failed."""
+        ...
+
+    def cancel(self) -> None:
+        """Tells the agent to end the turn; `prompt` returns when it did."""
+        ...
+
+    async def close(self) -> None:
+        """After the process has ended: nothing of the driver's own is left."""
+        ...
+
+
+def open_driver(agent: StructuredAgent, session: str, listener: Listener) -> Driver:
+    """Starts the agent's process. Raises `UsageError`."""
+    if agent.transport == "acp":
+        from ostler.terminals.structured.acp_driver import AcpDriver
+
+        return AcpDriver(agent, session, listener)
+    from ostler.terminals.structured.stream_json_driver import StreamJsonDriver
+
+    return StreamJsonDriver(agent, session, listener)

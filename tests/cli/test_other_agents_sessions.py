@@ -1,0 +1,56 @@
+"""A session of another vendor's agent, to those who would have a model answer in it: one clear line."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ostler.log.sqlite import SqliteStore
+from tests.cli.command import Ostler
+from tests.cli.conftest import Configure
+from tests.terminals.agents_at_work import at_work, echo_agent
+
+
+@pytest.fixture
+def session(ostler: Ostler) -> str:
+    """One whose agent has ended."""
+
+    async def made() -> str:
+        ostler.home.mkdir(exist_ok=True)
+        store = SqliteStore(ostler.store)
+        async with at_work(echo_agent(ostler.work), store) as agent:
+            await agent.until_stable()
+        await store.close()
+        return agent.session.id
+
+    return asyncio.run(made())
+
+
+def test_no_command_gives_it_to_a_model(ostler: Ostler, configure: Configure, session: str) -> None:
+    for arguments in (
+        ("-p", "--session", session, "hello"),
+        ("-p", "--session", session, "--model", "demo", "hello"),
+        ("-p", "--session", session, "--model", "demo", "--json", "hello"),
+        ("resume", session, "--model", "demo"),
+    ):
+        ran = ostler(*arguments)
+        assert (ran.code, ran.out) == (2, "")
+        (line,) = ran.err.splitlines()
+        assert "belongs to another vendor's agent" in line
+        assert "start its agent again" in line
+
+
+def test_the_terminal_does_not_open_it(ostler: Ostler, configure: Configure, session: str) -> None:
+    ran = ostler.on_terminal("--session", session, "--model", "demo")
+    assert ran.code == 2
+    (line,) = ran.err.splitlines()
+    assert "belongs to another vendor's agent" in line
+
+
+def test_to_continue_is_to_go_on_with_a_session_of_a_model(
+    ostler: Ostler, configure: Configure, session: str
+) -> None:
+    ran = ostler("-p", "--continue", "--model", "demo", "hello")
+    assert ran.code == 0
+    assert "a new one begins" in ran.err

@@ -1,0 +1,192 @@
+"""The vendors' own programs under the driver, from their first screen to their end, with a fake model behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ostler.log.memory import MemoryStore
+from ostler.terminals import is_ready
+from ostler.terminals.agent_session import TerminalSession
+from ostler.terminals.starting import start_terminal_session
+from ostler.testkit.vendors import FakeVendor
+from tests.real_agents.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
+from tests.real_agents.installing import FOLDER
+from tests.real_agents.programs import PROGRAMS, Place, Program
+from tests.real_agents.seen import IS_RENEWED, STEPS, record, renew_row, rows
+from tests.terminals.recorded import Moment
+
+PATIENCE = 40.0
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Beside the programs: some take one in the system's folder for temporary files for unsafe."""
+    with tempfile.TemporaryDirectory(dir=FOLDER, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+class Driven:
+    """A real program at work, and what was seen of it."""
+
+    def __init__(self, program: Program, place: Place, session: TerminalSession) -> None:
+        self.program = program
+        self.place = place
+        self.session = session
+        self.outcomes = dict.fromkeys(STEPS, "not reached")
+        self._before = self._user = ""
+
+    @property
+    def said(self) -> str:
+        return self.session.messages[-1].text if self.session.messages[-1].role == "agent" else ""
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Looked at whenever something changes."""
+        stirred = asyncio.Event()
+        stop = self.session.observe(Stirring(stirred))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not holds():
+                    await stirred.wait()
+                    stirred.clear()
+        except TimeoutError:
+            shown = "\n".join(filter(None, (row.rstrip() for row in self.session.shown.split("\n"))))
+            pytest.fail(f"{self.session.status}, and the screen shows:\n{shown}")
+        finally:
+            stop()
+
+    async def says(self, words: str) -> None:
+        """The agent waits, with these words in what it said."""
+        await self.until(lambda: self.session.status == "stable" and words in self.said)
+
+    async def ask(self, prompt: str) -> None:
+        self._before, self._user = self.session.shown, prompt
+        await self.session.send(prompt)
+
+    def record(self, name: str) -> None:
+        if IS_RENEWED:
+            shown, agent_type = self.session.shown, self.program.agent_type
+            said = "\n".join(line.rstrip() for line in self.said.split("\n"))
+            ready = is_ready(agent_type, shown)
+            record(agent_type, name, Moment(self._before, self._user, shown, ready, said))
+
+    # --- the steps ------------------------------------------------------------------------------------
+
+    async def show_first_screen(self) -> str:
+        await self.until(lambda: self.session.status == "stable")
+        assert is_ready(self.program.agent_type, self.session.shown)
+        self.record("first_screen")
+        return "yes"
+
+    async def answer(self, prompt: str, words: str, name: str) -> str:
+        await self.ask(prompt)
+        await self.says(words)
+        assert prompt not in self.said
+        self.record(name)
+        return "yes"
+
+    async def use_a_tool(self) -> str:
+        await self.ask(PLANT)
+        planted = self.place.orchard / PLANTED
+        if self.program.asks:
+            await self.says(self.program.asks)
+            self.record("confirmation")
+            assert not planted.exists()
+            self.session.press(self.program.allows)
+        await self.says(self.program.has_planted or AFTER_THE_TOOL)
+        self.record("tool")
+        assert planted.read_text() == "orchard\n"
+        return "yes" if self.program.asks else "asks nobody"
+
+    async def be_interrupted(self) -> str:
+        await self.ask(SLOW)
+        await self.until(lambda: "3" in self.said.split())
+        assert self.session.status == "changing"
+        self.record("thinking")
+        self.session.interrupt()
+        await self.until(lambda: self.session.status == "stable")
+        self.record("interrupted")
+        assert "90" not in self.said.split()
+        return "yes"
+
+    async def leave(self) -> str:
+        said = [message.text for message in self.session.messages]
+        for keys, shown in self.program.leaves:
+            self.session.press(keys)
+            await self.until(lambda: self.session.ended.done() or (shown and shown in self.session.shown))
+        assert self.session.ended.done()
+        kept = [message.text for message in self.session.messages]
+        assert kept[:-1] == said[:-1]
+        assert "3" in kept[-1].split()
+        assert processes_with(str(self.place.home)) == []
+        return "yes"
+
+
+class Stirring:
+    def __init__(self, stirred: asyncio.Event) -> None:
+        self._stirred = stirred
+
+    def changed(self) -> None:
+        self._stirred.set()
+
+    def warned(self, problem: str) -> None:
+        self._stirred.set()
+
+
+@asynccontextmanager
+async def driven(program: Program, home: Path) -> AsyncIterator[Driven]:
+    async with FakeVendor(answering(program.acts, program.tool)) as vendor:
+        place = Place(home, vendor)
+        session = await start_terminal_session(MemoryStore(), program.agent(place))
+        session.ended.add_done_callback(lambda ended: [one.changed() for one in session._observers])
+        try:
+            yield Driven(program, place, session)
+        finally:
+            await session.close()
+
+
+def processes_with(value: str) -> list[str]:
+    """Of processes whose environment names that: what they are."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if value.encode() in environment.read_bytes():
+                found.append(environment.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended, or it is another's
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.agent_type)
+async def test_a_real_program_can_be_driven_from_its_first_screen_to_its_end(
+    program: Program, home: Path
+) -> None:
+    program.require()
+    async with driven(program, home) as at_work:
+        doing = (
+            at_work.show_first_screen,
+            lambda: at_work.answer(FIRST, "Prune in winter.", "answer"),
+            lambda: at_work.answer(SECOND, "Pears are green.", "second_answer"),
+            lambda: at_work.answer(LINES, "I have read it.", "multi_line"),
+            at_work.use_a_tool,
+            at_work.be_interrupted,
+            at_work.leave,
+        )
+        try:
+            for step, do in zip(STEPS, doing, strict=True):
+                at_work.outcomes[step] = "no"
+                at_work.outcomes[step] = await do()
+        finally:
+            if IS_RENEWED:
+                renew_row(program, at_work.outcomes)
+        refused = [answer for answer in at_work.place.vendor.refused]
+        assert refused == []
+    assert rows()[program.package][1:-1] == [at_work.outcomes[step] for step in STEPS]

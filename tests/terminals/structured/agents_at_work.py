@@ -1,0 +1,105 @@
+"""Starting small agents under the drivers, and waiting for what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from ostler.kernel.store import Store
+from ostler.log.invariants import violations
+from ostler.log.memory import MemoryStore
+from ostler.terminals.structured import StructuredAgent, StructuredSession, start_structured_session
+from ostler.vocabulary import events, requests
+from ostler.vocabulary.events import Event
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import text_of
+
+PATIENCE = 20.0
+_HERE = Path(__file__).parent
+
+
+def acp_agent(cwd: Path, *arguments: str, **options: Any) -> StructuredAgent:
+    command = (sys.executable, str(_HERE / "acp_agent.py"), *arguments)
+    return StructuredAgent(command=command, cwd=cwd, transport="acp", **options)
+
+
+def claude(cwd: Path, *arguments: str, **options: Any) -> StructuredAgent:
+    command = (sys.executable, "-S", "-E", str(_HERE / "fake_claude.py"), *arguments)
+    return StructuredAgent(command=command, cwd=cwd, transport="stream-json", agent_type="claude", **options)
+
+
+class AtWork:
+    """A session, and all that an observer saw of it."""
+
+    def __init__(self, session: StructuredSession, seen: list[Fact | Event]) -> None:
+        self.session = session
+        self.seen = seen
+
+    @property
+    def facts(self) -> list[Fact]:
+        return [one for one in self.seen if isinstance(one, Fact)]
+
+    @property
+    def types(self) -> list[str]:
+        return [fact.type for fact in self.facts]
+
+    def all(self, kind: type[Any]) -> list[Any]:
+        every = [one.event if isinstance(one, Fact) else one for one in self.seen]
+        return [event for event in every if isinstance(event, kind)]
+
+    def last(self, kind: type[Any]) -> Any:
+        return self.all(kind)[-1]
+
+    @property
+    def answers(self) -> list[str]:
+        return [text_of(one.content) for one in self.all(events.AssistantMessage)]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Until that is so; looked at whenever something is seen."""
+        stirred = asyncio.Event()
+        stop = self.session.journal.observe(lambda batch: stirred.set())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not holds():
+                    await stirred.wait()
+                    stirred.clear()
+        finally:
+            stop()
+
+    async def say(self, text: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.session.send(text)
+
+    async def question(self, number: int = 1) -> events.QuestionAsked:
+        await self.until(lambda: len(self.all(events.QuestionAsked)) >= number)
+        asked: events.QuestionAsked = self.all(events.QuestionAsked)[number - 1]
+        return asked
+
+    async def submit(self, request: requests.AnyRequest) -> None:
+        await self.session.journal.store.submit(self.session.id, request)
+
+
+@asynccontextmanager
+async def at_work(
+    agent: StructuredAgent, store: Store | None = None, **options: Any
+) -> AsyncIterator[AtWork]:
+    seen: list[Fact | Event] = []
+    store = store or MemoryStore()
+    session = await start_structured_session(
+        store, agent, attend=lambda journal: _observe(journal, seen), **options
+    )
+    try:
+        yield AtWork(session, seen)
+    finally:
+        async with asyncio.timeout(PATIENCE):
+            await session.close()
+    assert not violations(await store.read(session.id))
+    assert not await store.holder(session.id)
+
+
+def _observe(journal: Any, seen: list[Fact | Event]) -> None:
+    journal.observe(seen.extend)

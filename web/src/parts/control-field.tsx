@@ -1,0 +1,101 @@
+/** Where each key goes to the agent as it is pressed; what was sent is seen for a moment. */
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { KEYS, type Pressed, control, pressed } from "../model/control-keys";
+import type { DrivenAgent } from "../state/driven-agent";
+
+const SEEN_FOR = 2000;
+const BUTTONS: [string, Pressed | undefined][] = [
+  ["Escape", KEYS["Escape"]],
+  ["Tab", KEYS["Tab"]],
+  ["Up", KEYS["ArrowUp"]],
+  ["Down", KEYS["ArrowDown"]],
+  ["Left", KEYS["ArrowLeft"]],
+  ["Right", KEYS["ArrowRight"]],
+  ["Enter", KEYS["Enter"]],
+  ["Control C", control("c")],
+];
+/** What a keyboard on a screen tells instead of keys. */
+const EDITS: Record<string, Pressed | undefined> = {
+  insertLineBreak: KEYS["Enter"],
+  insertParagraph: KEYS["Enter"],
+  deleteContentBackward: KEYS["Backspace"],
+  deleteContentForward: KEYS["Delete"],
+};
+
+interface Tile {
+  id: number;
+  shown: string;
+}
+
+export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () => void }): JSX.Element {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const [tiles, setTiles] = useState<Tile[]>([]);
+  const count = useRef(0);
+  useEffect(() => field.current?.focus(), []);
+  const press = (one: Pressed): void => {
+    agent.press(one.bytes);
+    const id = (count.current += 1);
+    setTiles((before) => [...before.slice(-11), { id, shown: one.shown }]);
+    setTimeout(() => setTiles((before) => before.filter((tile) => tile.id !== id)), SEEN_FOR);
+  };
+  const write = (text: string): void => {
+    if (text) press({ bytes: text, shown: text.length > 12 ? `${text.slice(0, 12)}…` : text });
+  };
+  const key = (event: KeyboardEvent): void => {
+    if (event.isComposing) return;
+    const isLeaving = event.key === "Escape" && event.shiftKey;
+    const one = pressed(event);
+    if (!one && !isLeaving) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (isLeaving) leave();
+    else if (one) press(one);
+  };
+  const edit = (event: InputEvent): void => {
+    if (event.isComposing || event.inputType === "insertCompositionText") return;
+    event.preventDefault();
+    const one = EDITS[event.inputType];
+    if (one) press(one);
+    else write(event.data ?? event.dataTransfer?.getData("text/plain") ?? "");
+  };
+  const paste = (event: ClipboardEvent): void => {
+    event.preventDefault();
+    write(event.clipboardData?.getData("text/plain") ?? "");
+  };
+  return (
+    <div class="control">
+      <textarea
+        ref={field}
+        rows={1}
+        aria-label="Keys for the agent"
+        placeholder="Each key goes to the agent…"
+        title="Shift+Esc goes back to text"
+        autocomplete="off"
+        autocapitalize="off"
+        spellcheck={false}
+        onKeyDown={key}
+        onBeforeInput={(event) => edit(event as unknown as InputEvent)}
+        onCompositionEnd={(event) => { write(event.data ?? ""); event.currentTarget.value = ""; }}
+        onPaste={paste}
+      />
+      <ul class="tiles" aria-label="Keys sent">
+        {tiles.map((tile) => (
+          <li key={tile.id}>
+            <kbd>{tile.shown}</kbd>
+          </li>
+        ))}
+      </ul>
+      <div class="control-buttons" role="group" aria-label="Keys">
+        {BUTTONS.map(([name, one]) =>
+          one ? (
+            <button key={name} type="button" aria-label={name} title={name} onClick={() => { press(one); field.current?.focus(); }}>
+              {one.shown}
+            </button>
+          ) : null,
+        )}
+      </div>
+    </div>
+  );
+}
