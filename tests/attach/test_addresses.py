@@ -17,6 +17,7 @@ from ostler.faces.attach.addresses import Address, address_of
         ("http://box/tools/chat/", Address("http://box/tools")),
         ("http://box/api/v1", Address("http://box")),
         ("http://127.0.0.1:8420/#token=a%2Bb", Address("http://127.0.0.1:8420", code="a+b")),
+        ("http://box:3284/?code=c", Address("http://box:3284", code="c")),
         ("http://127.0.0.1:8420/s/ses_1#token=c", Address("http://127.0.0.1:8420", "ses_1", "c")),
     ],
 )

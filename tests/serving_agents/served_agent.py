@@ -121,10 +121,11 @@ def serving_agent(
     piped: bytes | None = None,
     stdin: int = subprocess.DEVNULL,
     said_as: str = "serve",
+    through: tuple[str, ...] = (),
     **variables: str,
 ) -> Iterator[ServedAgent]:
     process = subprocess.Popen(
-        command(said_as, "--port", "0", *options, "--", *agent),
+        [*through, *command(said_as, "--port", "0", *options, "--", *agent)],
         cwd=ostler.work,
         env=environment(ostler, variables),
         stdin=subprocess.PIPE if piped is not None else stdin,

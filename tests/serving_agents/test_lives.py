@@ -69,6 +69,18 @@ def test_an_agent_that_cannot_be_started_is_one_line(ostler: Ostler) -> None:
     assert not (ostler.work / "started").exists()
 
 
+def test_without_an_emulator_it_says_what_to_install(ostler: Ostler, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    for name in ("pyghostty", "bittty"):
+        (hidden / f"{name}.py").write_text("raise ImportError\n")
+    ran = ostler("serve", "--port", "0", "--", "touch", "started", PYTHONPATH=str(hidden))
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "[terminals]" in ran.err
+    assert not (ostler.work / "started").exists()
+
+
 def test_a_port_that_is_taken_is_found_before_the_agent_is_started(ostler: Ostler) -> None:
     with serving_agent(ostler, agent=scripted(ostler, BASIC)) as served:
         port = served.http.base_url.port

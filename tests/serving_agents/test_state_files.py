@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from signal import SIGTERM, SIGUSR1
+from signal import SIGHUP, SIGTERM, SIGUSR1
 from typing import Any
 
 import pytest
@@ -289,9 +289,10 @@ def test_a_signal_saves_and_it_goes_on(ostler: Ostler) -> None:
         assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_without_a_file_that_signal_does_nothing(ostler: Ostler) -> None:
-    with serving_agent(ostler, agent=scripted(ostler, BASIC)) as served:
+def test_without_a_file_that_signal_does_nothing_nor_does_a_hangup_with_nohup(ostler: Ostler) -> None:
+    with serving_agent(ostler, agent=scripted(ostler, BASIC), through=("nohup",)) as served:
         served.signal(SIGUSR1)
+        served.signal(SIGHUP)
         served.until_stable()
         assert served.end().code == 0
 

@@ -225,11 +225,15 @@ async def start_agent(
 
     try:
         driven = await _started(context, child, agent, timing, attend)
-        if on_start is not None:
-            on_start(driven)
-        await own_agent(context.journal, child)
+        try:
+            await own_agent(context.journal, child)
+        except BaseException:
+            await driven.close()
+            raise
     finally:
         trace.context = None
+    if on_start is not None:
+        on_start(driven)
     return DelegatedAgent(name, shlex.join(agent.command), driven, trace, timing)
 
 

@@ -10,8 +10,9 @@ import msgspec
 from ostler.vocabulary.errors import UsageError
 
 _SESSION = re.compile(r"(?P<base>.*?)/(?:api/v1/sessions|s)/(?P<session>[^/]+)(?:/.*)?")
-_PAGE_OF_AGENT = re.compile(r"/chat(?:/embed)?")
-_API = re.compile(r"/api/v1")
+_BELOW_BASE = re.compile(r"/(?:chat(?:/embed)?|api/v1)\Z")
+_TOKEN, _CODE = re.compile(r"(?:^|&)token=([^&]+)"), re.compile(r"(?:^|&)code=([^&]+)")
+"""In the link to the page, and in that to an agent's."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,8 +42,6 @@ def address_of(given: str) -> Address:
     path, session = parts.path.rstrip("/"), ""
     if found := _SESSION.fullmatch(path):
         path, session = found["base"], unquote(found["session"])
-    for ending in (_PAGE_OF_AGENT, _API):
-        if found := re.search(rf"{ending.pattern}\Z", path):
-            path = path[: found.start()]
-    code = re.search(r"(?:^|&)token=([^&]+)", parts.fragment)
+    path = _BELOW_BASE.sub("", path)
+    code = _TOKEN.search(parts.fragment) or _CODE.search(parts.query)
     return Address(f"{parts.scheme}://{parts.netloc}{path}", session, unquote(code[1]) if code else "")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ostler.faces.cli.arguments import Parser, positive
 from ostler.faces.cli.directory import working_directory
 from ostler.terminals.agent_types import AGENT_TYPES, detect
-from ostler.terminals.driven import Transport
 from ostler.terminals.screen import check_size
 from ostler.vocabulary.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:  # it needs the event loop, and a mistake in the options does not
+    from ostler.terminals.driven import Transport
 
 TRANSPORTS = ("pty", "acp", "stream-json")
 STANDARD_INPUT = "-"

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
+from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, SIGUSR1, getsignal
 
 import uvicorn
 
@@ -29,13 +29,16 @@ class Signals:
     @contextmanager
     def heeded(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for signal in (SIGINT, SIGTERM, SIGHUP):
+        heeded = [SIGINT, SIGTERM]
+        if getsignal(SIGHUP) is not SIG_IGN:  # else it was started with `nohup`
+            heeded.append(SIGHUP)
+        for signal in heeded:
             loop.add_signal_handler(signal, lambda: self.end())
         loop.add_signal_handler(SIGUSR1, lambda: self.save())
         try:
             yield
         finally:
-            for signal in (SIGINT, SIGTERM, SIGHUP, SIGUSR1):
+            for signal in (*heeded, SIGUSR1):
                 loop.remove_signal_handler(signal)
 
 

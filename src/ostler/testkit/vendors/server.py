@@ -50,6 +50,8 @@ class FakeVendor:
         models: Sequence[str] | None = None,
     ) -> None:
         self.requests: list[Received] = []
+        self.complaints: list[str] = []
+        """Why requests were refused that the vendor would refuse."""
         self.connections = 0
         self.abandoned = asyncio.Event()
         """Set when a client left in the middle of a silence."""
@@ -160,6 +162,7 @@ class FakeVendor:
             return Refusal(401, "invalid x-api-key")
         problem = wire.complaint(request, received.headers)
         if problem:
+            self.complaints.append(problem)
             return Refusal(400, problem)
         if callable(self._script):
             return self._script(request)

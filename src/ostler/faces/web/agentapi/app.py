@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AsgiMessage
 
-from ostler.faces.web.agentapi.answers import (
-    UNEXPECTED,
-    ErrorDetail,
-    Message,
-    MessageResponseBody,
-    MessagesResponseBody,
-    Refusal,
-    StatusResponseBody,
-    answer,
-    plain,
-    refusal_answer,
-)
+from ostler.faces.web.agentapi.agent_wire import AgentWire, Handler
+from ostler.faces.web.agentapi.answers import Refusal, plain, refusal_answer
 from ostler.faces.web.agentapi.chat import MOUNT, Chat
 from ostler.faces.web.agentapi.cors import Cors
-from ostler.faces.web.agentapi.documents import documents, schema_answer
-from ostler.faces.web.agentapi.emitter import Emitter, Kind
+from ostler.faces.web.agentapi.documents import schema_answer
+from ostler.faces.web.agentapi.emitter import Emitter
 from ostler.faces.web.agentapi.following import Following
-from ostler.faces.web.agentapi.frames import WireStatus
 from ostler.faces.web.agentapi.hosts import ANY, AllowedHosts, parse_allowed_hosts, parse_allowed_origins
-from ostler.faces.web.agentapi.json_body import read_message
-from ostler.faces.web.agentapi.streams import SubscriptionStream
-from ostler.faces.web.agentapi.uploads import take_upload
-from ostler.faces.web.agentapi.wire_json import timestamp
 from ostler.terminals.driven import DrivenAgent
-from ostler.terminals.lines import ASCII_WHITESPACE
-from ostler.terminals.tracker import NOT_WAITING, STOPPED
-from ostler.vocabulary.errors import OstlerError, UsageError
 
 NATIVE = "/api/v1"
-_EVENTS: tuple[Kind, ...] = ("message_update", "status_change", "agent_error")
-_SCREEN: tuple[Kind, ...] = ("screen_update",)
-_NOT_SENT = "failed to send message: "
-
-Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 
 def create_agent_app(
@@ -93,84 +69,6 @@ async def _leave_at_end(receive: Receive, following: Following, uploads: Path) -
         following.close()
         await asyncio.to_thread(shutil.rmtree, uploads, ignore_errors=True)
     return message
-
-
-class AgentWire:
-    """What can be asked about the agent, and of it. Nothing here waits for anything else here."""
-
-    def __init__(self, agent: DrivenAgent, emitter: Emitter, following: Following, uploads: Path) -> None:
-        self._agent = agent
-        self._emitter = emitter
-        self._following = following
-        self._uploads = uploads
-
-    def routes(self) -> dict[str, dict[str, Handler]]:
-        return {
-            "/status": {"GET": self.status},
-            "/messages": {"GET": self.messages},
-            "/message": {"POST": self.message},
-            "/upload": {"POST": self.upload},
-            "/events": {"GET": self.events},
-            "/internal/screen": {"GET": self.screen},
-            **{path: {"GET": handler} for path, handler in documents().items()},
-        }
-
-    async def status(self, request: Request) -> Response:
-        status: WireStatus = "stable" if self._agent.status == "stable" else "running"
-        transport = "pty" if self._agent.transport == "pty" else "acp"  # clients know no other
-        return _answer(request, StatusResponseBody(status, self._agent.agent_type, transport))
-
-    async def messages(self, request: Request) -> Response:
-        shown = [Message(one.id, one.text, one.role, timestamp(one.time)) for one in self._agent.messages]
-        return _answer(request, MessagesResponseBody(shown))
-
-    async def message(self, request: Request) -> Response:
-        said = await read_message(request)
-        try:
-            if said.type == "raw":
-                self._agent.press(said.content.encode())
-            else:
-                await self._say(said.content.strip(ASCII_WHITESPACE))
-        except OstlerError as error:
-            raise Refusal(500, UNEXPECTED, [ErrorDetail(_why_not_sent(error))]) from None
-        return _answer(request, MessageResponseBody())
-
-    async def _say(self, text: str) -> None:
-        """Until the agent has taken it, or the server ends."""
-        if not text:
-            raise UsageError("message must not be empty")
-        sending = asyncio.ensure_future(self._agent.send(text))
-        closing = asyncio.ensure_future(self._emitter.closed.wait())
-        try:
-            await asyncio.wait((sending, closing), return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                raise OstlerError(STOPPED)
-            sending.result()
-        finally:
-            sending.cancel()
-            closing.cancel()
-
-    async def upload(self, request: Request) -> Response:
-        return _answer(request, await take_upload(request, self._uploads))
-
-    async def events(self, request: Request) -> ASGIApp:
-        self._following.changed()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_EVENTS))
-
-    async def screen(self, request: Request) -> ASGIApp:
-        self._following.show_screen()
-        return SubscriptionStream(self._emitter, self._emitter.subscribe(_SCREEN))
-
-
-def _answer(request: Request, body: msgspec.Struct) -> Response:
-    return answer(body, request.headers.get("host", ""))
-
-
-def _why_not_sent(error: OstlerError) -> str:
-    """What was refused is told from what failed on its way: clients know both texts."""
-    if isinstance(error, UsageError) or error.message == NOT_WAITING:
-        return _NOT_SENT + error.message
-    return _NOT_SENT + _NOT_SENT + error.message
 
 
 class Router:
