@@ -40,6 +40,7 @@ from ostler.runs import settings
 from ostler.runs.permissions import permission_guard
 from ostler.runs.session import create_session
 from ostler.runs.trust import LIMITS, SENSITIVE
+from ostler.terminals.agent_tool import AgentTool
 from ostler.tools.builtin import builtin_tool, builtin_tools
 from ostler.tools.harmless_commands import LOOKING, VERSIONS
 from ostler.tools.permissions import PROFILES, judge
@@ -180,6 +181,14 @@ def tool_table() -> Iterator[str]:
         yield row(f"`{one.spec.name}`", about, parameters, _KINDS_IN_WORDS[one.spec.kind])
 
 
+def agent_tool_table() -> Iterator[str]:
+    """Of the tool that starts other vendors' agents."""
+    yield "| parameter | what it is |"
+    yield "|---|---|"
+    for name, about in AgentTool({}).spec.schema["properties"].items():
+        yield row(f"`{name}`", about["description"])
+
+
 def provider_table() -> Iterator[str]:
     yield "| provider | key | default model | server |"
     yield "|---|---|---|---|"
@@ -284,6 +293,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "terminal_commands": lambda: "\n".join(command_table()),
     "themes": lambda: "\n".join(theme_table()),
     "tools": lambda: "\n".join(tool_table()),
+    "agent-tool": lambda: "\n".join(agent_tool_table()),
     "providers": lambda: "\n".join(provider_table()),
     "invariants": lambda: "\n".join(invariant_table()),
     "tree-invariants": lambda: "\n".join(tree_invariant_table()),

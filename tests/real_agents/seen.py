@@ -46,7 +46,7 @@ def renew_row(program: Program, outcomes: dict[str, str]) -> None:
         file.write(page[: page.index("|---")] + "|---" * (len(STEPS) + 3) + "|\n" + "\n".join(made) + "\n")
 
 
-def record(agent_type: str, name: str, moment: Moment) -> None:
+def record(agent_type: str, name: str, moment: Moment, home: Path) -> None:
     folder = RECORDED / agent_type
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.txt").write_text(written(moment))
+    (folder / f"{name}.txt").write_text(written(moment).replace(str(home), "/home/gardener"))

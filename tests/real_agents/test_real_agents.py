@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ostler.log.memory import MemoryStore
-from ostler.terminals import is_ready
+from ostler.terminals import format_message, is_ready, new_text, split_tool_calls
 from ostler.terminals.agent_session import TerminalSession
 from ostler.terminals.starting import start_terminal_session
 from ostler.testkit.vendors import FakeVendor
@@ -71,26 +71,30 @@ class Driven:
         self._before, self._user = self.session.shown, prompt
         await self.session.send(prompt)
 
-    def record(self, name: str) -> None:
-        if IS_RENEWED:
-            shown, agent_type = self.session.shown, self.program.agent_type
-            said = "\n".join(line.rstrip() for line in self.said.split("\n"))
-            ready = is_ready(agent_type, shown)
-            record(agent_type, name, Moment(self._before, self._user, shown, ready, said))
+    async def record(self, name: str) -> None:
+        """Once the message is that of the screen: it is read at intervals, and a mark may blink."""
+        if not IS_RENEWED:
+            return
+        agent_type = self.program.agent_type
+        await self.until(lambda: message_on(self.session.shown, self._before, self._user, agent_type) == self.said)
+        shown = self.session.shown
+        said = "\n".join(line.rstrip() for line in self.said.split("\n"))
+        moment = Moment(self._before, self._user, shown, is_ready(agent_type, shown), said)
+        record(agent_type, name, moment, self.place.home)
 
     # --- the steps ------------------------------------------------------------------------------------
 
     async def show_first_screen(self) -> str:
         await self.until(lambda: self.session.status == "stable")
         assert is_ready(self.program.agent_type, self.session.shown)
-        self.record("first_screen")
+        await self.record("first_screen")
         return "yes"
 
     async def answer(self, prompt: str, words: str, name: str) -> str:
         await self.ask(prompt)
         await self.says(words)
         assert prompt not in self.said
-        self.record(name)
+        await self.record(name)
         return "yes"
 
     async def use_a_tool(self) -> str:
@@ -98,22 +102,23 @@ class Driven:
         planted = self.place.orchard / PLANTED
         if self.program.asks:
             await self.says(self.program.asks)
-            self.record("confirmation")
+            await self.record("confirmation")
             assert not planted.exists()
             self.session.press(self.program.allows)
         await self.says(self.program.has_planted or AFTER_THE_TOOL)
-        self.record("tool")
+        await self.record("tool")
         assert planted.read_text() == "orchard\n"
         return "yes" if self.program.asks else "asks nobody"
 
     async def be_interrupted(self) -> str:
         await self.ask(SLOW)
+        await self.record("thinking")
         await self.until(lambda: "3" in self.said.split())
         assert self.session.status == "changing"
-        self.record("thinking")
+        await self.record("writing")
         self.session.interrupt()
         await self.until(lambda: self.session.status == "stable")
-        self.record("interrupted")
+        await self.record("interrupted")
         assert "90" not in self.said.split()
         return "yes"
 
@@ -150,6 +155,10 @@ async def driven(program: Program, home: Path) -> AsyncIterator[Driven]:
             yield Driven(program, place, session)
         finally:
             await session.close()
+
+
+def message_on(shown: str, before: str, user: str, agent_type: str) -> str:
+    return split_tool_calls(agent_type, format_message(agent_type, new_text(before, shown, agent_type), user))[0]
 
 
 def processes_with(value: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from ostler.faces.cli import serve, server
 from ostler.faces.cli.agent_options import OPTIONS, PORT, AgentPlan
 from ostler.faces.web import agent_serving
+from ostler.terminals.agent_types import AGENT_TYPES
 from ostler.vocabulary.errors import UsageError
 from tests.cli.command import Ostler
 
@@ -257,6 +258,7 @@ def test_a_check_of_the_options_starts_nothing(ostler: Ostler) -> None:
 
 def test_the_page_lists_every_option_with_its_variable_and_default() -> None:
     page = (ROOT / "docs" / "terminal-agents.md").read_text()
+    assert all(f"`{name}`" in page for name in AGENT_TYPES)
     listed = dict(re.findall(r"^\| (`-[^|]+) \| ([^|]+) \|", page, re.MULTILINE))
     for one in (*OPTIONS, PORT):
         if one.is_hidden:

@@ -32,10 +32,9 @@ from ostler.vocabulary.messages import as_content, text_of
 from tests.running import Ran, started
 from tests.terminals.agents_at_work import ECHO_AGENT, PATIENCE, QUICK, wait_until_gone
 
-ECHO = AgentCommand(ECHO_AGENT, "custom", description="repeats what it is told")
-ASKING = AgentCommand(
-    (*ECHO_AGENT[:-1], str(Path(__file__).with_name("asking_agent.py"))), "claude", description="asks first"
-)
+PROGRAM = (*ECHO_AGENT[:-1], str(Path(__file__).with_name("asking_agent.py")))
+ECHO = AgentCommand(PROGRAM, "custom", description="repeats what it is told")
+ASKING = AgentCommand(PROGRAM, "claude", description="asks first")
 
 
 def agent_tool() -> AgentTool:
@@ -329,7 +328,7 @@ async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Pa
         await go(ran)
         assert ran.results() == ["The person declined this call."]
         (question,) = asked
-        command = " ".join(ECHO_AGENT)
+        command = " ".join(PROGRAM)
         assert question.question.text.startswith(f"Allow agent: {command[:100]}")
         assert question.question.details is not None
         assert question.question.details["arguments"]["command"] == command
@@ -350,7 +349,7 @@ async def test_nothing_is_started_where_commands_are_refused(tmp_path: Path) -> 
 
 
 async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -> None:
-    allowed = guard("ask", f"agent({' '.join(ASKING.command)})")
+    allowed = guard("ask", f"agent({' '.join(PROGRAM)})")
     script = [
         ask(agent="asking", prompt="/write notes"),
         lambda request: ask(session=child_of(ran), keys=["y"]),
@@ -365,7 +364,7 @@ async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -
 
 
 async def test_a_command_of_the_models_own_is_judged_as_it_will_run(tmp_path: Path) -> None:
-    plain = " ".join(ECHO_AGENT)
+    plain = " ".join(PROGRAM)
     calls = [ask(command=f"{plain} # more", prompt="hello"), ask(command=plain, prompt="hello"), "done"]
     async with session_of(calls, tmp_path, permission=guard("ask", f"agent(={plain})")) as ran:
         await go(ran)
@@ -378,9 +377,9 @@ async def test_a_command_of_the_models_own_is_judged_as_it_will_run(tmp_path: Pa
 
 
 async def test_an_agent_whose_call_is_cancelled_is_interrupted_and_ended(tmp_path: Path) -> None:
-    async with session_of([ask(agent="echo", prompt="/think"), "done"], tmp_path) as ran:
+    async with session_of([ask(agent="echo", prompt="/spin"), "done"], tmp_path) as ran:
         running = asyncio.ensure_future(go(ran))
-        await until(ran, lambda: any("Thinking" in text for text in live_messages(ran)))
+        await until(ran, lambda: any("turn" in text for text in live_messages(ran)))
         store, child = ran.session.journal.store, child_of(ran)
         pid = await process_of(store, child)
         ran.session.cancel("enough")
@@ -400,15 +399,12 @@ async def test_an_agent_that_takes_too_long_is_interrupted_and_can_be_gone_on_wi
         lambda request: ask(session=child_of(ran), prompt="again"),
         "done",
     ]
-    spinning = AgentCommand(ASKING.command, "custom")
-    tool = AgentTool({"echo": spinning}, timing=QUICK)
-    ran = await started(script, tools=[tool], cwd=tmp_path)
-    await go(ran)
-    _, late, again = ran.all(events.ToolResultFact)
-    assert late.failed == "tool_timed_out"
-    assert "it was interrupted after 1.5 s" in text_of(late.content)
-    assert text_of(again.content).endswith("you said: again")
-    await ran.session.close()
+    async with session_of(script, tmp_path) as ran:
+        await go(ran)
+        _, late, again = ran.all(events.ToolResultFact)
+        assert late.failed == "tool_timed_out"
+        assert "it was interrupted after 1.5 s" in text_of(late.content)
+        assert text_of(again.content).endswith("you said: again")
 
 
 async def test_an_agent_that_ends_by_itself_is_a_failure_with_its_last_words(tmp_path: Path) -> None:
@@ -467,11 +463,11 @@ from tests.running import started
 from tests.terminals.test_agent_tool import agent_tool, ask, child_of
 
 async def main():
-    then = lambda request: ask(session=child_of(ran), prompt="/think")
-    script = [ask(agent="echo", prompt="hello" if sys.argv[2] == "later" else "/think"), then]
+    then = lambda request: ask(session=child_of(ran), prompt="/spin")
+    script = [ask(agent="echo", prompt="hello" if sys.argv[2] == "later" else "/spin"), then]
     ran = await started(script, tools=[agent_tool()], store=SqliteStore(Path(sys.argv[1])), cwd=Path.cwd())
     def look(batch):
-        if "Thinking" in repr(batch):
+        if "turn " in repr(batch):
             print(ran.session.id, child_of(ran), flush=True)
     ran.session.observe(look)
     await ran.session.prompt(as_content("go"))

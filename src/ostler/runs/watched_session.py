@@ -23,6 +23,14 @@ async def open_or_watch(
     try:
         return await open_session(store, session, harness, world=world)
     except SessionHeld:
-        journal = await open_journal(store, Lease(session, 0, new_owner(world), 0), world)
-        journal.is_elsewhere = True
-        return Session(journal, harness)
+        return await watch_session(store, session, harness, world=world)
+
+
+async def watch_session(
+    store: Store, session: str, harness: Harness, *, world: World | None = None
+) -> Session:
+    """The session without its lease, whoever drives it."""
+    world = world or World()
+    journal = await open_journal(store, Lease(session, 0, new_owner(world), 0), world)
+    journal.is_elsewhere = True
+    return Session(journal, harness)

@@ -101,7 +101,7 @@ def _gemini_head(lines: Sequence[str], start: int) -> int:
     """Above the box there may be a rule, with hints below it and to the right above it."""
     for rule in range(start, max(start - _GEMINI_HINTS, 0) - 1, -1):
         if _RULE.fullmatch(lines[rule].strip()):
-            return rule - 1 if rule > 0 and lines[rule - 1].strip() == "? for shortcuts" else rule
+            return rule - 1 if rule > 0 and lines[rule - 1].rstrip().endswith("? for shortcuts") else rule
     return start
 
 
@@ -122,6 +122,16 @@ def _claude_head(lines: Sequence[str], start: int) -> int:
     return start - 1 if begins > width / 2 and ends + _UNDRAWN_EDGE >= width else start
 
 
+def _aider_head(lines: Sequence[str], start: int) -> int:
+    """Between the rule and the prompt stand the files that it works on."""
+    for at in range(start, -1, -1):
+        if _RULE.fullmatch(lines[at].strip()):
+            return at
+        if not lines[at].strip():
+            break
+    return start
+
+
 def _generic(lines: Sequence[str], agent_type: str) -> int:
     count = len(lines)
     prompt = _LINE_PROMPTS.get(agent_type)
@@ -133,11 +143,19 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
             found = _gemini_prompt(lines, at)
         if found:
             start = at - 1 if at > 0 and _FRAME.search(lines[at - 1]) else at
-            return _gemini_head(lines, start) if agent_type == "gemini" else start
+            return _HEADS[agent_type](lines, start) if agent_type in _HEADS else start
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
         if _one_line_box(lines, at):
-            return _claude_head(lines, at) if agent_type == "claude" else at
+            return _HEADS[agent_type](lines, at) if agent_type in _HEADS else at
     return _bar_box(lines)
+
+
+_HEADS: dict[str, Callable[[Sequence[str], int], int]] = {
+    "aider": _aider_head,
+    "claude": _claude_head,
+    "gemini": _gemini_head,
+}
+"""What belongs to the box and stands above it."""
 
 
 def _opencode(lines: Sequence[str]) -> int:

@@ -107,9 +107,12 @@ class SmallAgent:
             acp.start_tool_call("call_1", f"`{text}`", kind="execute", raw_input={"command": text})
         )
         call = ToolCallUpdate(tool_call_id="call_1")
-        answer = await self.client.request_permission(
-            session_id=self.session, tool_call=call, options=OFFERED
+        asking = asyncio.ensure_future(
+            self.client.request_permission(session_id=self.session, tool_call=call, options=OFFERED)
         )
+        await asyncio.sleep(0)
+        await self.tell(acp.update_tool_call("call_1", status="in_progress"))
+        answer = await asking
         if not isinstance(answer.outcome, AllowedOutcome):
             await self.cancelled.wait()
             return "cancelled"

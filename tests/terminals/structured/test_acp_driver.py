@@ -36,6 +36,7 @@ async def test_permission_may_be_asked_for_a_call_that_was_not_announced(tmp_pat
         (called,) = agent.all(events.ToolCalled)
         assert (called.kind, called.display.title) == ("read", "Look around")
         assert agent.last(events.ToolResultFact).failed is None
+        assert agent.session.shown == "\n[Tool: read] Look around\n[Tool Status: completed]\n"
 
 
 async def test_a_plan_is_a_list_and_the_cost_is_that_of_the_turn(tmp_path: Path) -> None:

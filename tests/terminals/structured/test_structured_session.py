@@ -30,6 +30,13 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
+@pytest.fixture(params=[pytest.param(acp_agent, marks=pytest.mark.long), claude], ids=["acp", "stream-json"])
+def make_either(request: pytest.FixtureRequest) -> Make:
+    """For what a driver has little part in: agents made with the official package are slow to start."""
+    made: Make = request.param
+    return made
+
+
 def answer(question: str, answer: Any = None, **rest: Any) -> requests.Answer:
     return requests.Answer(id="req_a", by="web", question=question, answer=answer, **rest)
 
@@ -51,8 +58,8 @@ async def test_each_prompt_is_a_run_with_its_message_and_answer(make: Make, tmp_
         assert summary.driver == agent.session.transport
 
 
-async def test_an_answer_is_live_in_pieces_that_its_fact_holds(make: Make, tmp_path: Path) -> None:
-    async with at_work(make(tmp_path)) as agent:
+async def test_an_answer_is_live_in_pieces_that_its_fact_holds(make_either: Make, tmp_path: Path) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
         await agent.say("one two three")
         (message,) = agent.all(events.AssistantMessage)
         pieces = agent.all(events.TextDelta)
@@ -85,8 +92,8 @@ async def test_the_message_is_seen_at_once_and_the_agent_is_busy(tmp_path: Path)
             await agent.session.send("")
 
 
-async def test_thoughts_are_kept_apart_from_what_is_said(make: Make, tmp_path: Path) -> None:
-    async with at_work(make(tmp_path)) as agent:
+async def test_thoughts_are_kept_apart_from_what_is_said(make_either: Make, tmp_path: Path) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
         await agent.say("think")
         (message,) = agent.all(events.AssistantMessage)
         assert message.content[0] == Reasoning("let me see")
@@ -182,8 +189,10 @@ async def test_an_interrupt_withdraws_the_question_and_ends_the_run(make: Make, 
         assert agent.answers[-1].startswith("you said: ")
 
 
-async def test_a_cancel_from_the_inbox_ends_the_run_and_keeps_its_text(make: Make, tmp_path: Path) -> None:
-    async with at_work(make(tmp_path)) as agent:
+async def test_a_cancel_from_the_inbox_ends_the_run_and_keeps_its_text(
+    make_either: Make, tmp_path: Path
+) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
         saying = asyncio.ensure_future(agent.say("wait"))
         await agent.until(lambda: agent.all(events.ToolCalled))
         await agent.submit(requests.Cancel(id="req_c"))
@@ -237,10 +246,10 @@ async def test_an_agent_that_dies_ends_its_session_and_says_why(make: Make, tmp_
             await agent.session.send("hello?")
 
 
-async def test_an_agent_that_dies_at_its_start_leaves_no_session(make: Make, tmp_path: Path) -> None:
+async def test_an_agent_that_dies_at_its_start_leaves_no_session(make_either: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(OstlerError, match=r"exit status 3.*no key was found"):
-        await start_structured_session(store, make(tmp_path, "--die"))
+        await start_structured_session(store, make_either(tmp_path, "--die"))
     assert await store.sessions() == []
 
 
@@ -251,8 +260,8 @@ async def test_an_agent_that_never_answers_is_given_up(make: Make, tmp_path: Pat
     assert await store.sessions() == []
 
 
-async def test_nothing_of_an_agent_is_left_when_its_session_ends(make: Make, tmp_path: Path) -> None:
-    async with at_work(make(tmp_path)) as agent:
+async def test_nothing_of_an_agent_is_left_when_its_session_ends(make_either: Make, tmp_path: Path) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
         await agent.say("leave")
         left = int(agent.answers[-1])
         process = agent.session.driver.process.id
@@ -301,15 +310,17 @@ class _Watching:
         self.warnings.append(problem)
 
 
-async def test_a_flood_arrives_whole_and_in_order(make: Make, tmp_path: Path) -> None:
-    async with at_work(make(tmp_path)) as agent:
+async def test_a_flood_arrives_whole_and_in_order(make_either: Make, tmp_path: Path) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
         await agent.say("flood 5000")
         assert agent.answers[-1] == "".join(f"{number} " for number in range(5000))
 
 
-async def test_what_cannot_be_started_says_so_and_leaves_no_session(make: Make, tmp_path: Path) -> None:
+async def test_what_cannot_be_started_says_so_and_leaves_no_session(
+    make_either: Make, tmp_path: Path
+) -> None:
     store = MemoryStore()
-    good = make(tmp_path)
+    good = make_either(tmp_path)
     for broken, problem in (
         (
             StructuredAgent(command=("no-such-agent",), cwd=tmp_path, transport=good.transport),

@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
+import { withDrawing } from "../model/drawing";
 import type { ChildView } from "../model/view";
 import { isWhole, visibleBlocks } from "../model/view";
 import { dollars, firstLine, leastCost, shortTokens, totalTokens } from "../model/words";
@@ -22,7 +23,8 @@ export function ChildCard({ child, open: opensLive }: { child: ChildView; open: 
   useEffect(() => {
     if (open && !isRead) void current.value?.readChild(child.session);
   }, [open, isRead, child.session]);
-  const blocks = view ? visibleBlocks(view).filter((block) => block.kind !== "receipt" || block.status !== "completed") : [];
+  const said = view ? withDrawing(visibleBlocks(view), view.live.get("terminal:message")) : [];
+  const blocks = said.filter((block) => block.kind !== "receipt" || block.status !== "completed");
   const totals = child.totals;
   return (
     <div class={`child ${child.status}`}>

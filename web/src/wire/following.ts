@@ -8,8 +8,8 @@ export type Connection = "connecting" | "live" | "polling" | "offline" | "restin
 export interface Source {
   /** Opens the stream of what comes after that fact. */
   stream(after: number, signal: AbortSignal): Promise<Response>;
-  /** Waits some seconds for facts after that one, and answers with a page of them. What has none is only streamed. */
-  poll?(after: number, signal: AbortSignal): Promise<Page>;
+  /** A page of the facts after that one, which are waited for some seconds if asked. What has no pages is only streamed. */
+  poll?(after: number, signal: AbortSignal, waits: boolean): Promise<Page>;
 }
 
 export interface Page {
@@ -108,10 +108,22 @@ export class Follower {
           return this.listener.refused(error.status);
         }
         this.failures += 1;
-        if (this.failures > 1) this.listener.connection("offline");
+        if (this.failures > 1 && !(await this.isAnswered(signal)) && !signal.aborted) this.listener.connection("offline");
       }
       if (this.failures) await this.pause(signal);
     }
+  }
+
+  /** A server that answers while its streams fail: something between us holds them back. */
+  private async isAnswered(signal: AbortSignal): Promise<boolean> {
+    if (!this.source.poll || Date.now() < this.pollingUntil) return false;
+    try {
+      await this.pollOnce(signal, false);
+    } catch {
+      return false; // it is down
+    }
+    this.stalled();
+    return true;
   }
 
   private async pause(signal: AbortSignal): Promise<void> {
@@ -169,8 +181,8 @@ export class Follower {
     if (this.stalls >= 2 && this.source.poll) this.pollingUntil = Date.now() + this.patience.polling;
   }
 
-  private async pollOnce(signal: AbortSignal): Promise<void> {
-    const found = await this.source.poll!(this.after, signal);
+  private async pollOnce(signal: AbortSignal, waits = true): Promise<void> {
+    const found = await this.source.poll!(this.after, signal, waits);
     this.failures = 0;
     this.listener.connection("polling");
     this.pass(found.facts);

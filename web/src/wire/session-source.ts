@@ -15,8 +15,8 @@ export function sessionSource(session: string): Source {
       if (after) headers["Last-Event-ID"] = String(after);
       return ask(`after=${after}`, headers, signal);
     },
-    poll: async (after, signal) => {
-      const answer = checked(await ask(`after=${after}&wait=${WAIT}`, { Accept: "application/json" }, signal));
+    poll: async (after, signal, waits) => {
+      const answer = checked(await ask(`after=${after}&wait=${waits ? WAIT : 0}`, { Accept: "application/json" }, signal));
       return (await answer.json()) as Page;
     },
   };

@@ -17,7 +17,7 @@ from ostler.kernel.harness import Harness
 from ostler.runs.absent_model import AbsentModel
 from ostler.runs.session import Session
 from ostler.runs.settings import Settings, load_settings
-from ostler.runs.watched_session import open_or_watch
+from ostler.runs.watched_session import watch_session
 
 
 class FarModel(AbsentModel):
@@ -98,6 +98,6 @@ async def _show_plainly(
 
 
 async def _opened(store: RemoteStore, session: str, harness: Harness) -> Session:
-    opened = await open_or_watch(store, session, harness)
+    opened = await watch_session(store, session, harness)
     collect_garbage_from_here()
     return opened

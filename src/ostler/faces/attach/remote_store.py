@@ -123,6 +123,7 @@ class RemoteStore:
             found += [
                 one for one in page.sessions if one.id.startswith(prefix) and one.updated_ms >= since_ms
             ]
+            self._drivers.update((one.id, one.driver) for one in page.sessions)
             before = page.next
             if not before:
                 break

@@ -36,7 +36,7 @@ COMMANDS = {
     "replay": ("ostler.faces.cli.replay", "run a recorded session again, and find the first difference"),
     "resume": ("ostler.faces.cli.resume", "drive a run on that was cut, paused or answered"),
     "runs": ("ostler.faces.cli.runs", "list runs: who works on them, and what they wait for"),
-    "serve": ("ostler.faces.cli.serve", "sessions over HTTP, live streams and a web page"),
+    "serve": ("ostler.faces.cli.serve", "sessions, or another vendor's agent, over HTTP and on a web page"),
     "sessions": ("ostler.faces.cli.sessions", "list, show, search, branch, copy, check and delete sessions"),
     "skills": ("ostler.faces.cli.skills", "list the skills that the model or you can use"),
     "steer": ("ostler.faces.cli.steer", "say something to a run between two steps"),

@@ -108,7 +108,7 @@ class Following:
         harness, asked = self._session.harness, one.asked
         if harness.asker is None:
             return
-        if asked.question.secret:
+        if asked.question.secret and not isinstance(self._session.journal.store, FarStore):
             self._see([Warned(ASKS_FOR_SECRET, about="store")])
             return
         answer, declined = None, False

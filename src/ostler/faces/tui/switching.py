@@ -17,7 +17,7 @@ from ostler.kernel.hooks import PlannedSwitch
 from ostler.kernel.journal import oversight
 from ostler.kernel.store import Store
 from ostler.runs.session import Session, create_session
-from ostler.runs.watched_session import open_or_watch
+from ostler.runs.watched_session import open_or_watch, watch_session
 from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
 from ostler.vocabulary.events import SettingsChanged
 
@@ -70,20 +70,19 @@ class Switching:
         context = left.context.anew() if left.context else None
         harness = msgspec.structs.replace(left, memory={}, context=context)
         _equip(harness)
-        is_far = isinstance(store, FarStore)
         try:
             if isinstance(store, FarStore):
-                session = session or await store.begin(harness.cwd)
-            if not session:
+                there = await watch_session(store, session or await store.begin(harness.cwd), harness)
+                harness.cwd = Path(there.state.cwd)
+            elif not session:
                 return await create_session(store, harness)
-            there = await open_or_watch(store, session, harness)
+            else:
+                there = await open_or_watch(store, session, harness)
         except OstlerError:
             _equip(left)
             raise
         self._keep_model(there)
-        if is_far:
-            harness.cwd = Path(there.state.cwd)
-        elif Path(there.state.cwd) != harness.cwd:
+        if Path(there.state.cwd) != harness.cwd:
             self._desk.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
         return there
 

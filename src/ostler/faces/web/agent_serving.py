@@ -118,7 +118,7 @@ async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
             agent,
             native,
             emitter=emitter,
-            allowed_hosts=_asked_for_by(plan, options, address),
+            allowed_hosts=_asked_for_by(plan, options.host, address),
             allowed_origins=plan.allowed_origins,
             chat_base_path=plan.chat_base_path,
             uploads=Path(uploads),
@@ -133,10 +133,11 @@ async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
         return await http.outcome()
 
 
-def _asked_for_by(plan: AgentPlan, options: argparse.Namespace, address: Address) -> list[str]:
-    """The address that it was told to listen at is a name of its own."""
-    named = [f"[{address}]" if address.version == 6 else str(address)]
-    return [*plan.allowed_hosts, *([] if address.is_loopback or address.is_unspecified else named)]
+def _asked_for_by(plan: AgentPlan, host: str, address: Address) -> list[str]:
+    """What it was told to listen at is a name of its own, unless it stands for all."""
+    if address.is_loopback or address.is_unspecified:
+        return [*plan.allowed_hosts]
+    return [*plan.allowed_hosts, *(f"[{one}]" if ":" in one else one for one in {host, str(address)})]
 
 
 def _plain(names: list[str]) -> list[str]:

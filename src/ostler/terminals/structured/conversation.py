@@ -15,6 +15,8 @@ class SpokenConversation:
     def __init__(self) -> None:
         self.messages: list[ScreenMessage] = []
         self._next = 0
+        self._calls: dict[str, bool] = {}
+        """Those of the present turn, and whether each is open."""
 
     @property
     def answer(self) -> str:
@@ -26,14 +28,19 @@ class SpokenConversation:
         self.messages.append(ScreenMessage(self._next, "user", prompt, time))
         self.messages.append(ScreenMessage(self._next + 1, "agent", "", time))
         self._next += 2
+        self._calls = {}
 
     def take(self, update: Update) -> None:
         match update:
             case Said(text=text):
                 self._add(text)
-            case ToolUpdate(begins=True, kind=kind, title=title):
-                self._add(f"\n[Tool: {kind or 'other'}] {title}\n")
-            case ToolUpdate(status=status) if status:
+            case ToolUpdate(id=call, begins=begins) if call not in self._calls or (
+                begins and not self._calls[call]
+            ):
+                self._calls[call] = True
+                self._add(f"\n[Tool: {update.kind or 'other'}] {update.title or update.name}\n")
+            case ToolUpdate(id=call, status=status) if status and self._calls[call]:
+                self._calls[call] = status not in ("completed", "failed")
                 self._add(f"[Tool Status: {status}]\n")
 
     def take_out_answer(self) -> None:

@@ -45,6 +45,7 @@ class Permissions:
         text = f"May {self._agent_type} do this? {call.title or call.name}"
         wanted = Question(text, "choice", tuple(options), details=details, reason=asked.reason)
         self._open[question] = _Open(asked, options, turn, answer)
+        call.asked = True
         self._journal.record(events.QuestionAsked(question, wanted, call.id, durable=False))
 
     async def answer(self, request: requests.Answer) -> None:
@@ -65,10 +66,10 @@ class Permissions:
             request.id,
         )
         self._journal.record(outcome, settles=request.id)
-        if chosen is not None and chosen.allows:
+        call = found.turn.call(found.asked.call)
+        call.asked, call.refused = False, chosen is None or not chosen.allows
+        if not call.refused:
             found.turn.start(found.asked.call, allowed_by="user")
-        else:
-            found.turn.refuse(found.asked.call)
         await self._journal.commit()
         if not found.answer.done():
             found.answer.set_result(chosen.id if chosen else None)

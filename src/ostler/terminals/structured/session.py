@@ -383,6 +383,8 @@ class StructuredSession:
             case _Asked(permission=permission, answer=answer):
                 assert sent is not None and sent.turn is not None
                 if not answer.done():
+                    self._note_delivery(sent)
+                    self._conversation.take(permission.call)
                     self.permissions.ask(permission, sent.turn, answer)
             case _ if sent is not None and sent.turn is not None:
                 self._note_delivery(sent)

@@ -46,6 +46,8 @@ class _Call(msgspec.Struct):
     started: bool = False
     ended: bool = False
     refused: bool = False
+    asked: bool = False
+    """Somebody has it before them whether it may be done: some agents say before that it is in progress."""
 
 
 class Turn:
@@ -185,15 +187,12 @@ class Turn:
     def start(self, update: ToolUpdate, allowed_by: str = "") -> None:
         """It is at work now, by somebody's word or without being asked for."""
         call = self.call(update)
-        if not call.started and not call.ended:
+        if not call.started and not call.ended and not call.asked:
             call.started = True
             started = events.ToolStarted(
                 call.id, call.name, arguments=call.arguments or None, allowed_by=allowed_by
             )
             self._journal.record(started)
-
-    def refuse(self, update: ToolUpdate) -> None:
-        self.call(update).refused = True
 
     def _print(self, call: _Call, text: str | None) -> None:
         if text is None:
