@@ -27,7 +27,7 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python -m pytest -n 2
 
 .PHONY: test-long
-test-long: local-model  ## the tests that take many seconds; those of the page need chromium
+test-long: local-model real-agents  ## the tests that take many seconds; those of the page need chromium
 	$(BIN)/python -m pytest -m long -n 2
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory test-web; fi
 
@@ -46,6 +46,19 @@ web/node_modules/.installed: web/package-lock.json
 .PHONY: test-local-model
 test-local-model: local-model  ## our wire against a real model, a small one (130 MB to download)
 	$(BIN)/python -m pytest -m long tests/long/test_local_model.py
+
+.PHONY: test-real-agents
+test-real-agents: real-agents  ## other vendors' agents under the driver (2 GB from npm and PyPI)
+	$(BIN)/python -m pytest -m long -n 2 tests/real_agents
+
+.PHONY: real-agents-seen
+real-agents-seen: real-agents  ## the same; writes docs/terminal-agents-tested.md and the recorded screens
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -m long -n 2 tests/real_agents
+
+# Tests of those that cannot be had are skipped.
+.PHONY: real-agents
+real-agents: .venv/.dev
+	@$(BIN)/python -m tests.real_agents.installing || echo "some agents are missing" >&2
 
 # Without it, its tests are skipped.
 .PHONY: local-model

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from ostler.terminals.driving import TerminalAgent
-from ostler.testkit.vendors import FakeVendor, Turn, call, turn
+from ostler.testkit.vendors import Turn, call, turn
 from tests.real_agents.answers import COMMAND, PLANTED
 from tests.real_agents.installing import (
     AIDER_PINS,
@@ -22,26 +20,21 @@ from tests.real_agents.installing import (
     NPM_PROGRAMS,
     is_installed,
 )
+from tests.real_agents.places import Place
 
 NO_KEY = "key-for-nobody-0123456789"
 # Other people's settings of such programs, which a developer's machine may have.
-_NOT_INHERITED = ("ANTHROPIC_", "CLAUDE_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENAI_", "OPENCODE_", "PI_", "XDG_")
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a program is at home, and who answers it."""
-
-    home: Path
-    vendor: FakeVendor
-
-    @property
-    def orchard(self) -> Path:
-        return self.home / "orchard"
-
-    def write(self, name: str, content: str | dict[str, Any]) -> None:
-        path = self.home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content if isinstance(content, str) else json.dumps(content))
+_NOT_INHERITED = (
+    "ANTHROPIC_",
+    "CLAUDE_",
+    "CODEX_",
+    "GEMINI_",
+    "GOOGLE_",
+    "OPENAI_",
+    "OPENCODE_",
+    "PI_",
+    "XDG_",
+)
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +124,11 @@ def _codex(place: Place) -> dict[str, str]:
 def _aider(place: Place) -> dict[str, str]:
     # An empty list of models is fetched anew.
     place.write(".aider/caches/model_prices_and_context_window.json", {"nobody/nothing": {}})
-    return {"OPENAI_API_KEY": NO_KEY, "OPENAI_API_BASE": place.vendor.chat_url, "LITELLM_LOCAL_MODEL_COST_MAP": "1"}
+    return {
+        "OPENAI_API_KEY": NO_KEY,
+        "OPENAI_API_BASE": place.vendor.chat_url,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "1",
+    }
 
 
 def _opencode(place: Place) -> dict[str, str]:

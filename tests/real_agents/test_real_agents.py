@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,21 +15,14 @@ from ostler.terminals.agent_session import TerminalSession
 from ostler.terminals.starting import start_terminal_session
 from ostler.testkit.vendors import FakeVendor
 from tests.real_agents.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
-from tests.real_agents.installing import FOLDER
-from tests.real_agents.programs import PROGRAMS, Place, Program
+from tests.real_agents.places import Place, processes_with
+from tests.real_agents.programs import PROGRAMS, Program
 from tests.real_agents.seen import IS_RENEWED, STEPS, record, renew_row, rows
 from tests.terminals.recorded import Moment
 
 PATIENCE = 40.0
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Beside the programs: some take one in the system's folder for temporary files for unsafe."""
-    with tempfile.TemporaryDirectory(dir=FOLDER, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 class Driven:
@@ -67,6 +59,9 @@ class Driven:
         """The agent waits, with these words in what it said."""
         await self.until(lambda: self.session.status == "stable" and words in self.said)
 
+    async def ended_or_shows(self, words: str) -> None:
+        await self.until(lambda: self.session.ended.done() or (words and words in self.session.shown))
+
     async def ask(self, prompt: str) -> None:
         self._before, self._user = self.session.shown, prompt
         await self.session.send(prompt)
@@ -76,7 +71,9 @@ class Driven:
         if not IS_RENEWED:
             return
         agent_type = self.program.agent_type
-        await self.until(lambda: message_on(self.session.shown, self._before, self._user, agent_type) == self.said)
+        await self.until(
+            lambda: message_on(self.session.shown, self._before, self._user, agent_type) == self.said
+        )
         shown = self.session.shown
         said = "\n".join(line.rstrip() for line in self.said.split("\n"))
         moment = Moment(self._before, self._user, shown, is_ready(agent_type, shown), said)
@@ -112,6 +109,7 @@ class Driven:
 
     async def be_interrupted(self) -> str:
         await self.ask(SLOW)
+        await self.until(lambda: self.said.strip())
         await self.record("thinking")
         await self.until(lambda: "3" in self.said.split())
         assert self.session.status == "changing"
@@ -126,7 +124,7 @@ class Driven:
         said = [message.text for message in self.session.messages]
         for keys, shown in self.program.leaves:
             self.session.press(keys)
-            await self.until(lambda: self.session.ended.done() or (shown and shown in self.session.shown))
+            await self.ended_or_shows(shown)
         assert self.session.ended.done()
         kept = [message.text for message in self.session.messages]
         assert kept[:-1] == said[:-1]
@@ -158,19 +156,9 @@ async def driven(program: Program, home: Path) -> AsyncIterator[Driven]:
 
 
 def message_on(shown: str, before: str, user: str, agent_type: str) -> str:
-    return split_tool_calls(agent_type, format_message(agent_type, new_text(before, shown, agent_type), user))[0]
-
-
-def processes_with(value: str) -> list[str]:
-    """Of processes whose environment names that: what they are."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if value.encode() in environment.read_bytes():
-                found.append(environment.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue  # it ended, or it is another's
-    return found
+    return split_tool_calls(
+        agent_type, format_message(agent_type, new_text(before, shown, agent_type), user)
+    )[0]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.agent_type)

@@ -13,8 +13,7 @@ import msgspec
 
 RECORDED = Path(__file__).parent / "recorded"
 _PARTS = ("before", "user", "after", "ready", "message")
-_MANY = 5
-_BLANK_ROWS = re.compile(r"(?<=\n)\n{%d,}" % _MANY)
+_BLANK_ROWS = re.compile(r"(?<=\n)\n{5,}")
 _COUNTED = re.compile(r"(?<=\n)@blank (\d+)\n")
 
 

@@ -113,10 +113,8 @@ def _gemini_prompt(lines: Sequence[str], at: int) -> bool:
 
 
 def _claude_head(lines: Sequence[str], start: int) -> int:
-    """At the right above the box there may be a hint, apart from the reply."""
+    """Right above the box, at its right end, there may be a hint. A reply does not touch the box."""
     hint = lines[start - 1].rstrip() if start > 0 else ""
-    if not hint.strip() or (start > 1 and lines[start - 2].strip()):
-        return start
     width = cell_width(lines[start].rstrip())
     begins, ends = len(hint) - len(hint.lstrip()), cell_width(hint)
     return start - 1 if begins > width / 2 and ends + _UNDRAWN_EDGE >= width else start

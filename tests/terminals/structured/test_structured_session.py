@@ -6,6 +6,8 @@ What a driver has a part in is tried with each; the rest with the one whose agen
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -350,3 +352,29 @@ def _states(agent: AtWork) -> list[str]:
         for one in agent.all(events.LiveValue)
         if one.name == "terminal:status" and one.value
     ]
+
+
+_LEFT_ALONE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from ostler.log.memory import MemoryStore
+from ostler.terminals.structured import StructuredAgent, start_structured_session
+
+async def main():
+    agent = StructuredAgent(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
+    session = await start_structured_session(MemoryStore(), agent)
+    print(session.driver.process.id.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_an_agent_does_not_outlive_an_owner_that_is_killed(tmp_path: Path) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _LEFT_ALONE, *claude(tmp_path).command, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(20):
+        told, _ = await owner.communicate()
+    assert owner.returncode == -signal.SIGKILL
+    assert wait_until_gone(int(told))

@@ -1,13 +1,12 @@
 """An agent with a coloured screen, for pictures of the page: run as a program by the tests.
 
-It answers each line with what the next file of its argument's folder has in it, or repeats the line.
+Its first answer is always the same; then it repeats what it is told.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import termios
 import tty
 
@@ -29,17 +28,17 @@ WELCOME = f"""\
 ANSWERS = [
     f"""\
 {GREEN}●{PLAIN} {BOLD}Read{PLAIN}(longest.py)
-  {DIM}⎿  Read 8 lines{PLAIN}
+  {DIM}└  Read 8 lines{PLAIN}
 
 {GREEN}●{PLAIN} {BOLD}Update{PLAIN}(longest.py)
-  {DIM}⎿  Updated longest.py with 1 addition and 1 removal{PLAIN}
+  {DIM}└  Updated longest.py with 1 addition and 1 removal{PLAIN}
      5       for word in words:
      6 {RED}-         if len(word) >= len(best):{PLAIN}
      6 {GREEN}+         if len(word) > len(best):{PLAIN}
      7               best = word
 
 {GREEN}●{PLAIN} {BOLD}Bash{PLAIN}(python3 -B check.py)
-  {DIM}⎿  3 checks passed{PLAIN}
+  {DIM}└  3 checks passed{PLAIN}
 
 {GREEN}●{PLAIN} The first of equals wins now: the comparison took every word that was as
   long as the best so far, so the last one stayed.""",

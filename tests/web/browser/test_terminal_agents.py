@@ -16,7 +16,12 @@ from tests.web.browser.agent_sites import GREETING, PAINTED_AGENT, AgentVisitor,
 from tests.web.browser.conftest import Start, Visit
 from tests.web.browser.material import PROMPT
 from tests.web.browser.pictures import picture
-from tests.web.browser.test_looks import PHONE, names_are_there, nothing_is_wider_than_the_window, text_can_be_read
+from tests.web.browser.test_looks import (
+    PHONE,
+    names_are_there,
+    nothing_is_wider_than_the_window,
+    text_can_be_read,
+)
 
 pytestmark = pytest.mark.long
 
@@ -59,7 +64,10 @@ def test_an_agent_is_started_typed_to_and_talked_to(start: Start, visit: Visit) 
 def test_two_tabs_see_the_same_terminal_and_one_may_only_look(start: Start, visit: Visit) -> None:
     served = start()
     session = start_agent(served)
-    first, second = AgentVisitor(visit(served)), AgentVisitor(visit(Site(served.address, f"/#token={served.token}")))
+    first, second = (
+        AgentVisitor(visit(served)),
+        AgentVisitor(visit(Site(served.address, f"/#token={served.token}"))),
+    )
     looking = TokenBook(served.ostler.home / "tokens.json").new("looks on", "observe")
     third = AgentVisitor(visit(Site(served.address, f"/#token={looking}")))
     for one in (first, second, third):
@@ -182,7 +190,9 @@ def test_a_phone_shows_one_at_a_time(start: Start, visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_coloured_terminal_follows_the_theme(start: Start, visit: Visit, ostler: Ostler, scheme: str) -> None:
+def test_a_coloured_terminal_follows_the_theme(
+    start: Start, visit: Visit, ostler: Ostler, scheme: str
+) -> None:
     served = start()
     agent = AgentVisitor(visit(served, color_scheme=scheme))
     session = start_agent(served, *PAINTED_AGENT, type="claude")

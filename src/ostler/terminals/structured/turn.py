@@ -187,7 +187,7 @@ class Turn:
     def start(self, update: ToolUpdate, allowed_by: str = "") -> None:
         """It is at work now, by somebody's word or without being asked for."""
         call = self.call(update)
-        if not call.started and not call.ended and not call.asked:
+        if not (call.started or call.ended or call.asked or call.refused):
             call.started = True
             started = events.ToolStarted(
                 call.id, call.name, arguments=call.arguments or None, allowed_by=allowed_by
