@@ -1,4 +1,4 @@
-"""The vendors' own programs under the driver, from their first screen to their end, with a fake model behind."""
+"""The vendors' own programs under the driver, from first screen to end, with a fake model behind them."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from ostler.vocabulary.errors import UsageError
         (["/usr/local/bin/codex"], "codex"),
         (["npx", "-y", "@openai/codex@1.2.3"], "codex"),
         (["npx", "@anthropic-ai/claude-code"], "claude"),
+        (["npx", "@earendil-works/pi-coding-agent"], "pi"),
         (["npx", "something"], "custom"),
         (["uvx", "aider-chat"], "aider"),
         (["whatever"], "custom"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.terminals.driving import DrivenTerminal
+from ostler.terminals.driving import DrivenTerminal, TerminalAgent
 from ostler.terminals.screen import open_screen
 from ostler.terminals.tracker import Event
 from ostler.terminals.viewing import Viewer
@@ -109,3 +109,48 @@ def count_looks(terminal: DrivenTerminal) -> list[float]:
 
     terminal.tracker.look = look  # type: ignore[method-assign]
     return looks
+
+
+def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> TerminalAgent:
+    return TerminalAgent(command=("sh", "-c", script), cwd=cwd, agent_type=agent_type, rows=100, timing=QUICK)
+
+
+OWN_SCREEN, LEFT = r"\033[?1049h", r"\033[?1049l"
+
+
+async def test_what_an_agent_prints_when_it_has_left_its_own_screen_takes_back_nothing(
+    tmp_path: Path,
+) -> None:
+    script = f"printf '{OWN_SCREEN}I have said it.\\n> '; read line; printf '{LEFT}Until next time.'"
+    async with at_work(shell_agent(tmp_path, script)) as agent:
+        await agent.until_stable()
+        agent.session.press(b"\r")
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([agent.session.ended])
+        assert agent.session.last_screen == "Until next time."
+        assert agent.texts == ["assistant: I have said it."]
+
+
+async def test_an_agent_that_goes_on_without_its_own_screen_is_read_there(tmp_path: Path) -> None:
+    script = (
+        f"printf '{OWN_SCREEN}One.\\n> '; read line; printf '{LEFT}Two.\\n> '; read line; printf 'Three.'"
+    )
+    async with at_work(shell_agent(tmp_path, script)) as agent:
+        await agent.until_stable()
+        agent.session.press(b"\r")
+        await agent.until(lambda: agent.session.messages[-1].text == "Two.")
+        await agent.until_stable()
+        agent.session.press(b"\r")
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([agent.session.ended])
+        assert agent.session.messages[-1].text.endswith("Three.")
+
+
+async def test_an_agent_that_wants_to_be_asked_twice_to_stop_is(tmp_path: Path) -> None:
+    script = "stty raw -echo; printf ready; dd bs=1 count=2 2>/dev/null | od -An -tx1"
+    async with at_work(shell_agent(tmp_path, script, "opencode")) as agent:
+        await agent.until(lambda: "ready" in agent.session.shown)
+        agent.session.interrupt()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([agent.session.ended])
+        assert "1b 1b" in agent.session.last_screen

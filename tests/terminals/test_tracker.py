@@ -465,3 +465,20 @@ def test_whatever_happens_in_whatever_order(
         assert tracker.status == "stable"
     delivered = sum(isinstance(outcome, Delivered) for _, outcome in played.outcomes)
     assert sum(message.role == "user" for message in tracker.messages) == delivered
+
+
+def test_a_mark_that_blinks_while_the_agent_asks_keeps_it_neither_busy_nor_talking() -> None:
+    question = "⏺ I will.\n\n{} Plant\n  ⎿  $ plant\n\nDo you want to proceed?\n❯ 1. Yes\n  2. No"
+    box = "─" * 60
+    played = Played(Tracker("claude", 0.0), screen=f"hello\n{box}\n❯\n{box}")
+    played.run(3)
+    for number in range(12):
+        played.draw(question.format("⏺ "[number % 2]), after=0.6 * number)
+    played.run(7)
+    assert played.tracker.status == "stable"
+    assert played.texts == [f"agent: {question.format('⏺')}"]
+    revision = played.tracker.revision
+    played.draw(question.format("⏺"))
+    played.draw(question.format(" "), after=1)
+    played.run(2)
+    assert played.tracker.revision == revision

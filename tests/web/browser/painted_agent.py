@@ -1,12 +1,14 @@
 """An agent with a coloured screen, for pictures of the page: run as a program by the tests.
 
-Its first answer is always the same; then it repeats what it is told.
+Its first answer is always the same; then it repeats what it is told. `/work` keeps it at work until it is stopped.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import select
 import termios
 import tty
 
@@ -43,6 +45,7 @@ ANSWERS = [
 {GREEN}●{PLAIN} The first of equals wins now: the comparison took every word that was as
   long as the best so far, so the last one stayed.""",
 ]
+STOP = {0x1B, 0x03}
 PASTE = re.compile(rb"\x1b\[20[01]~|.\x08|\x1b\[[A-D]", re.DOTALL)
 
 
@@ -54,6 +57,13 @@ def draw(shown: list[str], typed: str) -> None:
     data = written.encode()
     while data:
         data = data[os.write(1, data) :]
+
+
+def work(shown: list[str]) -> None:
+    for turn in itertools.count():
+        draw([*shown, f"{ACCENT}{'◐◓◑◒'[turn % 4]} Working… {turn}{PLAIN}", ""], "")
+        if select.select([0], [], [], 0.05)[0] and STOP & set(os.read(0, 65536)):
+            return
 
 
 def main() -> None:
@@ -72,6 +82,10 @@ def main() -> None:
             *entered, typed = PASTE.sub(b"", typed + keys).split(b"\r")
             for one in entered:
                 text = one.decode()
+                if text == "/work":
+                    work(shown)
+                    shown += [f"{RED}●{PLAIN} Stopped.", ""]
+                    continue
                 shown += [f"{DIM}>{PLAIN} {text}", "", next(answers, f"{GREEN}●{PLAIN} {text}"), ""]
     finally:
         termios.tcsetattr(0, termios.TCSANOW, before)

@@ -65,8 +65,9 @@ def test_a_whole_conversation_needs_no_token_and_nothing_of_our_own_api(
     expect(agent.terminal).to_contain_text("you said: Hello over there")
     agent.keyboard.press_sequentially("by hand")
     expect(agent.terminal).to_contain_text("> by hand")
-    for _ in "by hand":
-        agent.keyboard.press("Backspace")
+    agent.keyboard.press("Enter")
+    expect(agent.terminal).to_contain_text("you said: by hand")
+    agent.until_it_waits()
     names_are_there(at)
 
     at.page.reload()
@@ -94,8 +95,8 @@ def test_the_page_has_a_header_beside_its_frame(serve_alone: Serve, visit: Visit
 
 
 def test_stop_and_keys_reach_the_agent(serve_alone: Serve, visit: Visit) -> None:
-    agent = AgentVisitor(visit(alone(serve_alone())))
-    agent.at.say("/later 4")
+    agent = AgentVisitor(visit(alone(serve_alone(agent=PAINTED_AGENT))))
+    agent.at.say("/work")
     expect(agent.status).to_contain_text("at work")
     agent.at.message.fill("too early")
     agent.at.message.press("Enter")
@@ -104,6 +105,7 @@ def test_stop_and_keys_reach_the_agent(serve_alone: Serve, visit: Visit) -> None
     with agent.page.expect_request("**/message") as stopped:
         agent.at.button("Stop").click()
     assert stopped.value.post_data_json == {"content": "\x1b", "type": "raw"}
+    expect(agent.at.answers.last).to_contain_text("Stopped.")
     agent.until_it_waits()
     expect(agent.at.message).to_have_value("too early")
 

@@ -91,7 +91,7 @@ export class Agentapi {
   };
 
   private async ask(signal: AbortSignal): Promise<Page> {
-    await pause(this.askedAt + EVERY - Date.now(), signal);
+    await pause(Math.max(0, this.askedAt + EVERY - Date.now()), signal);
     this.askedAt = Date.now();
     const { messages } = await this.get<{ messages: Message[] }>("messages", signal);
     const { status, agent_type } = await this.status(signal);
