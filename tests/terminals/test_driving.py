@@ -128,7 +128,8 @@ async def test_what_an_agent_prints_when_it_has_left_its_own_screen_takes_back_n
         async with asyncio.timeout(PATIENCE):
             await asyncio.wait([agent.session.ended])
         assert agent.session.last_screen == "Until next time."
-        assert agent.texts == ["assistant: I have said it."]
+        assert [message.text for message in agent.session.messages] == ["I have said it."]
+        assert "message_revised" not in agent.types
 
 
 async def test_an_agent_that_goes_on_without_its_own_screen_is_read_there(tmp_path: Path) -> None:

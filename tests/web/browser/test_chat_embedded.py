@@ -112,10 +112,10 @@ def test_stop_and_keys_reach_the_agent(serve_alone: Serve, visit: Visit) -> None
     keys = agent.control()
     keys.press_sequentially("ok")
     expect(agent.page.get_by_role("list", name="Keys sent").get_by_role("listitem")).to_have_text(["o", "k"])
+    expect(agent.terminal).to_contain_text("> ok")
     with agent.page.expect_request("**/message") as pressed:
         keys.press("ArrowUp")
     assert pressed.value.post_data_json == {"content": "\x1b[A", "type": "raw"}
-    expect(agent.terminal).to_contain_text("ok")
 
 
 def test_files_are_uploaded_and_told_by_their_path(serve_alone: Serve, visit: Visit, tmp_path: Path) -> None:
