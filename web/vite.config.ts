@@ -32,9 +32,24 @@ const hashOfSources: Plugin = {
   },
 };
 
+/** The licenses of all packages that are in the page, as those want to be told. */
+const licenses: Plugin = {
+  name: "licenses",
+  apply: "build",
+  generateBundle() {
+    const found = [...this.getModuleIds()].flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0] ?? []);
+    const texts = [...new Set(found)].sort().map((folder) => {
+      const license = readdirSync(folder).find((file) => /^licen[cs]e/i.test(file));
+      if (!license) throw new Error(`${folder} has no license`);
+      return `${folder.split("/node_modules/").at(-1)}\n\n${readFileSync(join(folder, license), "utf8").trim()}\n`;
+    });
+    this.emitFile({ type: "asset", fileName: "licenses.txt", source: texts.join(`\n${"-".repeat(80)}\n\n`) });
+  },
+};
+
 export default defineConfig({
   base: "./", // the server names the way from each address to the files
-  plugins: [hashOfSources],
+  plugins: [hashOfSources, licenses],
   build: {
     outDir: "../src/ostler/faces/web/page",
     emptyOutDir: true,

@@ -178,11 +178,15 @@ BREAKING: dict[str, list[Callable[[Facts], Facts]]] = {
         lambda facts: changed(facts, "tool_result", repeats=4),
         lambda facts: changed(facts, "tool_result", repeats=at(facts, "tool_result") + 1),
     ],
+    "L23": [
+        lambda facts: without(facts, "tool_result"),
+        lambda facts: added(facts, SECRET, "tool_called"),
+    ],
 }
 
 
 def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
-    assert [one.number for one in INVARIANTS] == [f"L{number}" for number in range(1, 23)]
+    assert [one.number for one in INVARIANTS] == [f"L{number}" for number in range(1, 24)]
     assert list(BREAKING) == [one.number for one in INVARIANTS]
     assert all(one.sentence.endswith((".", "…")) for one in INVARIANTS)
 

@@ -142,6 +142,11 @@ INVARIANTS = (
         "A result that repeats another names one of the same tool with the same key, which had succeeded.",
         of_runs.repeats_name_what_they_repeat,
     ),
+    Invariant(
+        "L23",
+        "When a run ends, its calls have their results and its questions their answers.",
+        of_runs.ends_leave_nothing_open,
+    ),
 )
 
 

@@ -24,12 +24,26 @@ _AFTER: dict[str, frozenset[str]] = {
 }
 """What may follow what inside a run, of the facts whose order is promised."""
 
-_OF_OTHER_AGENTS = frozenset({"usage", "assistant_message", "tool_called", "tool_started", "tool_result"})
-"""What another vendor's agent says of itself: it tells of no steps and no model calls that have them."""
+_AFTER_IN_OTHER_AGENTS: dict[str, frozenset[str]] = {
+    "run_started": frozenset({"user_message"}),
+    "user_message": frozenset({"user_message", "assistant_message", "usage", "run_ended"}),
+    "assistant_message": frozenset(
+        {"assistant_message", "user_message", "tool_called", "tool_started", "tool_result", "usage", "run_ended"}
+    ),
+    "tool_called": frozenset({"assistant_message", "tool_started", "tool_result"}),
+    "tool_started": frozenset({"assistant_message", "tool_started", "tool_result"}),
+    "tool_result": frozenset({"assistant_message", "tool_started", "tool_result", "usage", "run_ended"}),
+    "usage": frozenset({"run_ended"}),
+}
+"""The same where another vendor's agent runs: it tells of no steps and no model calls. A call stands behind
+the message that has it, and what the agent used, if it tells, before the end."""
 
 _OF_MODEL_CALLS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
 _OF_TOOL_CALLS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
 _OF_WAITING = frozenset({"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"})
+_OPENING_AND_CLOSING = frozenset(
+    {"tool_called", "tool_result", "question_asked", "question_answered", "run_ended"}
+)
 _COUNTED = frozenset(
     {
         "run_started",
@@ -48,7 +62,7 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
     open_run, last, waiting = "", "", False
     begun: set[str] = set()
     asides: set[str] = set()
-    not_ordered = _OF_OTHER_AGENTS if _is_other_agents(facts) else frozenset()
+    after = _AFTER_IN_OTHER_AGENTS if _is_other_agents(facts) else _AFTER
     for fact in facts:
         kind = fact.type
         if kind == "leaf_moved" and open_run:
@@ -70,9 +84,9 @@ def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
             if (kind == "run_waiting") == waiting:
                 yield f"{kind} at {fact.seq} has no partner"
             waiting = kind == "run_waiting"
-        if (kind not in _AFTER and kind != "run_ended") or kind in not_ordered or _is_aside(fact, asides):
+        if (kind not in _AFTER and kind != "run_ended") or _is_aside(fact, asides):
             continue
-        if kind not in _AFTER[last]:
+        if kind not in after.get(last, ()):
             yield f"{kind} at {fact.seq} follows {last}"
         if kind == "run_ended":
             if waiting:
@@ -131,8 +145,12 @@ def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
         if fact.origin or fact.type not in _OF_MODEL_CALLS:
             continue
         match fact.event:
-            case events.AssistantMessage() | events.UsageReported() if is_other_agents:
-                continue  # it answers no call of ours
+            case events.UsageReported() if is_other_agents:
+                continue  # it is of no call of ours
+            case events.AssistantMessage(call=call) if is_other_agents:
+                if call and call in answered:
+                    yield f"{fact.type} at {fact.seq} has the id of another, {call}"
+                answered.add(call)
             case events.ModelCalled(id=call) as called:
                 if call in asked:
                     yield f"model call {call} was made again at {fact.seq}"
@@ -203,6 +221,21 @@ def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
                 if question in answered:
                     yield f"question {question} was answered again at {fact.seq}"
                 answered.add(question)
+
+
+def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
+    open_now: dict[str, None] = {}
+    for fact in facts:
+        if fact.type not in _OPENING_AND_CLOSING or fact.origin or not fact.run:
+            continue
+        match fact.event:
+            case events.ToolCalled(call=one) | events.QuestionAsked(id=one):
+                open_now[one] = None
+            case events.ToolResultFact(call=one) | events.QuestionAnswered(id=one):
+                open_now.pop(one, None)
+            case events.RunEnded() if open_now:
+                yield f"the run ended at {fact.seq} before {', '.join(open_now)}"
+                open_now.clear()
 
 
 def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Terminal agents that calls have started, and whose process is gone: what is left of them is ended."""
+"""Other vendors' agents whose owner is gone: what is left of them is ended, and the log says so."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from ostler.runs.lease import new_owner
 from ostler.runs.orphans import OWNED_AGENT, end_processes
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import NotFound, SessionHeld
+from ostler.vocabulary.messages import Text
 
 CUT = "the process that ran it ended"
+_UNKNOWN_EFFECT = "The process ended while this call ran; its effect may have happened, in part or in whole."
 
 
 async def own_agent(parent: Journal, child: str) -> None:
@@ -35,8 +37,38 @@ async def end_cut_agent(store: Store, child: str, world: World) -> ChildResult |
     return None
 
 
+async def end_cut_agents(store: Store, world: World) -> list[str]:
+    """Those of all sessions that nobody drives, and whose run is open. The sessions that had one."""
+    ended = []
+    for summary in await store.sessions():
+        is_open = summary.driver != "agent" and summary.status in ("running", "waiting")
+        if is_open and await end_cut_agent(store, summary.id, world) is not None:
+            ended.append(summary.id)
+    return ended
+
+
 async def close_cut_run(journal: Journal) -> None:
-    """Of an agent whose terminal is gone nothing more will come."""
-    if journal.state.run is not None:
-        journal.record(events.RunEnded("interrupted", CUT, cumulative=journal.state.usage))
-        await journal.commit()
+    """Nothing more will come of it: nobody is to answer its questions, and its calls were interrupted."""
+    run, last_ms = journal.state.run, journal.state.last_time_ms
+    if run is None:
+        return
+    for question in tuple(journal.state.questions):
+        journal.record(events.QuestionAnswered(question, "withdrawn"))
+    if run.waiting is not None:
+        journal.record(events.RunResumed())
+    facts = await journal.store.read(journal.session, run.first_seq - 1)
+    calls = [fact.event for fact in facts if isinstance(fact.event, events.ToolCalled)]
+    results = [fact.event for fact in facts if isinstance(fact.event, events.ToolResultFact)]
+    closed = {result.call for result in results}
+    for call in calls:
+        if call.call not in closed:
+            said = (Text(_UNKNOWN_EFFECT),)
+            journal.record(events.ToolResultFact(call.call, call.name, said, "tool_interrupted"))
+    own = events.Totals(
+        tool_calls=len(calls),
+        refused_calls=sum(result.failed == "call_refused" for result in results),
+        usage=run.usage,
+        duration_ms=max(0, last_ms - run.time_ms),
+    )
+    journal.record(events.RunEnded("interrupted", CUT, own=own, cumulative=journal.state.usage))
+    await journal.commit()

@@ -18,6 +18,7 @@ from ostler.runs import tree_requests
 from ostler.runs.lease import kept_lease
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import NotFound, OstlerError, StoreError
+from ostler.vocabulary.outcomes import Question
 from ostler.vocabulary.requests import (
     Answer,
     AnyRequest,
@@ -142,10 +143,12 @@ class InboxReader:
                 journal.record(resumed, settles=request.id)
             case Answer() if self._questions and not self._questions.take(request.id):
                 return
-            case Answer() if problem := self._unfit(request):
+            case Answer(question=question) if (asked := journal.state.questions.get(question)) and (
+                problem := unfit(request, asked.question)
+            ):
                 journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
-                if self._questions.deliver(_answered(request)):
+                if self._questions.deliver(outcome_of(request)):
                     return  # recorded by the call that asked
                 refused = events.RequestRefused(request.id, self._reason_against(request))
                 journal.record(refused, settles=request.id)
@@ -166,10 +169,10 @@ class InboxReader:
                     journal.record(refused, settles=request.id)
                     await journal.commit()
                     return
-                answered = as_stored(asked, _answered(request))
+                answered = as_stored(asked, outcome_of(request))
                 journal.record(answered, run=run_of(asked), settles=request.id)
                 if stopped is not None and asked.question.secret:
-                    stopped.answered = _answered(request)
+                    stopped.answered = outcome_of(request)
                 self._resume(run, request)
             case FinishCall() if run and self._loop and self._is_pending(run, request.call):
                 assert run.step is not None
@@ -272,23 +275,6 @@ class InboxReader:
         )
         self._journal.record(changed, settles=request.id)
 
-    def _unfit(self, request: Answer) -> str:
-        """Why it is no answer to its question: none of the choices, or not what the form asks for."""
-        asked = self._journal.state.questions.get(request.question)
-        if asked is None or request.declined:
-            return ""
-        question = asked.question
-        if question.kind == "choice" and question.choices and request.answer not in question.choices:
-            return f"the answer must be one of: {', '.join(question.choices)}"
-        if question.kind == "form" and question.form is not None:
-            from ostler.kernel.json_schema import mismatch
-
-            problem = mismatch(request.answer, question.form)
-            if problem and question.secret:  # it may quote the answer
-                return "the answer does not fit the form"
-            return f"the answer does not fit the form: {problem}" if problem else ""
-        return ""
-
     def _resume(self, run: RunState | None, request: AnyRequest) -> None:
         if run and run.waiting and run.waiting.reason != "paused":
             self._journal.record(events.RunResumed(request.id))
@@ -358,7 +344,7 @@ class InboxReader:
         return f"{type(request).__name__} requests cannot be taken up by this version"
 
 
-def _answered(request: Answer) -> events.QuestionAnswered:
+def outcome_of(request: Answer) -> events.QuestionAnswered:
     return events.QuestionAnswered(
         request.question,
         "declined" if request.declined else "answered",
@@ -371,3 +357,19 @@ def _answered(request: Answer) -> events.QuestionAnswered:
 def _cancelled(request: Cancel) -> events.Audited:
     about = {"call": request.call, "actor": "user", "who": request.by}
     return events.Audited("tool.cancel", "somebody asked for it", about)
+
+
+def unfit(request: Answer, question: Question) -> str:
+    """Why it is no answer to the question: none of the choices, or not what the form asks for."""
+    if request.declined:
+        return ""
+    if question.kind == "choice" and question.choices and request.answer not in question.choices:
+        return f"the answer must be one of: {', '.join(question.choices)}"
+    if question.kind == "form" and question.form is not None:
+        from ostler.kernel.json_schema import mismatch
+
+        problem = mismatch(request.answer, question.form)
+        if problem and question.secret:  # it may quote the answer
+            return "the answer does not fit the form"
+        return f"the answer does not fit the form: {problem}" if problem else ""
+    return ""

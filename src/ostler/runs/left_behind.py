@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ostler.kernel.journal import World
 from ostler.kernel.store import Store
+from ostler.runs.cut_agents import end_cut_agents
 from ostler.runs.lease import new_owner
 from ostler.runs.orphans import end_processes
 from ostler.runs.run_tree import state_of
@@ -53,7 +54,10 @@ class LeftBehind:
 
 
 async def end_tools_of_the_dead(store: Store, world: World) -> None:
-    """Ends what tools are still doing for runs that were cut. Else that would last until somebody looks."""
+    """Ends what tools are still doing for runs that were cut. Else that would last until somebody looks.
+
+    The runs of other vendors' agents end with them: nobody could go on with those."""
+    await end_cut_agents(store, world)
     for summary in await store.sessions():
         if summary.status != "running" or await store.holder(summary.id) is not None:
             continue

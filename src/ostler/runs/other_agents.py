@@ -19,23 +19,25 @@ async def submit_to_agent(
     world: World,
     attend: Callable[[Journal], None] | None = None,
 ) -> bool:
-    """Into its inbox, for whoever drives the agent. Where nobody does, only what the log is enough for is
-    taken up, and the rest raises `SessionBusy`."""
+    """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, only what the log is
+    enough for is taken up, and the rest raises `SessionBusy`."""
     from ostler.runs.asking import ask
+    from ostler.runs.cut_agents import end_cut_agent
     from ostler.runs.request_kinds import ALONE, OF_A_RUN
 
     if await store.holder(state.id) is not None:
         return await store.submit(state.id, request)
-    if not (isinstance(request, ALONE) or (isinstance(request, OF_A_RUN) and state.run is None)):
-        raise SessionBusy(has_ended(state.id, state.driver))
+    if state.run is not None and await end_cut_agent(store, state.id, world) is None:
+        return await store.submit(state.id, request)  # somebody has just taken it up
+    if not isinstance(request, (*ALONE, *OF_A_RUN)):
+        raise SessionBusy(has_ended(state.id))
     with suppress(UsageError):  # it was refused, and that is a fact
         await ask(store, state.id, request, world, attend=attend)
     return True
 
 
-def has_ended(session: str, driver: str) -> str:
-    then = "start it again" if driver == "terminal" else "another is started in a new session"
-    return f"the agent of session {session} has ended: {then}"
+def has_ended(session: str) -> str:
+    return f"the agent of session {session} has ended: start it again"
 
 
 def require_own_agent(session: str, driver: str) -> None:

@@ -124,6 +124,8 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
             break
     assert state.run is not None
     run, waiting = state.run, state.run.waiting
+    if holder is None and state.driver != "agent":
+        waiting = None  # whoever asked has ended
     usage = run.children_totals + Totals(usage=run.usage)
     return RunRow(
         session=summary.id,

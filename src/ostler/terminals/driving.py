@@ -212,10 +212,10 @@ class DrivenTerminal:
     def look(self) -> None:
         """Reads the screen now, wanted or not."""
         modes, shown = self.screen.modes(), read_out(self.screen)
-        if modes.alternate:
+        if modes.alternate and shown.strip():
             self._own_screen = shown
         elif self._is_over and self._own_screen:
-            shown = self._own_screen  # what is printed after leaving it does not take back what was said
+            shown = self._own_screen  # neither wiping nor leaving it takes back what was said
         events = self.tracker.look(self._loop.time(), shown, modes.bracketed_paste)
         if not modes.alternate and self.tracker.status == "stable":
             self._own_screen = ""  # it goes on without one

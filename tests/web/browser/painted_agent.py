@@ -1,6 +1,7 @@
 """An agent with a coloured screen, for pictures of the page: run as a program by the tests.
 
-Its first answer is always the same; then it repeats what it is told. `/work` keeps it at work until it is stopped.
+Its first answer is always the same; then it repeats what it is told. `/work` keeps it busy until it is
+stopped.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.web.browser.test_looks import (
 )
 
 pytestmark = pytest.mark.long
+ACP_ECHO = Path(__file__).parents[2] / "serving_agents" / "acp_echo.py"
 
 Serve = Callable[..., ServedAgent]
 
@@ -164,6 +166,17 @@ def test_what_went_wrong_is_said_and_stays(serve_alone: Serve, visit: Visit, ost
     at.say("hello")
     expect(at.page.get_by_text("unexpected error occurred: it is somewhere else")).to_be_visible()
     expect(at.message).to_have_value("hello")
+
+
+def test_an_agent_without_a_terminal_is_talked_to(serve_alone: Serve, visit: Visit) -> None:
+    served = serve_alone("--transport", "acp", agent=(sys.executable, str(ACP_ECHO)))
+    at = visit(alone(served))
+    at.say("hello")
+    expect(at.prompts).to_have_text(["hello"])
+    expect(at.answers.last).to_contain_text("hello")
+    AgentVisitor(at).until_it_waits()
+    expect(at.page.get_by_role("group", name="What is shown")).to_have_count(0)
+    expect(at.page.get_by_role("tab", name="Control")).to_have_count(0)
 
 
 def test_it_comes_back_with_the_server(visit: Visit, ostler: Ostler) -> None:

@@ -194,7 +194,7 @@ def test_a_coloured_terminal_follows_the_theme(
     start: Start, visit: Visit, ostler: Ostler, scheme: str
 ) -> None:
     served = start()
-    agent = AgentVisitor(visit(served, color_scheme=scheme))
+    agent = AgentVisitor(visit(served, color_scheme=scheme, viewport={"width": 1440, "height": 840}))
     session = start_agent(served, *PAINTED_AGENT, type="claude")
     agent.open(session)
     agent.at.say(PROMPT)

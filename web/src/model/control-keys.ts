@@ -8,7 +8,7 @@ export interface Pressed {
 
 const named = (bytes: string, shown: string): Pressed => ({ bytes, shown });
 
-export const KEYS: Record<string, Pressed> = {
+export const KEYS = {
   Escape: named("\x1b", "Esc"),
   Tab: named("\t", "Tab"),
   Enter: named("\r", "Enter"),
@@ -22,7 +22,7 @@ export const KEYS: Record<string, Pressed> = {
   End: named("\x1b[F", "End"),
   PageUp: named("\x1b[5~", "PgUp"),
   PageDown: named("\x1b[6~", "PgDn"),
-};
+} as const;
 
 type Key = Pick<KeyboardEvent, "key" | "ctrlKey" | "altKey" | "metaKey" | "shiftKey">;
 
@@ -35,7 +35,7 @@ export function pressed(event: Key): Pressed | null {
   const { key, ctrlKey, altKey, metaKey, shiftKey } = event;
   if (metaKey) return null;
   if (key === "Tab" && shiftKey) return named("\x1b[Z", "Shift Tab");
-  const known = KEYS[key];
+  const known = (KEYS as Record<string, Pressed | undefined>)[key];
   if (known) return altKey ? named(`\x1b${known.bytes}`, `Alt ${known.shown}`) : known;
   if ([...key].length !== 1) return null;
   if (ctrlKey && !altKey) return /^[a-z]$/i.test(key) && key.toLowerCase() !== "v" ? control(key) : null;

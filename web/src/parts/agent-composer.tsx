@@ -58,6 +58,7 @@ export function AgentComposer({ agent }: { agent: DrivenAgent }): JSX.Element {
   const isRunning = state === "running" || state === "starting";
   const why = hindrance(agent);
   const canSend = !why && !isSending && text.trim() !== "";
+  const takesKeys = Boolean(agent.terminal.value || agent.screen.value);
   const isGone = state === "ended" || !mayAct();
 
   useLayoutEffect(() => {
@@ -130,12 +131,14 @@ export function AgentComposer({ agent }: { agent: DrivenAgent }): JSX.Element {
             <Icon name="attach" />
           </button>
         )}
-        <span class="modes" role="tablist" aria-label="What is sent" ref={modes} onKeyDown={other}>
-          {tab("text", "Text", "Send messages")}
-          {tab("control", "Control", "Send each key as it is pressed")}
-        </span>
+        {takesKeys && (
+          <span class="modes" role="tablist" aria-label="What is sent" ref={modes} onKeyDown={other}>
+            {tab("text", "Text", "Send messages")}
+            {tab("control", "Control", "Send each key as it is pressed")}
+          </span>
+        )}
         <span class="spring" />
-        {text.trim() && why && !isGone && <span class="small-print why">{why}</span>}
+        {mode === "text" && text.trim() && why && !isGone && <span class="small-print why">{why}</span>}
         {isRunning && mayAct() && (
           <button type="button" class="send stop" aria-label="Stop" title="Interrupt the agent" onClick={() => agent.stop()}>
             <Icon name="stop" />

@@ -62,7 +62,7 @@ export function AgentPanes({ agent, children }: { agent: DrivenAgent; children: 
   const hasTerminal = Boolean(agent.terminal.value || agent.screen.value);
   const now = hasTerminal ? shownNow() : "chat";
   return (
-    <div class={`agent-panes ${now}`} ref={panes}>
+    <div class={`agent-panes shows-${now}`} ref={panes}>
       <section class="agent-chat" hidden={now === "terminal"}>
         {children}
       </section>

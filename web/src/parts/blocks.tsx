@@ -43,7 +43,7 @@ function User({ block, session, nested }: { block: UserBlock; session: string; n
   const [all, setAll] = useState(false);
   const isLong = text.length > 3000 || text.split("\n").length > 30;
   return (
-    <article class={`user ${block.source}`} aria-label="You">
+    <article class={`user ${block.source === "terminal" ? "prompt" : block.source}`} aria-label="You">
       {!OWN.has(block.source) && <span class="badge">{SOURCES[block.source] ?? block.source}</span>}
       {block.label && <span class="badge label">{block.label}</span>}
       <div class={isLong && !all ? "user-text cut" : "user-text"}>{text}</div>

@@ -1,28 +1,41 @@
 /** Where each key goes to the agent as it is pressed; what was sent is seen for a moment. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { KEYS, type Pressed, control, pressed } from "../model/control-keys";
 import type { DrivenAgent } from "../state/driven-agent";
 
 const SEEN_FOR = 2000;
-const BUTTONS: [string, Pressed | undefined][] = [
-  ["Escape", KEYS["Escape"]],
-  ["Tab", KEYS["Tab"]],
-  ["Up", KEYS["ArrowUp"]],
-  ["Down", KEYS["ArrowDown"]],
-  ["Left", KEYS["ArrowLeft"]],
-  ["Right", KEYS["ArrowRight"]],
-  ["Enter", KEYS["Enter"]],
+const BUTTONS: [string, Pressed][] = [
+  ["Escape", KEYS.Escape],
+  ["Tab", KEYS.Tab],
+  ["Up", KEYS.ArrowUp],
+  ["Down", KEYS.ArrowDown],
+  ["Left", KEYS.ArrowLeft],
+  ["Right", KEYS.ArrowRight],
+  ["Enter", KEYS.Enter],
   ["Control C", control("c")],
 ];
 /** What a keyboard on a screen tells instead of keys. */
-const EDITS: Record<string, Pressed | undefined> = {
-  insertLineBreak: KEYS["Enter"],
-  insertParagraph: KEYS["Enter"],
-  deleteContentBackward: KEYS["Backspace"],
-  deleteContentForward: KEYS["Delete"],
+const EDITS: Record<string, Pressed> = {
+  insertLineBreak: KEYS.Enter,
+  insertParagraph: KEYS.Enter,
+  deleteContentBackward: KEYS.Backspace,
+  deleteContentForward: KEYS.Delete,
 };
+
+/** Keys that a keyboard on a screen does not have. */
+export function KeyButtons({ press }: { press: (one: Pressed) => void }): JSX.Element {
+  return (
+    <div class="control-buttons" role="group" aria-label="Keys">
+      {BUTTONS.map(([name, one]) => (
+        <button key={name} type="button" aria-label={name} title={name} onClick={() => press(one)}>
+          {one.shown}
+        </button>
+      ))}
+    </div>
+  );
+}
 
 interface Tile {
   id: number;
@@ -33,7 +46,7 @@ export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () =
   const field = useRef<HTMLTextAreaElement>(null);
   const [tiles, setTiles] = useState<Tile[]>([]);
   const count = useRef(0);
-  useEffect(() => field.current?.focus(), []);
+  useLayoutEffect(() => field.current?.focus(), []);
   const press = (one: Pressed): void => {
     agent.press(one.bytes);
     const id = (count.current += 1);
@@ -87,15 +100,7 @@ export function ControlField({ agent, leave }: { agent: DrivenAgent; leave: () =
           </li>
         ))}
       </ul>
-      <div class="control-buttons" role="group" aria-label="Keys">
-        {BUTTONS.map(([name, one]) =>
-          one ? (
-            <button key={name} type="button" aria-label={name} title={name} onClick={() => { press(one); field.current?.focus(); }}>
-              {one.shown}
-            </button>
-          ) : null,
-        )}
-      </div>
+      <KeyButtons press={(one) => { press(one); field.current?.focus(); }} />
     </div>
   );
 }

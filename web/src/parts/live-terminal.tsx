@@ -8,6 +8,8 @@ import { type DrivenAgent, agentName } from "../state/driven-agent";
 import { followWhileSeen } from "../state/following-while-seen";
 import { terminalIsOpen } from "../state/session-list";
 import { Follower, type Source } from "../wire/following";
+import { KeyButtons } from "./control-field";
+import { isPhone } from "./width";
 import type { XtermView } from "./xterm";
 
 function bytesOf(base64: string): Uint8Array {
@@ -101,9 +103,10 @@ export function LiveTerminal({ agent }: { agent: DrivenAgent }): JSX.Element {
       ) : (
         <p class="hint">{isEnded ? `${agentName(agent.type.value)} has ended: its terminal is gone.` : "Nothing is shown yet."}</p>
       )}
+      {isPhone.value && source && !isRefused && mayAct() && <KeyButtons press={(one) => agent.press(one.bytes)} />}
       <footer class="terminal-foot small-print">
         {source && !isRefused && (mayAct() ? <span>What you type here goes to the agent. <kbd>Shift</kbd> <kbd>Esc</kbd> leaves.</span> : <span>You may look on.</span>)}
-        {isRefused && <span>Another process drives this agent: its screen, as text.</span>}
+        {isRefused && <span>Its screen, as text: the terminal itself cannot be had from here.</span>}
       </footer>
     </section>
   );

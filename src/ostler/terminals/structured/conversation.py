@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.structured.driver import Said, ToolUpdate, Update
+from ostler.vocabulary import events
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import text_of
 
 
 class SpokenConversation:
@@ -13,39 +18,66 @@ class SpokenConversation:
     """
 
     def __init__(self) -> None:
-        self.messages: list[ScreenMessage] = []
+        self._messages: list[ScreenMessage] = []
+        self._unsaid: list[str] = []
+        """Pieces of the last message that are not in it yet: joined when somebody looks, for there are many."""
         self._next = 0
         self._calls: dict[str, bool] = {}
         """Those of the present turn, and whether each is open."""
 
     @property
+    def messages(self) -> tuple[ScreenMessage, ...]:
+        if self._unsaid:
+            last = self._messages[-1]
+            text = last.text + "".join(self._unsaid)
+            self._messages[-1] = ScreenMessage(last.id, last.role, text, last.time)
+            self._unsaid = []
+        return tuple(self._messages)
+
+    @property
     def answer(self) -> str:
         """What the agent has said to the last prompt so far."""
-        last = self.messages[-1] if self.messages else None
-        return last.text if last is not None and last.role == "agent" else ""
+        messages = self.messages
+        return messages[-1].text if messages and messages[-1].role == "agent" else ""
 
     def begin(self, prompt: str, time: float) -> None:
-        self.messages.append(ScreenMessage(self._next, "user", prompt, time))
-        self.messages.append(ScreenMessage(self._next + 1, "agent", "", time))
+        self._messages = [
+            *self.messages,
+            ScreenMessage(self._next, "user", prompt, time),
+            ScreenMessage(self._next + 1, "agent", "", time),
+        ]
         self._next += 2
         self._calls = {}
 
     def take(self, update: Update) -> None:
         match update:
             case Said(text=text):
-                self._add(text)
+                self._unsaid.append(text)
             case ToolUpdate(id=call, begins=begins) if call not in self._calls or (
                 begins and not self._calls[call]
             ):
                 self._calls[call] = True
-                self._add(f"\n[Tool: {update.kind or 'other'}] {update.title or update.name}\n")
+                self._unsaid.append(f"\n[Tool: {update.kind or 'other'}] {update.title or update.name}\n")
             case ToolUpdate(id=call, status=status) if status and self._calls[call]:
                 self._calls[call] = status not in ("completed", "failed")
-                self._add(f"[Tool Status: {status}]\n")
+                self._unsaid.append(f"[Tool Status: {status}]\n")
 
     def take_out_answer(self) -> None:
-        self.messages.pop()
+        self._messages.pop()
+        self._unsaid = []
 
-    def _add(self, text: str) -> None:
-        last = self.messages[-1]
-        self.messages[-1] = ScreenMessage(last.id, last.role, last.text + text, last.time)
+    def recall(self, facts: Iterable[Fact]) -> None:
+        """What was said in earlier lives of the agent, as the log has it."""
+        for fact in facts:
+            match fact.event:
+                case events.UserMessage(content=content):
+                    self.begin(text_of(content), fact.time_ms / 1000)
+                case events.AssistantMessage(content=content):
+                    self.take(Said(text_of(content)))
+                case events.ToolCalled(call=call, name=name, kind=kind, display=display):
+                    title = display.title if display else ""
+                    self.take(ToolUpdate(id=call, begins=True, kind=kind, name=name, title=title))
+                case events.ToolResultFact(call=call, failed=failed):
+                    self.take(ToolUpdate(id=call, status="failed" if failed else "completed"))
+                case events.RunEnded(status="failed" | "interrupted"):
+                    self.take_out_answer()

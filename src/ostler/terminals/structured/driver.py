@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from ostler.terminals.agent_types import detect
+from ostler.vocabulary.errors import OstlerError
 from ostler.vocabulary.events import TodoItem
 from ostler.vocabulary.usage import Usage
 
@@ -32,6 +33,8 @@ class StructuredAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the command says it."""
     environment: Mapping[str, str] = {}  # each struct gets its own
     initial_prompt: str = ""
+    conversation: str = ""
+    """Of an earlier life, by the agent's own name for it: what it is to go on with."""
     start_timeout: float = 60.0
     """Seconds that it has to say that it is there: some update themselves first."""
 
@@ -96,7 +99,13 @@ class Used(msgspec.Struct, frozen=True):
     model: str = ""
 
 
-Update = Said | Thought | ToolUpdate | Planned | Used
+class Conversing(msgspec.Struct, frozen=True):
+    """By this name a later life of the agent can go on with what it remembers."""
+
+    conversation: str
+
+
+Update = Said | Thought | ToolUpdate | Planned | Used | Conversing
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
@@ -121,6 +130,16 @@ class Permission(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class Inquiry(msgspec.Struct, frozen=True):
+    """What the agent wants to know, and lets people choose from."""
+
+    call: ToolUpdate
+    text: str
+    choices: tuple[str, ...]
+    several: bool = False
+    reason: str = ""
+
+
 class TurnEnd(msgspec.Struct, frozen=True):
     stop: Literal["end", "cancelled", "refusal", "limit"] = "end"
     reason: str = ""
@@ -140,20 +159,30 @@ class Listener(Protocol):
         """
         ...
 
+    async def inquire(self, asked: Inquiry) -> tuple[str, ...] | None:
+        """What was chosen: nothing by who declined. None as for `permit`."""
+        ...
+
+
+class ConversationGone(OstlerError):
+    """The agent cannot go on with its earlier conversation. Another life of it may begin a new one."""
+
 
 class Driver(Protocol):
     """Speaks with one agent, one turn at a time.
 
     - The process is started when the driver is made, and ended by its owner. When it ends, an open turn
       raises.
-    - `update` is called in the order in which the agent spoke, and never after its turn's `prompt` returned.
+    - `update` is called in the order in which the agent spoke, and for what belongs to a turn never after its
+      `prompt` returned. What the agent says again of an earlier life is left out.
     - Nothing is permitted that `permit` did not choose.
     """
 
     process: LineProcess
 
     async def start(self) -> None:
-        """Until the agent takes prompts. Its owner bounds the time. Raises `OstlerError`."""
+        """Until the agent takes prompts, and remembers `agent.conversation` if one was given. Its owner bounds
+        the time. Raises `OstlerError`, or `ConversationGone`."""
         ...
 
     async def prompt(self, text: str) -> TurnEnd:

@@ -35,7 +35,9 @@ _FILLED = re.compile(r"\{\w+\}")
 _UNKNOWN_END = "The agent did not say what came of it."
 
 
-class _Call(msgspec.Struct):
+class Call(msgspec.Struct):
+    """A call of the agent's tools."""
+
     id: str
     name: str
     title: str
@@ -46,8 +48,16 @@ class _Call(msgspec.Struct):
     started: bool = False
     ended: bool = False
     refused: bool = False
-    asked: bool = False
-    """Somebody has it before them whether it may be done: some agents say before that it is in progress."""
+    questions: int = 0
+    """Those about it that are open: some agents say before the answer that it is in progress."""
+
+
+class _Spoken(msgspec.Struct):
+    """What is said or thought in one go: in pieces, for there are many."""
+
+    kind: type[Text | Reasoning]
+    pieces: list[str]
+    length: int
 
 
 class Turn:
@@ -56,8 +66,9 @@ class Turn:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._message = ""
-        self._blocks: list[Text | Reasoning] = []
-        self._calls: dict[str, _Call] = {}
+        self._spoken: list[_Spoken] = []
+        self._calls: dict[str, Call] = {}
+        self._refused = 0
         self._used = Used()
         self.is_cancelled = False
         """Somebody has told the agent to stop: what fails now fails for that."""
@@ -65,9 +76,9 @@ class Turn:
     async def take(self, update: Update) -> None:
         match update:
             case Said(text=text):
-                self._say(Text(text))
+                self._say(Text, text)
             case Thought(text=text):
-                self._say(Reasoning(text))
+                self._say(Reasoning, text)
             case ToolUpdate():
                 await self._take_call(update)
             case Planned(items=items):
@@ -88,9 +99,8 @@ class Turn:
             cumulative = self._journal.state.usage + usage
             model = self._used.model or self._model()
             self._journal.record(events.UsageReported(self._message, model, usage, cumulative))
-        refused = sum(call.refused for call in self._calls.values())
         return events.Totals(
-            tool_calls=len(self._calls), refused_calls=refused, usage=usage or Usage(cost=0.0)
+            tool_calls=len(self._calls), refused_calls=self._refused, usage=usage or Usage(cost=0.0)
         )
 
     @property
@@ -103,28 +113,27 @@ class Turn:
 
     # --- what it says ---------------------------------------------------------------------------------
 
-    def _say(self, piece: Text | Reasoning) -> None:
-        if not piece.text:
+    def _say(self, kind: type[Text | Reasoning], text: str) -> None:
+        if not text:
             return
-        if not self._blocks:
+        if not self._spoken:
             self._message = self._journal.world.new_id("msg")
-        if self._blocks and type(self._blocks[-1]) is type(piece):
-            said = self._blocks[-1].text
-            self._blocks[-1] = type(piece)(said + piece.text)
-        else:
-            said = ""
-            self._blocks.append(piece)
-        delta = events.TextDelta if isinstance(piece, Text) else events.ReasoningDelta
-        self._journal.publish([delta(self._message, len(self._blocks) - 1, len(said), piece.text)])
+        if not self._spoken or self._spoken[-1].kind is not kind:
+            self._spoken.append(_Spoken(kind, [], 0))
+        present = self._spoken[-1]
+        delta = events.TextDelta if kind is Text else events.ReasoningDelta
+        self._journal.publish([delta(self._message, len(self._spoken) - 1, present.length, text)])
+        present.pieces.append(text)
+        present.length += len(text)
 
     def _close_message(self, stop: StopReason, *calls: ToolCall) -> None:
-        content: tuple[Block, ...] = (*self._blocks, *calls)
+        content: tuple[Block, ...] = (*(one.kind("".join(one.pieces)) for one in self._spoken), *calls)
         if not content:
             return
-        if not self._blocks:
+        if not self._spoken:
             self._message = self._journal.world.new_id("msg")
         self._journal.record(events.AssistantMessage(self._message, content, stop))
-        self._blocks = []
+        self._spoken = []
 
     # --- calls ----------------------------------------------------------------------------------------
 
@@ -141,12 +150,12 @@ class Turn:
             self.start(update)
         self._print(call, update.text)
 
-    def _failure_of(self, call: _Call) -> FailureKind:
+    def _failure_of(self, call: Call) -> FailureKind:
         if call.refused:
             return "call_refused"
         return "tool_cancelled" if self.is_cancelled else "tool_failed"
 
-    def call(self, update: ToolUpdate) -> _Call:
+    def call(self, update: ToolUpdate) -> Call:
         """The call that it is about, with what it says of it. A new one becomes a fact."""
         call = self._calls.get(update.id)
         if call is None or (call.ended and update.begins):
@@ -156,10 +165,10 @@ class Turn:
             call.arguments = self._storable(update.input) or call.arguments
         return call
 
-    def _begin(self, update: ToolUpdate) -> _Call:
+    def _begin(self, update: ToolUpdate) -> Call:
         journal = self._journal
         kind = update.kind or "other"
-        call = _Call(
+        call = Call(
             journal.world.new_id("call"),
             update.name or kind,
             update.title,
@@ -187,14 +196,14 @@ class Turn:
     def start(self, update: ToolUpdate, allowed_by: str = "") -> None:
         """It is at work now, by somebody's word or without being asked for."""
         call = self.call(update)
-        if not (call.started or call.ended or call.asked or call.refused):
+        if not (call.started or call.ended or call.questions or call.refused):
             call.started = True
             started = events.ToolStarted(
                 call.id, call.name, arguments=call.arguments or None, allowed_by=allowed_by
             )
             self._journal.record(started)
 
-    def _print(self, call: _Call, text: str | None) -> None:
+    def _print(self, call: Call, text: str | None) -> None:
         if text is None:
             return
         if call.started and text.startswith(call.text) and len(text) > len(call.text):
@@ -202,8 +211,9 @@ class Turn:
             self._journal.publish([events.ToolOutput(call.id, len(call.text), more)])
         call.text = text
 
-    async def _end(self, call: _Call, failed: FailureKind | None) -> None:
+    async def _end(self, call: Call, failed: FailureKind | None) -> None:
         call.ended = True
+        self._refused += failed == "call_refused"
         journal = self._journal
         if failed is None and not call.started:
             journal.record(events.ToolStarted(call.id, call.name, arguments=call.arguments or None))
