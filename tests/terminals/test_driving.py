@@ -118,10 +118,12 @@ def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> TerminalA
 OWN_SCREEN, LEFT = r"\033[?1049h", r"\033[?1049l"
 
 
+@pytest.mark.parametrize("wiped", ["", r"\033[2J"])
 async def test_what_an_agent_prints_when_it_has_left_its_own_screen_takes_back_nothing(
-    tmp_path: Path,
+    tmp_path: Path, wiped: str
 ) -> None:
-    script = f"printf '{OWN_SCREEN}I have said it.\\n> '; read line; printf '{LEFT}Until next time.'"
+    said, bye = rf"{OWN_SCREEN}I have said it.\n> ", f"{LEFT}Until next time."
+    script = f"printf '{said}'; read line; printf '{wiped}'; sleep 0.1; printf '{bye}'"
     async with at_work(shell_agent(tmp_path, script)) as agent:
         await agent.until_stable()
         agent.session.press(b"\r")

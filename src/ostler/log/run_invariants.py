@@ -28,7 +28,15 @@ _AFTER_IN_OTHER_AGENTS: dict[str, frozenset[str]] = {
     "run_started": frozenset({"user_message"}),
     "user_message": frozenset({"user_message", "assistant_message", "usage", "run_ended"}),
     "assistant_message": frozenset(
-        {"assistant_message", "user_message", "tool_called", "tool_started", "tool_result", "usage", "run_ended"}
+        {
+            "assistant_message",
+            "user_message",
+            "tool_called",
+            "tool_started",
+            "tool_result",
+            "usage",
+            "run_ended",
+        }
     ),
     "tool_called": frozenset({"assistant_message", "tool_started", "tool_result"}),
     "tool_started": frozenset({"assistant_message", "tool_started", "tool_result"}),

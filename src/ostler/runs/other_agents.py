@@ -19,8 +19,8 @@ async def submit_to_agent(
     world: World,
     attend: Callable[[Journal], None] | None = None,
 ) -> bool:
-    """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, only what the log is
-    enough for is taken up, and the rest raises `SessionBusy`."""
+    """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, and only what the
+    log is enough for is taken up: the rest raises `SessionBusy`."""
     from ostler.runs.asking import ask
     from ostler.runs.cut_agents import end_cut_agent
     from ostler.runs.request_kinds import ALONE, OF_A_RUN

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from ostler import __version__
 from ostler.kernel.journal import Journal
-from ostler.runs.lease import kept_lease
+from ostler.terminals.agent_life import Observers, give_back, live, outcome_for_a_sender
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driven import Observer
 from ostler.terminals.driving import DrivenTerminal, Outcome, TerminalAgent, Watcher
@@ -32,7 +31,7 @@ from ostler.terminals.tracker import (
 )
 from ostler.terminals.viewing import Viewer
 from ostler.vocabulary import events
-from ostler.vocabulary.errors import OstlerError, SessionBusy, StoreError, failure_of
+from ostler.vocabulary.errors import OstlerError, SessionBusy, failure_of
 from ostler.vocabulary.events import RunStatus
 from ostler.vocabulary.messages import Text
 
@@ -82,7 +81,7 @@ class TerminalSession:
         self.terminal = DrivenTerminal(agent, journal.session, watcher, saved)
         self._live_values = LiveValues(journal, self.terminal)
         self._life: asyncio.Task[None] | None = None
-        self._observers: list[Observer] = []
+        self._observers = Observers()
 
     @property
     def id(self) -> str:
@@ -108,8 +107,7 @@ class TerminalSession:
         return self.terminal.tracker.to_save()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+        return self._observers.add(observer)
 
     @property
     def status(self) -> Status:
@@ -133,9 +131,8 @@ class TerminalSession:
     def _say(self, text: str, request: str = "") -> _Sent:
         """Hands a message to the agent, which must be waiting for one."""
         ticket = self.terminal.send(text)
-        sent = self._sent = _Sent(ticket, request, asyncio.get_running_loop().create_future())
-        sent.outcome.add_done_callback(_look_at)
-        self._tell_observers()
+        sent = self._sent = _Sent(ticket, request, outcome_for_a_sender())
+        self._observers.changed()
         return sent
 
     def interrupt(self, request: str = "") -> bool:
@@ -191,16 +188,9 @@ class TerminalSession:
 
     async def _live(self) -> None:
         """What becomes a fact does so here, one after the other; only the beginning of a run does not."""
+        process = self.terminal.process
         try:
-            async with kept_lease(self.journal):
-                async with self._inbox.watched():
-                    while not self.terminal.process.ended.done():
-                        await self._stirred.wait()
-                        self._stirred.clear()
-                        await self._go_on()
-                await self._end()
-        except StoreError as error:
-            self.journal.fail(error)
+            await live(self.journal, self._inbox, self._stirred, process.ended, self._go_on, self._end)
         finally:
             await self._leave()
 
@@ -216,7 +206,7 @@ class TerminalSession:
             self._say_next()
         self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
-        self._tell_observers()
+        self._observers.changed()
 
     def _say_next(self) -> None:
         if (prompt := self._inbox.next_prompt) is not None:
@@ -242,11 +232,7 @@ class TerminalSession:
         if self._sent is not None:
             self._tell_sender(Undelivered(self._sent.ticket, STOPPED))
         self._live_values.clear()
-        if not self.journal.failed:
-            with suppress(StoreError):  # else it runs out by itself
-                await self.journal.store.release(self.journal.lease)
-        for closed in self.journal.on_close:
-            closed()
+        await give_back(self.journal)
         process = self.terminal.process
         self.ended.set_result(process.ended.result() if process.ended.done() else -signal.SIGKILL)
 
@@ -284,11 +270,7 @@ class TerminalSession:
             self._live_values.show_status(self.status)
         self._live_values.show_message(self._unsettled())
         self._live_values.show_screen()
-        self._tell_observers()
-
-    def _tell_observers(self) -> None:
-        for observer in list(self._observers):
-            observer.changed()
+        self._observers.changed()
 
     def _unsettled(self) -> tuple[int, str] | None:
         """The agent's message that is not a fact as it is drawn now."""
@@ -315,8 +297,7 @@ class TerminalSession:
     def _warn_of_initial_prompt(self, outcome: Undelivered) -> None:
         """Nobody waits for it, so whoever watches is told."""
         then = "it is tried again" if outcome.again else "it is given up"
-        for observer in list(self._observers):
-            observer.warned(f"the initial prompt was not taken, {then}: {outcome.reason}")
+        self._observers.warned(f"the initial prompt was not taken, {then}: {outcome.reason}")
 
     def _record_delivery(self) -> None:
         if self._run is None:
@@ -376,9 +357,3 @@ def how_it_ended(exit_status: int) -> str:
         return f"was ended by {signal.Signals(-exit_status).name}"
     except ValueError:
         return f"was ended by signal {-exit_status}"
-
-
-def _look_at(outcome: asyncio.Future[None]) -> None:
-    """Nobody may wait for it: then its failure is the run's alone."""
-    if not outcome.cancelled():
-        outcome.exception()

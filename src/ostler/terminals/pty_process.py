@@ -32,6 +32,7 @@ _READS_IN_A_TURN = 4  # of four kilobytes, as the kernel hands them out: all els
 _READ_SIZE = 64 * 1024
 _READS_AT_THE_END = 1024
 _KILL_WAIT = 2.0
+_STRAY_INTERVAL = 0.02
 _ASKED_TO_END = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
 _NOT_INHERITED = ("LINES", "COLUMNS", "TERM", "COLORTERM")
 _DEFAULT_SIGNALS = (
@@ -120,13 +121,21 @@ class PtyProcess:
                 await asyncio.wait([self.ended], timeout=patience)
         finally:
             self.kill()
-            await asyncio.to_thread(kill_processes_of, self._session, OWNED_AS)
+            await self._kill_strays()
             await asyncio.wait([self.ended], timeout=_KILL_WAIT)
             self._close_terminal()
 
     def kill(self) -> None:
         """Ends its group at once."""
         self._signal(signal.SIGKILL)
+
+    async def _kill_strays(self) -> None:
+        """Those that left its group, until none is found: one may have started another meanwhile."""
+        until = self._loop.time() + _KILL_WAIT
+        while await asyncio.to_thread(kill_processes_of, self._session, OWNED_AS):
+            if self._loop.time() >= until:
+                break
+            await asyncio.sleep(_STRAY_INTERVAL)
 
     # --- its life -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import acp
 from acp.schema import (
+    AgentCapabilities,
     AgentPlanUpdate,
     AllowedOutcome,
     Cost,
@@ -48,12 +49,25 @@ class SmallAgent:
             return acp.InitializeResponse(protocol_version=0)
         capabilities = rest["client_capabilities"]
         assert not capabilities.fs.read_text_file and not capabilities.terminal
-        return acp.InitializeResponse(protocol_version=protocol_version)
+        can = AgentCapabilities(load_session="--forgets" not in sys.argv)
+        return acp.InitializeResponse(protocol_version=protocol_version, agent_capabilities=can)
 
     async def new_session(self, cwd: str, **rest: Any) -> acp.NewSessionResponse:
         if "--login" in sys.argv:
             raise acp.RequestError.auth_required()
-        return acp.NewSessionResponse(session_id=f"of {Path(cwd).name}")
+        self.memory = Path(cwd, f"memory of {os.getpid()}")
+        return acp.NewSessionResponse(session_id=self.memory.name)
+
+    async def load_session(self, cwd: str, session_id: str, **rest: Any) -> acp.LoadSessionResponse:
+        """Says all of it again, as the protocol wants it."""
+        self.session, self.memory = session_id, Path(cwd, session_id)
+        if not self.memory.exists():
+            raise acp.RequestError.resource_not_found(session_id)
+        for told in self.memory.read_text().splitlines():
+            await self.tell(acp.update_user_message_text(told))
+            await self.say(f"you said: {told} ")
+            await self.tell(acp.start_tool_call("call_1", "Wait", kind="other", status="completed"))
+        return acp.LoadSessionResponse()
 
     async def cancel(self, session_id: str, **rest: Any) -> None:
         self.cancelled.set()
@@ -62,6 +76,8 @@ class SmallAgent:
         self.session = session_id
         self.cancelled.clear()
         text = prompt[0].text
+        with self.memory.open("a") as memory:
+            memory.write(f"{text}\n")
         word, _, rest_of_it = text.partition(" ")
         known = getattr(self, f"do_{word}", None)
         stop = await (known(rest_of_it) if known else self.repeat(text))
@@ -77,6 +93,9 @@ class SmallAgent:
         await self.say("you said: ")
         for word in text.split(" "):
             await self.say(f"{word} ")
+
+    async def do_recall(self, text: str) -> None:
+        await self.say(self.memory.read_text())
 
     async def do_think(self, text: str) -> None:
         await self.tell(acp.update_agent_thought_text("let me "))
@@ -151,6 +170,14 @@ class SmallAgent:
         await self.say("oh")
         print("out of memory", file=sys.stderr, flush=True)
         os._exit(5)
+
+    async def do_late(self, text: str) -> None:
+        """Says something behind the end of its turn."""
+        await self.say("in time")
+        self.afterwards = asyncio.get_running_loop().call_later(0, self.say_late)
+
+    def say_late(self) -> None:
+        self.saying = asyncio.ensure_future(self.say("too late"))
 
     async def do_leave(self, text: str) -> None:
         """Something that outlives its turn, and would outlive the agent."""

@@ -6,13 +6,20 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ostler.kernel.journal import Journal
 from ostler.kernel.store import Store
 from ostler.log.invariants import violations
 from ostler.log.memory import MemoryStore
-from ostler.terminals.structured import StructuredAgent, StructuredSession, start_structured_session
+from ostler.terminals.structured import (
+    StructuredAgent,
+    StructuredSession,
+    restart_structured_session,
+    start_structured_session,
+)
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
@@ -85,13 +92,16 @@ class AtWork:
 
 @asynccontextmanager
 async def at_work(
-    agent: StructuredAgent, store: Store | None = None, **options: Any
+    agent: StructuredAgent, store: Store | None = None, *, again: str = ""
 ) -> AsyncIterator[AtWork]:
+    """In a new session, or in one that it had before."""
     seen: list[Fact | Event] = []
     store = store or MemoryStore()
-    session = await start_structured_session(
-        store, agent, attend=lambda journal: _observe(journal, seen), **options
-    )
+    attend = partial(_observe, seen)
+    if again:
+        session = await restart_structured_session(store, again, agent, attend=attend)
+    else:
+        session = await start_structured_session(store, agent, attend=attend)
     try:
         yield AtWork(session, seen)
     finally:
@@ -101,5 +111,5 @@ async def at_work(
     assert not await store.holder(session.id)
 
 
-def _observe(journal: Any, seen: list[Fact | Event]) -> None:
+def _observe(seen: list[Fact | Event], journal: Journal) -> None:
     journal.observe(seen.extend)

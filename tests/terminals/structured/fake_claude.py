@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 WANTED = {"--print", "--verbose", "--include-partial-messages"}
@@ -47,7 +48,8 @@ class Interrupted(Exception):
 
 
 class Session:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.messages = 0
         self.paid = 0.0
         self.has_failed = False
@@ -73,8 +75,10 @@ class Session:
         write(type="control_response", response=answer)
 
     def turn(self, text: str) -> None:
-        write(type="system", subtype="init", session_id="s", tools=["Bash"], permissionMode="default")
-        write(type="system", subtype="status", status="requesting", session_id="s")
+        with Path(self.name).open("a") as memory:
+            memory.write(f"{text}\n")
+        write(type="system", subtype="init", session_id=self.name, tools=["Bash"], permissionMode="default")
+        write(type="system", subtype="status", status="requesting", session_id=self.name)
         word, _, rest = text.partition(" ")
         try:
             known = getattr(self, f"do_{word}", None)
@@ -91,7 +95,7 @@ class Session:
         write(
             type="result",
             num_turns=1,
-            session_id="s",
+            session_id=self.name,
             total_cost_usd=self.paid,
             usage={"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3},
             modelUsage={"claude-opus-4-8": {"costUSD": self.paid}},
@@ -99,10 +103,10 @@ class Session:
         )
 
     def frame(self, kind: str, message: dict[str, Any], parent: str | None = None) -> None:
-        write(type=kind, message=message, parent_tool_use_id=parent, session_id="s")
+        write(type=kind, message=message, parent_tool_use_id=parent, session_id=self.name)
 
     def event(self, **event: Any) -> None:
-        write(type="stream_event", event=event, parent_tool_use_id=None, session_id="s")
+        write(type="stream_event", event=event, parent_tool_use_id=None, session_id=self.name)
 
     def answer(self, *parts: dict[str, Any]) -> None:
         self.messages += 1
@@ -126,7 +130,7 @@ class Session:
         result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content, "is_error": is_error}
         self.frame("user", {"role": "user", "content": [result]})
 
-    def may_use(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+    def may_use(self, tool: str, given: dict[str, Any], *, times: int = 1) -> dict[str, Any]:
         request = {
             "subtype": "can_use_tool",
             "tool_name": tool,
@@ -135,7 +139,8 @@ class Session:
             "permission_suggestions": SUGGESTED,
             "tool_use_id": "toolu_1",
         }
-        write(type="control_request", request_id="ask_1", request=request)
+        for _ in range(times):
+            write(type="control_request", request_id="ask_1", request=request)
         while True:
             message = read()
             if message["type"] == "control_response":
@@ -159,6 +164,9 @@ class Session:
 
     def repeat(self, text: str) -> None:
         self.say(f"you said: {text} ")
+
+    def do_recall(self, text: str) -> None:
+        self.say(Path(self.name).read_text())
 
     def do_think(self, text: str) -> None:
         self.answer(
@@ -184,11 +192,67 @@ class Session:
         self.say(f"Done with {json.dumps(verdict.get('updatedPermissions'))}.")
 
     def do_back(self, text: str) -> None:
-        """A question that it takes back of itself."""
-        request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": "toolu_1"}
-        write(type="control_request", request_id="ask_2", request=request)
-        while read()["request"]["subtype"] != "interrupt":
-            pass
+        """Questions that it takes back of itself: the first before anybody can have seen it."""
+        for name in ("ask_1", "ask_2"):
+            request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}, "tool_use_id": name}
+            write(type="control_request", request_id=name, request=request)
+            if name == "ask_1":
+                write(type="control_cancel_request", request_id=name)
+        self.until_interrupted()
+
+    def do_again(self, text: str) -> None:
+        """It asks the same twice, and is answered once."""
+        self.call("Bash", {"command": "ls"})
+        verdict = self.may_use("Bash", {"command": "ls"}, times=2)
+        self.give(verdict["behavior"])
+        self.say("Done.")
+
+    def do_inquire(self, text: str) -> None:
+        trees = [{"label": "Apple", "description": "red"}, {"label": "Pear", "description": "green"}]
+        tools = [{"label": "Spade", "description": ""}, {"label": "Rake", "description": ""}]
+        questions = [
+            {"question": "Which tree?", "header": "Tree", "options": trees, "multiSelect": False},
+            {"question": "Which tools?", "header": "Tools", "options": tools, "multiSelect": True},
+        ]
+        self.call("AskUserQuestion", {"questions": questions})
+        verdict = self.may_use("AskUserQuestion", {"questions": questions})
+        if verdict["behavior"] == "deny":
+            self.give(verdict["message"], is_error=True)
+            self.say("As you like.")
+            return
+        assert verdict["updatedInput"]["questions"] == questions
+        self.give(json.dumps(verdict["updatedInput"]["answers"]))
+        self.say("Thank you.")
+
+    def do_both(self, text: str) -> None:
+        """Two calls at a time, and a refusal that it calls a success."""
+        uses = [
+            {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": name}}
+            for name in ("toolu_1", "toolu_2")
+        ]
+        self.answer(*uses)
+        self.may_use("Bash", {"command": "toolu_1"})
+        for name in ("toolu_2", "toolu_1"):
+            result = {"type": "tool_result", "tool_use_id": name, "content": name}
+            self.frame("user", {"role": "user", "content": [result]})
+        self.say("Both.")
+
+    def do_late(self, text: str) -> None:
+        self.say("in time")
+        late = {"role": "assistant", "id": "late", "content": [{"type": "text", "text": "too late"}]}
+        behind = {"type": "assistant", "message": late, "parent_tool_use_id": None}
+        lines = [{"type": "result", "is_error": False}, behind]
+        sys.stdout.write("".join(json.dumps(line) + "\n" for line in lines))
+
+    def do_garbage(self, text: str) -> None:
+        sys.stdout.write('no JSON\n{"type": \n[1, 2]\n\x00\n{"type": "assistant", "message": 5}\n')
+        write(type="control_request", request_id="ask_1", request={"subtype": "can_use_tool"})
+        assert read()["response"]["subtype"] == "error"
+        write(type="control_response", response={"request_id": ["?"]})
+        self.frame("assistant", {"id": ["?"], "content": [{"type": "tool_use"}, None, {"type": "text"}]})
+        self.frame("user", {"content": [{"type": "tool_result", "tool_use_id": "nobody's", "content": 7}]})
+        self.say("never mind")
+        write(type="result", usage=[], modelUsage=3, total_cost_usd="much", session_id=self.name)
 
     def do_wait(self, text: str) -> None:
         self.call("Task", {"description": "wait"}, "waiting")
@@ -218,9 +282,11 @@ class Session:
 
     def do_children(self, text: str) -> None:
         """What a subagent says is not said to the user."""
-        self.frame(
-            "assistant", {"id": "c", "content": [{"type": "text", "text": "secret"}]}, parent="toolu_8"
-        )
+        said = {"type": "text", "text": "secret"}
+        use = {"type": "tool_use", "id": "toolu_9", "name": "Bash", "input": {"command": "ls"}}
+        result = {"type": "tool_result", "tool_use_id": "toolu_9", "content": "a"}
+        self.frame("assistant", {"id": "c", "content": [said, use]}, parent="toolu_8")
+        self.frame("user", {"role": "user", "content": [result]}, parent="toolu_8")
         self.say("they are quiet")
 
     def do_flood(self, text: str) -> None:
@@ -246,4 +312,12 @@ if __name__ == "__main__":
     given = sys.argv[1:]
     assert set(given) >= WANTED, given
     assert all(given[given.index(name) + 1] == value for name, value in WANTED_PAIRS.items()), given
-    Session().serve()
+    name = os.urandom(8).hex()
+    if "--resume" in given:
+        name = given[given.index("--resume") + 1]
+        if not Path(name).exists():
+            problem = f"No conversation found with session ID: {name}"
+            write(type="result", subtype="error_during_execution", is_error=True, errors=[problem])
+            print(problem, file=sys.stderr, flush=True)
+            sys.exit(1)
+    Session(name).serve()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ostler.log.memory import MemoryStore
+from ostler.runs.run_list import list_runs
 from ostler.terminals.driven import DrivenAgent
 from ostler.terminals.structured import StructuredAgent, start_structured_session
 from ostler.vocabulary import events, requests
@@ -140,6 +141,35 @@ async def test_nothing_is_done_before_somebody_permits_it(make: Make, tmp_path: 
         assert "Done with" in agent.answers[-1]
         order = [one for one in agent.types if one in ("question_answered", "tool_started", "tool_result")]
         assert order == ["question_answered", "tool_started", "tool_result"]
+
+
+async def test_its_run_waits_while_it_asks(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with at_work(claude(tmp_path), store) as agent:
+        saying = asyncio.ensure_future(agent.say("run ls -l"))
+        asked = await agent.question()
+        await agent.until(lambda: agent.all(events.RunWaiting))
+        (row,) = await list_runs(store)
+        assert (row.status, row.waits, [one.id for one in row.questions]) == (
+            "waiting",
+            "question",
+            [asked.id],
+        )
+        assert (await store.summary(agent.session.id)).status == "waiting"
+        await agent.submit(answer(asked.id, asked.question.choices[0]))
+        await agent.until(lambda: agent.all(events.RunResumed))
+        await saying
+        assert (await store.summary(agent.session.id)).status == "completed"
+        assert agent.last(events.RunWaiting).questions == (asked.id,)
+
+
+async def test_what_is_said_behind_the_end_of_a_turn_belongs_to_no_run(
+    make_either: Make, tmp_path: Path
+) -> None:
+    async with at_work(make_either(tmp_path)) as agent:
+        await agent.say("late")
+        await agent.say("hello")
+        assert agent.answers == ["in time", "you said: hello "]
 
 
 async def test_a_refusal_reaches_the_agent_which_goes_on(make: Make, tmp_path: Path) -> None:
@@ -358,6 +388,7 @@ _LEFT_ALONE = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from ostler.log.memory import MemoryStore
+from ostler.runs.run_list import list_runs
 from ostler.terminals.structured import StructuredAgent, start_structured_session
 
 async def main():

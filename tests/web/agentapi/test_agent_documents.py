@@ -125,6 +125,7 @@ async def test_the_root_leads_to_the_page(tmp_path: Path, base: str, target: str
         for method in ("GET", "POST", "HEAD"):
             answer = await served.http.request(method, "/", follow_redirects=False)
             assert (answer.status_code, answer.headers["location"]) == (307, target)
+            assert bool(answer.content) == (method == "GET")
 
 
 @pytest.mark.parametrize(

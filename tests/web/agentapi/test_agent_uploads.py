@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.web.agentapi.uploads import last_part
+from ostler.faces.web.agentapi.uploads import last_part, parameters
 from tests.web.agentapi.served_agent import FakeAgent, ServedAgent, serving
 
 MEBIBYTE = 1024 * 1024
@@ -78,6 +78,30 @@ async def test_only_the_last_part_of_a_name_counts(served: ServedAgent, name: st
     assert path.name == last
     assert path.parent.parent == served.uploads
     assert path.read_bytes() == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "name"),
+    [
+        ("filename*=UTF-8''gr%C3%BC%C3%9Fe.md", "grüße.md"),
+        ("filename=\"=?utf-8?B?Z3LDvMOfZS5tZA==?=\"; filename*=utf-8''gr%C3%BC%C3%9Fe.md", "grüße.md"),
+        ("filename=plain.txt", "plain.txt"),
+        ('filename="C:\\folder\\x.txt"', "C:\\folder\\x.txt"),
+        ('filename="a;\\"b.txt"', 'a;"b.txt'),
+    ],
+)
+async def test_a_name_may_be_said_in_any_of_the_ways_that_clients_have(
+    served: ServedAgent, disposition: str, name: str
+) -> None:
+    head = f'--x\r\nContent-Disposition: form-data; name="file"; {disposition}\r\n\r\n'
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    answer = await served.http.post("/upload", content=f"{head}hi\r\n--x--\r\n".encode(), headers=headers)
+    assert kept(answer).name == name
+
+
+@given(st.text())
+def test_whatever_a_part_says_of_itself_can_be_read(said: str) -> None:
+    assert all(isinstance(value, str) for value in parameters(said).values())
 
 
 @given(st.text())

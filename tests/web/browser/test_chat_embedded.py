@@ -189,7 +189,7 @@ def test_it_comes_back_with_the_server(visit: Visit, ostler: Ostler) -> None:
     port = served.url.rstrip("/").rpartition(":")[2]
     with serving_agent(ostler, "--port", port, agent=(*ECHO_AGENT, "Here again.")) as served:
         served.until_stable()
-        expect(agent.at.answers).to_contain_text("Here again.")
+        expect(agent.at.answers.first).to_contain_text("Here again.")
         expect(agent.at.prompts).to_have_count(0)
         expect(agent.terminal).to_contain_text("Here again.")
         agent.ask("after")

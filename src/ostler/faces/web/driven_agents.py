@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # loaded when an agent is started
     from ostler.terminals.structured import StructuredAgent
     from ostler.terminals.timing import Timing
 
+    Startable = TerminalAgent | StructuredAgent
+
 CLOSED_WITHIN = 8.0
 """Seconds that all agents have to end, together: then they are not asked any more."""
 
@@ -35,7 +37,7 @@ class DrivenAgents:
         """Of the agents that are started here, where it is not the usual one."""
         self._store = store
         self._agents: dict[str, DrivenAgent] = {}
-        self._started_as: dict[str, TerminalAgent] = {}
+        self._started_as: dict[str, Startable] = {}
         """By session, what was started in it last: never stored, since there may be secrets in it."""
         self._is_closing = False
 
@@ -48,7 +50,7 @@ class DrivenAgents:
     def get(self, session: str) -> DrivenAgent | None:
         return self._agents.get(session)
 
-    def started_as(self, session: str) -> TerminalAgent | None:
+    def started_as(self, session: str) -> Startable | None:
         """What was started in that session last, if that was here."""
         return self._started_as.get(session)
 
@@ -65,32 +67,38 @@ class DrivenAgents:
         if self._agents.get(agent.id) is agent:
             del self._agents[agent.id]
 
-    async def start(self, agent: TerminalAgent | StructuredAgent, *, session: str = "") -> DrivenAgent:
+    async def start(self, agent: Startable, *, session: str = "") -> DrivenAgent:
         """In a new session, of that id if one is given. Where the agent cannot be started there is none."""
         from ostler.terminals.driving import TerminalAgent
         from ostler.terminals.starting import start_terminal_session
 
         self._refuse_when_closing()
-        if not isinstance(agent, TerminalAgent):
+        started: DrivenAgent
+        if isinstance(agent, TerminalAgent):
+            agent = self._timed(agent)
+            started = await start_terminal_session(self._store, agent, session=session, attend=self.attend)
+        else:
             from ostler.terminals.structured import start_structured_session
 
-            return await self._take_in(
-                await start_structured_session(self._store, agent, session=session, attend=self.attend)
-            )
-        agent = self._timed(agent)
-        started = await start_terminal_session(self._store, agent, session=session, attend=self.attend)
-        self._started_as[started.id] = agent
-        return await self._take_in(started)
+            started = await start_structured_session(self._store, agent, session=session, attend=self.attend)
+        return await self._take_in(started, agent)
 
-    async def restart(self, session: str, agent: TerminalAgent) -> DrivenAgent:
-        """Once more in the session of a terminal agent. Raises `SessionHeld` while one is at work in it."""
+    async def restart(self, session: str, agent: Startable) -> DrivenAgent:
+        """Once more in the session of such an agent. Raises `SessionHeld` while one is at work in it, and
+        `UsageError` where the agent was driven in another way."""
+        from ostler.terminals.driving import TerminalAgent
         from ostler.terminals.starting import restart_terminal_session
 
         self._refuse_when_closing()
-        agent = self._timed(agent)
-        started = await restart_terminal_session(self._store, session, agent, attend=self.attend)
-        self._started_as[session] = agent
-        return await self._take_in(started)
+        started: DrivenAgent
+        if isinstance(agent, TerminalAgent):
+            agent = self._timed(agent)
+            started = await restart_terminal_session(self._store, session, agent, attend=self.attend)
+        else:
+            from ostler.terminals.structured import restart_structured_session
+
+            started = await restart_structured_session(self._store, session, agent, attend=self.attend)
+        return await self._take_in(started, agent)
 
     async def end(self, session: str) -> None:
         """Ends the agent, and waits until nothing of it is left. Raises `NotFound` if none is driven here."""
@@ -110,10 +118,11 @@ class DrivenAgents:
         if late:
             await asyncio.wait(late, timeout=CLOSED_WITHIN)
 
-    async def _take_in(self, started: DrivenAgent) -> DrivenAgent:
+    async def _take_in(self, started: DrivenAgent, agent: Startable) -> DrivenAgent:
         if self._is_closing:
             await started.close()
             self._refuse_when_closing()
+        self._started_as[started.id] = agent
         self.add(started)
         return started
 

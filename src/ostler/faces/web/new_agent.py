@@ -39,7 +39,7 @@ class NewAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def agent_to_start(wanted: NewAgent, cwd: Path) -> TerminalAgent | StructuredAgent:
     """Raises `UsageError`."""
-    return terminal_agent(wanted, cwd) if wanted.transport == "pty" else _structured(wanted, cwd)
+    return _in_terminal(wanted, cwd) if wanted.transport == "pty" else _structured(wanted, cwd)
 
 
 def _structured(wanted: NewAgent, cwd: Path) -> StructuredAgent:
@@ -56,7 +56,7 @@ def _structured(wanted: NewAgent, cwd: Path) -> StructuredAgent:
     )
 
 
-def terminal_agent(wanted: NewAgent, cwd: Path) -> TerminalAgent:
+def _in_terminal(wanted: NewAgent, cwd: Path) -> TerminalAgent:
     """Raises `UsageError`."""
     from ostler.terminals.driving import TerminalAgent
 

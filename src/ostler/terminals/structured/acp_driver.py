@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ostler import __version__
 from ostler.terminals.structured.driver import (
+    ConversationGone,
+    Conversing,
     FileChange,
     Listener,
     Option,
@@ -50,6 +52,7 @@ class AcpDriver:
         except ModuleNotFoundError:
             raise UsageError("an agent that speaks ACP needs `pip install 'ostler[acp]'`") from None
         self._agent = agent
+        self._listener = listener
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.process = LineProcess(agent, list(agent.command), session, self._messages.put_nowait)
         self.process.ended.add_done_callback(lambda ended: self._messages.put_nowait(None))
@@ -70,10 +73,23 @@ class AcpDriver:
                 f"the agent speaks version {greeted.protocol_version} of the Agent Client Protocol, "
                 f"and only {PROTOCOL_VERSION} is known here"
             )
-        opened = await self._ask(
-            self._connection.new_session(str(self._agent.cwd.absolute()), mcp_servers=[]), "session/new"
-        )
-        self._client.session = opened.session_id
+        self._client.session = await self._open(greeted.agent_capabilities)
+        self._listener.update(Conversing(self._client.session))
+
+    async def _open(self, capabilities: schema.AgentCapabilities | None) -> str:
+        """What it says again of an earlier conversation belongs to no turn, and so is not heard."""
+        cwd, conversation = str(self._agent.cwd.absolute()), self._agent.conversation
+        if not conversation:
+            opened = await self._ask(self._connection.new_session(cwd, mcp_servers=[]), "session/new")
+            return str(opened.session_id)
+        if capabilities is None or not capabilities.load_session:
+            raise ConversationGone("the agent cannot load an earlier conversation")
+        self._client.session = conversation  # what it has cost until now counts
+        try:
+            await self._ask(self._connection.load_session(cwd, conversation, mcp_servers=[]), "session/load")
+        except OstlerError as error:
+            raise ConversationGone(error.message) from None
+        return conversation
 
     async def prompt(self, text: str) -> TurnEnd:
         from acp import text_block

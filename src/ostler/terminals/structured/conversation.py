@@ -20,7 +20,7 @@ class SpokenConversation:
     def __init__(self) -> None:
         self._messages: list[ScreenMessage] = []
         self._unsaid: list[str] = []
-        """Pieces of the last message that are not in it yet: joined when somebody looks, for there are many."""
+        """Pieces of the last message that are not in it yet: joined when somebody looks."""
         self._next = 0
         self._calls: dict[str, bool] = {}
         """Those of the present turn, and whether each is open."""

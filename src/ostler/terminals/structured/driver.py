@@ -181,7 +181,7 @@ class Driver(Protocol):
     process: LineProcess
 
     async def start(self) -> None:
-        """Until the agent takes prompts, and remembers `agent.conversation` if one was given. Its owner bounds
+        """Until the agent takes prompts, and remembers `agent.conversation` if there is one. Its owner bounds
         the time. Raises `OstlerError`, or `ConversationGone`."""
         ...
 

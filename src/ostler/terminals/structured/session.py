@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from ostler import __version__
 from ostler.kernel.journal import Journal
+from ostler.runs.cut_agents import close_cut_run
 from ostler.runs.lease import kept_lease
+from ostler.terminals.agent_life import Observers, give_back, live, outcome_for_a_sender
 from ostler.terminals.agent_session import how_it_ended
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driven import Observer
@@ -22,6 +24,8 @@ from ostler.terminals.live_values import STATUS
 from ostler.terminals.pty_process import OWNED_AS
 from ostler.terminals.structured.conversation import SpokenConversation
 from ostler.terminals.structured.driver import (
+    Conversing,
+    Inquiry,
     Permission,
     StructuredAgent,
     StructuredTransport,
@@ -29,19 +33,24 @@ from ostler.terminals.structured.driver import (
     Update,
     open_driver,
 )
-from ostler.terminals.structured.permissions import Permissions
+from ostler.terminals.structured.questions import AgentQuestions
 from ostler.terminals.structured.turn import Turn
 from ostler.terminals.tracker import NOT_WAITING, STOPPED, Saved, Status
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import OstlerError, SessionBusy, StoreError, UsageError, failure_of
 from ostler.vocabulary.events import LiveValue, RunStatus
+from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import StopReason, Text
 
 _ESCAPE = b"\x1b"
 _MOST_UNTAKEN = 2_000
 """Updates that may wait to become facts before the agent is read no further."""
 _LAST_WORDS = 2.0
+CONVERSING, CONVERSATION = "agent.conversation", "conversation"
+"""The decision of the fact that tells the agent's own name for the conversation, and where that has it."""
 _NO_KEYBOARD = "this agent has no terminal: send a message, or press escape to interrupt it"
+
+_BEGINS_ANEW = "the agent begins anew: it does not remember what was said here before"
 
 _STATUS: dict[str, RunStatus] = {"end": "completed", "refusal": "refused", "limit": "limit"}
 _SAID: dict[str, StopReason] = {
@@ -70,12 +79,15 @@ class _Sent(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    permission: Permission
-    answer: asyncio.Future[str | None]
+    asked: Permission | Inquiry
+    answer: asyncio.Future[Any]
 
 
 class _TakenBack(msgspec.Struct, frozen=True):
-    answer: asyncio.Future[str | None]
+    answer: asyncio.Future[Any]
+
+
+_Told = Update | _Asked | _TakenBack | TurnEnd | OstlerError
 
 
 class _Inbox(TerminalInbox):
@@ -83,11 +95,11 @@ class _Inbox(TerminalInbox):
 
     def __init__(self, session: StructuredSession, stir: Callable[[], None]) -> None:
         super().__init__(session, stir)
-        self._permissions = session.permissions
+        self._questions = session.questions
 
     async def _take_up(self, request: requests.AnyRequest) -> None:
         if isinstance(request, requests.Answer):
-            await self._permissions.answer(request)
+            await self._questions.answer(request)
         else:
             await super()._take_up(request)
 
@@ -101,23 +113,26 @@ class StructuredSession:
       interrupts the agent withdraws its questions.
     - It ends with its agent: an open run is interrupted, and the lease is given back.
 
-    Made with `start_structured_session`.
+    Made with `start_structured_session`, or with `restart_structured_session`.
     """
 
-    def __init__(self, journal: Journal, agent: StructuredAgent) -> None:
+    def __init__(self, journal: Journal, agent: StructuredAgent, before: Sequence[Fact] = ()) -> None:
+        """`before`: the facts of its earlier lives."""
         self.journal = journal
         self.agent = agent
         self.agent_type = agent.type
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.last_screen = ""
-        self.permissions = Permissions(journal, self.agent_type)
+        self.questions = AgentQuestions(journal, self.agent_type)
         self._conversation = SpokenConversation()
+        self._conversation.recall(before)
+        self._noted = agent.conversation
         self._sent: _Sent | None = None
         self._turn_task: asyncio.Task[None] | None = None
-        self._untaken: deque[Update | _Asked | _TakenBack | TurnEnd | OstlerError] = deque()
+        self._untaken: deque[_Told] = deque()
         self._stirred = asyncio.Event()
         self._inbox = _Inbox(self, self._stirred.set)
-        self._observers: list[Observer] = []
+        self._observers = Observers()
         self._shown_status: Status | None = None
         self._life: asyncio.Task[None] | None = None
         self.driver = open_driver(agent, journal.session, self)
@@ -138,7 +153,7 @@ class StructuredSession:
 
     @property
     def messages(self) -> tuple[ScreenMessage, ...]:
-        return tuple(self._conversation.messages)
+        return self._conversation.messages
 
     @property
     def shown(self) -> str:
@@ -148,8 +163,7 @@ class StructuredSession:
         return Saved(self.messages, self.agent.initial_prompt, bool(self.messages))
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+        return self._observers.add(observer)
 
     # --- asking ---------------------------------------------------------------------------------------
 
@@ -171,13 +185,11 @@ class StructuredSession:
 
     def _say(self, text: str, request: str = "", *, is_initial: bool = False) -> _Sent:
         """The agent must be waiting for a message."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ended.add_done_callback(_look_at)
-        sent = self._sent = _Sent(text, request, ended, is_initial)
+        sent = self._sent = _Sent(text, request, outcome_for_a_sender(), is_initial)
         self._conversation.begin(text, self.journal.world.now_ms() / 1000)
         self._turn_task = asyncio.ensure_future(self._take_turn(sent))
         self._show_status()
-        self._tell_observers()
+        self._observers.changed()
         return sent
 
     async def _take_turn(self, sent: _Sent) -> None:
@@ -189,8 +201,7 @@ class StructuredSession:
             return  # nothing is done that the log does not know of
         except OstlerError as error:
             end = error
-        self._untaken.append(end)
-        self._stirred.set()
+        self._put(end)
 
     def interrupt(self, request: str = "") -> bool:
         """Tells the agent to end its turn, and withdraws what it asks; its run ends `cancelled` once it did.
@@ -203,7 +214,7 @@ class StructuredSession:
         is_first = not sent.cancelled
         if is_first:
             sent.cancelled, sent.cancelled_by = True, request
-        self.permissions.withdraw()
+        self.questions.withdraw()
         if sent.turn is not None:
             sent.turn.is_cancelled = True
             self.driver.cancel()
@@ -238,21 +249,30 @@ class StructuredSession:
     # --- what the driver tells ------------------------------------------------------------------------
 
     def update(self, update: Update) -> None:
-        self._untaken.append(update)
-        if len(self._untaken) > _MOST_UNTAKEN:
-            self.driver.process.pause()
-        self._stirred.set()
+        self._put(update)
 
     async def permit(self, asked: Permission) -> str | None:
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._untaken.append(_Asked(asked, answer))
-        self._stirred.set()
+        chosen: str | None = await self._ask(asked)
+        return chosen
+
+    async def inquire(self, asked: Inquiry) -> tuple[str, ...] | None:
+        chosen: tuple[str, ...] | None = await self._ask(asked)
+        return chosen
+
+    async def _ask(self, asked: Permission | Inquiry) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(_Asked(asked, answer))
         try:
             return await answer
         except asyncio.CancelledError:
-            self._untaken.append(_TakenBack(answer))
-            self._stirred.set()
+            self._put(_TakenBack(answer))
             raise
+
+    def _put(self, told: _Told) -> None:
+        self._untaken.append(told)
+        if len(self._untaken) > _MOST_UNTAKEN:
+            self.driver.process.pause()
+        self._stirred.set()
 
     # --- its life -------------------------------------------------------------------------------------
 
@@ -266,6 +286,8 @@ class StructuredSession:
             await self._greet()
         about = {"agent_type": self.agent_type, "transport": self.transport}
         journal.record(events.Audited("agent.started", "its agent was started", about), run="")
+        if self.messages and not self.agent.conversation:
+            journal.record(events.Warned(_BEGINS_ANEW), run="")
         await journal.commit()
         self._life = asyncio.ensure_future(self._live())
         if self.agent.initial_prompt:
@@ -284,16 +306,9 @@ class StructuredSession:
 
     async def _live(self) -> None:
         """What becomes a fact does so here, one after the other; only the beginning of a run does not."""
+        process = self.driver.process
         try:
-            async with kept_lease(self.journal):
-                async with self._inbox.watched():
-                    while not self.driver.process.ended.done():
-                        await self._stirred.wait()
-                        self._stirred.clear()
-                        await self._go_on()
-                await self._end()
-        except StoreError as error:
-            self.journal.fail(error)
+            await live(self.journal, self._inbox, self._stirred, process.ended, self._go_on, self._end)
         finally:
             await self._leave()
 
@@ -304,7 +319,7 @@ class StructuredSession:
         if self._sent is None and (prompt := self._inbox.next_prompt) is not None:
             self._say(*prompt)
         self._show_status()
-        self._tell_observers()
+        self._observers.changed()
 
     async def _end(self) -> None:
         exit_status = self.driver.process.ended.result()
@@ -313,6 +328,7 @@ class StructuredSession:
         await self._take_all()
         reason = f"the agent {how_it_ended(exit_status)}"
         self.last_screen = self.driver.process.complaint or self.shown
+        await close_cut_run(self.journal)  # of a driver that did not say that its turn has ended
         about = {"exit_status": exit_status}
         self.journal.record(events.Audited("agent.ended", reason, about), run="")
         await self.journal.commit()
@@ -321,29 +337,21 @@ class StructuredSession:
         await self.driver.process.stop()
         if self._turn_task is not None:
             self._turn_task.cancel()
-        self.permissions.withdraw()
+        self.questions.withdraw()
         await self.driver.close()
         if self._sent is not None and not self._sent.ended.done():
             self._sent.ended.set_exception(OstlerError(STOPPED))
         self.journal.publish([LiveValue(STATUS)])
-        if not self.journal.failed:
-            with suppress(StoreError):  # else it runs out by itself
-                await self.journal.store.release(self.journal.lease)
-        for closed in self.journal.on_close:
-            closed()
+        await give_back(self.journal)
         process = self.driver.process
         self.ended.set_result(process.ended.result() if process.ended.done() else -signal.SIGKILL)
-        self._tell_observers()
+        self._observers.changed()
 
     def _show_status(self) -> None:
         if self._shown_status != self.status:
             self._shown_status = self.status
             value = {"status": self.status, "agent_type": self.agent_type}
             self.journal.publish([LiveValue(STATUS, value)])
-
-    def _tell_observers(self) -> None:
-        for observer in list(self._observers):
-            observer.changed()
 
     # --- facts ----------------------------------------------------------------------------------------
 
@@ -370,42 +378,51 @@ class StructuredSession:
             await self.journal.commit()
         self.driver.process.resume()
 
-    async def _take(self, told: Update | _Asked | _TakenBack | TurnEnd | OstlerError) -> None:
-        sent = self._sent
+    async def _take(self, told: _Told) -> None:
+        turn = self._sent.turn if self._sent else None
         match told:
             case TurnEnd() | OstlerError():
                 await self._end_run(told)
+            case Conversing(conversation=conversation):
+                self._note_conversation(conversation)
             case _TakenBack(answer=answer):
-                self.permissions.withdraw(answer)
-            case _Asked(answer=answer) if sent is None or sent.turn is None or sent.cancelled:
+                self.questions.withdraw(answer)
+            case _Asked(answer=answer) if turn is None or turn.is_cancelled:
                 if not answer.done():
                     answer.set_result(None)
-            case _Asked(permission=permission, answer=answer):
-                assert sent is not None and sent.turn is not None
+            case _Asked(asked=asked, answer=answer):
+                assert turn is not None
                 if not answer.done():
-                    self._note_delivery(sent)
-                    self._conversation.take(permission.call)
-                    self.permissions.ask(permission, sent.turn, answer)
-            case _ if sent is not None and sent.turn is not None:
-                self._note_delivery(sent)
+                    self._note_delivery()
+                    self._conversation.take(asked.call)
+                    self.questions.ask(asked, turn, answer)
+            case _ if turn is not None:
+                self._note_delivery()
                 self._conversation.take(told)
-                await sent.turn.take(told)
-                self._tell_observers()
+                await turn.take(told)
 
-    def _note_delivery(self, sent: _Sent) -> None:
+    def _note_conversation(self, conversation: str) -> None:
+        """Now, and not at the end: whoever starts the agent after a crash wants to know it."""
+        if conversation != self._noted:
+            self._noted = conversation
+            about = {CONVERSATION: conversation}
+            self.journal.record(events.Audited(CONVERSING, "its agent can go on with it", about), run="")
+
+    def _note_delivery(self) -> None:
         """Whatever it says to a message, it has it."""
-        if not sent.delivered:
+        sent = self._sent
+        if sent is not None and not sent.delivered:
             sent.delivered = True
             self.journal.record(events.Delivered(sent.message))
 
     async def _end_run(self, end: TurnEnd | OstlerError) -> None:
         sent, run = self._sent, self.journal.state.run
         assert sent is not None and sent.turn is not None and run is not None
-        self.permissions.withdraw()
+        self.questions.withdraw()
         failure = end if isinstance(end, OstlerError) else None
         has_died = failure is not None and self.driver.process.ended.done()
         if not has_died:
-            self._note_delivery(sent)
+            self._note_delivery()
         status: RunStatus = "interrupted" if has_died else "failed"
         stop: StopReason = "other"
         reason = failure.message if failure else ""
@@ -434,17 +451,10 @@ class StructuredSession:
 
     def _tell_sender(self, sent: _Sent, failure: OstlerError | None) -> None:
         if failure is not None and sent.is_initial:
-            for observer in list(self._observers):
-                observer.warned(f"the initial prompt failed: {failure.message}")
+            self._observers.warned(f"the initial prompt failed: {failure.message}")
         if sent.ended.done():
             return
         if failure is None:
             sent.ended.set_result(None)
         else:
             sent.ended.set_exception(OstlerError(failure.message))
-
-
-def _look_at(outcome: asyncio.Future[None]) -> None:
-    """Nobody may wait for it: then its failure is the run's alone."""
-    if not outcome.cancelled():
-        outcome.exception()

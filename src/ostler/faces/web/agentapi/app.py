@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ class Router:
             return self._chat.redirect(request)
         if path == MOUNT or path.startswith(f"{MOUNT}/"):
             return self._chat
-        if path.startswith("/schemas/") and path.count("/") == 2:
+        if re.fullmatch("/schemas/[^/]+", path):
             handlers: dict[str, Handler] = {"GET": schema_answer}
         elif path in self._routes:
             handlers = self._routes[path]

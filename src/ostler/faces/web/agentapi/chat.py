@@ -26,6 +26,8 @@ class Chat:
 
     def redirect(self, request: Request) -> Response:
         target = quote(f"{self.base}/embed", safe="/%:@!$&'()*+,;=~")
+        if request.method not in ("GET", "HEAD"):
+            return Response(status_code=307, headers={"location": target})
         body = f'<a href="{escape(target)}">Temporary Redirect</a>.\n\n'
         return Response(body, 307, {"location": target}, "text/html")
 

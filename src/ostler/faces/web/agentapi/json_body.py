@@ -115,5 +115,5 @@ def _refuse_constant(name: str) -> None:
 
 def _finite(digits: str) -> float:
     if math.isinf(number := float(digits)):
-        raise ValueError(f"cannot unmarshal number {digits} into Go value of type float64")
+        raise ValueError(f"json: cannot unmarshal number {digits} into Go value of type float64")
     return number

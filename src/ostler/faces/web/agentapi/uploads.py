@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import os
 import secrets
+from email.message import Message
+from email.utils import collapse_rfc2231_value
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,11 +120,8 @@ class FormReader:
             self._disposition = self._value
 
     def _begin_data(self) -> None:
-        from python_multipart.multipart import parse_options_header
-
-        _, options = parse_options_header(self._disposition)
-        name = options.get(b"filename", b"").decode("utf-8", "replace")
-        if options.get(b"name") == b"file" and name:
+        said = parameters(self._disposition.decode("utf-8", "replace"))
+        if said.get("name") == "file" and (name := said.get("filename", "")):
             self._is_in_file = self._file.begin(name)
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
@@ -178,6 +177,14 @@ class ArrivingFile:
         folder = self._folder / self._hash.hexdigest()[:16]
         folder.mkdir(mode=0o755, exist_ok=True)
         return self._path.replace(folder / last_part(self._names[0]))
+
+
+def parameters(disposition: str) -> dict[str, str]:
+    """Of a part of a form. A `filename*` wins: who sends both has a poor substitute in the other."""
+    header = Message()
+    header["content-disposition"] = disposition
+    found = header.get_params(failobj=[], header="content-disposition")
+    return {name.lower(): collapse_rfc2231_value(value) for name, value in found}
 
 
 def last_part(name: str) -> str:

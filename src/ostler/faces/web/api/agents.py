@@ -10,7 +10,7 @@ from ostler.faces.web.agent_view import SessionRow, row_of
 from ostler.faces.web.api.events import STREAM
 from ostler.faces.web.api.live import show_live
 from ostler.faces.web.api.sessions import folder_of
-from ostler.faces.web.new_agent import NewAgent, terminal_agent
+from ostler.faces.web.new_agent import NewAgent, agent_to_start
 from ostler.faces.web.operations import Operations, json_response
 from ostler.faces.web.problems import Conflict
 from ostler.faces.web.server import Server
@@ -31,15 +31,14 @@ class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def restart_agent(server: Server, session: str, body: AgentAgain) -> SessionRow:
     """Start the agent of a session again, which has ended
 
-    The session goes on with another life of its agent. What that one remembers is its own affair."""
-    summary = await server.store.summary(session)
-    _require_agent(session, summary.driver)
+    The session goes on with another life of its agent. What one in a terminal remembers is its own affair.
+    One that speaks a protocol goes on with its conversation where it can; else a `warned` says so."""
+    await _require_others(server, session)
     if server.driven.get(session) is not None:
         raise Conflict(f"the agent of session {session} is at work")
-    if summary.driver != "terminal" or (body.agent and body.agent.transport != "pty"):
-        raise Conflict("only an agent in a terminal is started again; others begin in a new session")
     if body.agent is not None:
-        agent = terminal_agent(body.agent, folder_of(summary.cwd, server.cwd))
+        summary = await server.store.summary(session)
+        agent = agent_to_start(body.agent, folder_of(summary.cwd, server.cwd))
     elif (before := server.driven.started_as(session)) is not None:
         agent = msgspec.structs.replace(before, initial_prompt="")  # it was told that before
     else:
@@ -53,9 +52,9 @@ async def end_agent(server: Server, session: str) -> None:
     """End the agent of a session, and all that it has started
 
     What was said stays. An agent that another process drives is ended there."""
-    driver = await _driver_of(server, session)
+    await _require_others(server, session)
     if server.driven.get(session) is None:
-        raise Conflict(await _why_not_here(server, session, driver))
+        raise Conflict(await _why_not_here(server, session))
     await server.driven.end(session)
 
 
@@ -88,34 +87,28 @@ async def show_terminal(server: Server, session: str, request: Request) -> ASGIA
     from ostler.terminals.agent_session import TerminalSession
     from ostler.terminals.live_values import SCREEN
 
-    driver = await _driver_of(server, session)
+    await _require_others(server, session)
     agent = server.driven.get(session)
     if agent is not None and not isinstance(agent, TerminalSession):
         raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
     if not asks_for_stream(request.scope):
         shown = (await show_live(server, session)).values.get(SCREEN)
         if shown is None:
-            raise Conflict("nothing is shown yet" if agent else await _why_not_here(server, session, driver))
+            raise Conflict("nothing is shown yet" if agent else await _why_not_here(server, session))
         return json_response(msgspec.convert(shown, TerminalScreen))
     if agent is None:
-        raise Conflict(await _why_not_here(server, session, driver))
+        raise Conflict(await _why_not_here(server, session))
     return terminal_stream(agent, server.terminal_streams)
 
 
-async def _driver_of(server: Server, session: str) -> str:
-    driver = (await server.store.summary(session)).driver
-    _require_agent(session, driver)
-    return driver
-
-
-def _require_agent(session: str, driver: str) -> None:
-    if driver == "agent":
+async def _require_others(server: Server, session: str) -> None:
+    if (await server.store.summary(session)).driver == "agent":
         raise Conflict(f"session {session} is not another vendor's agent's")
 
 
-async def _why_not_here(server: Server, session: str, driver: str) -> str:
+async def _why_not_here(server: Server, session: str) -> str:
     if await server.store.holder(session) is None:
-        return has_ended(session, driver)
+        return has_ended(session)
     return (
         f"another process drives the agent of session {session}: its screen is the live value "
         "`terminal:screen`, its keys and its size are requests"
