@@ -1,4 +1,4 @@
-"""A small agent with a box to type in, as other vendors' agents have one. It says how long what it was told is.
+"""A small agent with a box to type in, as other vendors' agents have one. It counts what it is told.
 
 Told `scream`, it prints ten megabytes first.
 """

@@ -102,7 +102,7 @@ REFUSED = [
     (("-p", "--session", "", "--no-session", "x"), "--session and --no-session exclude each other"),
     (("-p", "--no-tools", "--tools", "read", "x"), "--no-tools and --tools exclude each other"),
     (("-p", "--model", "demo", "--cwd", "/no/such/place", "x"), "there is no directory /no/such/place"),
-    (("-p", "--model", "demo", "--tools", "hammer", "x"), "there is no tool 'hammer'; the tools are: agent, "),
+    (("-p", "--model", "demo", "--tools", "hammer", "x"), "no tool 'hammer'; the tools are: agent, "),
     (("-p", "--model", "acme/smart", "x"), "there is no model 'acme/smart'"),
     (("-p", "--model", "ollama", "x"), "'ollama' names no model: write ollama/ID"),
     (("-p", "--model", "ollama/x", "--base-url", "nowhere", "x"), "the base URL is not an address"),
