@@ -163,7 +163,7 @@ def test_with_agentapis_own_command_dashes_may_be_left_out(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--type=bad", "--", "claude"), "invalid agent type: bad"),
+        (("--type=bad", "--", "claude"), "invalid agent type: bad; the types are: claude, "),
         (("-W", "9", "--", "claude"), "10 to 5000 columns and rows"),
         (("-H", "9", "--", "claude"), "10 to 5000 columns and rows"),
         (("-W", "wide", "--", "claude"), "'wide' is not a whole number"),
@@ -248,6 +248,14 @@ def test_what_is_for_sessions_without_an_agent_is_refused_with_one(
 ) -> None:
     said = refusal(capsys, *arguments, "--", "claude")
     assert f"{flag} is for sessions without an agent" in said
+
+
+def test_the_help_has_a_line_for_each_option_and_no_room_for_what_is_not_there(ostler: Ostler) -> None:
+    lines = ostler("serve", "--help").out.splitlines()
+    assert "  -P, --print-openapi" in lines
+    assert [line for line in lines if line != line.rstrip() or " ," in line] == []
+    shown = " ".join(lines)
+    assert [one.name for one in OPTIONS if not one.is_hidden and one.flags[-1] not in shown] == []
 
 
 def test_a_check_of_the_options_starts_nothing(ostler: Ostler) -> None:

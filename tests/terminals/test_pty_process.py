@@ -141,6 +141,7 @@ async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -
     [
         (["no-such-agent"], "cannot start no-such-agent: there is no such program on PATH"),
         (["./agent"], "cannot start ./agent: there is no such program"),
+        (["./notes"], "cannot start ./notes: it may not be executed"),
         ([], "no command was given"),
         (["sh", "-c", "\0"], "NUL"),
     ],
@@ -148,6 +149,7 @@ async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -
 async def test_what_cannot_be_started_is_said_in_a_line(
     tmp_path: Path, command: list[str], problem: str
 ) -> None:
+    (tmp_path / "notes").write_text("no program")
     with pytest.raises(UsageError, match=problem):
         PtyProcess(command, session="ses_x", cwd=tmp_path, columns=80, rows=24, on_output=bytes)
     with pytest.raises(UsageError, match="does not exist"):

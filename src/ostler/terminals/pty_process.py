@@ -281,8 +281,10 @@ def _found(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> s
     name = command[0]
     if "/" in name:
         path = cwd / name
-        if not path.is_file() or not os.access(path, os.X_OK):
+        if not path.is_file():
             raise UsageError(f"cannot start {name}: there is no such program")
+        if not os.access(path, os.X_OK):
+            raise UsageError(f"cannot start {name}: it may not be executed; `chmod +x` allows it")
         return str(path)
     found = shutil.which(name, path=variables.get("PATH"))
     if found is None:

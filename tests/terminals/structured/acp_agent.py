@@ -171,14 +171,6 @@ class SmallAgent:
         print("out of memory", file=sys.stderr, flush=True)
         os._exit(5)
 
-    async def do_late(self, text: str) -> None:
-        """Says something behind the end of its turn."""
-        await self.say("in time")
-        self.afterwards = asyncio.get_running_loop().call_later(0, self.say_late)
-
-    def say_late(self) -> None:
-        self.saying = asyncio.ensure_future(self.say("too late"))
-
     async def do_leave(self, text: str) -> None:
         """Something that outlives its turn, and would outlive the agent."""
         child = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)

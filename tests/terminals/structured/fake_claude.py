@@ -47,6 +47,10 @@ class Interrupted(Exception):
     pass
 
 
+class Ended(Exception):
+    """The turn has its result."""
+
+
 class Session:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -83,6 +87,8 @@ class Session:
         try:
             known = getattr(self, f"do_{word}", None)
             error = known(rest) if known else self.repeat(text)
+        except Ended:
+            return
         except Interrupted:
             interrupted = [{"type": "text", "text": "[Request interrupted by user]"}]
             self.frame("user", {"role": "user", "content": interrupted})
@@ -139,8 +145,9 @@ class Session:
             "permission_suggestions": SUGGESTED,
             "tool_use_id": "toolu_1",
         }
-        for _ in range(times):
-            write(type="control_request", request_id="ask_1", request=request)
+        line = json.dumps({"type": "control_request", "request_id": "ask_1", "request": request})
+        sys.stdout.write(f"{line}\n" * times)
+        sys.stdout.flush()
         while True:
             message = read()
             if message["type"] == "control_response":
@@ -243,6 +250,8 @@ class Session:
         behind = {"type": "assistant", "message": late, "parent_tool_use_id": None}
         lines = [{"type": "result", "is_error": False}, behind]
         sys.stdout.write("".join(json.dumps(line) + "\n" for line in lines))
+        sys.stdout.flush()
+        raise Ended
 
     def do_garbage(self, text: str) -> None:
         sys.stdout.write('no JSON\n{"type": \n[1, 2]\n\x00\n{"type": "assistant", "message": 5}\n')
@@ -253,6 +262,7 @@ class Session:
         self.frame("user", {"content": [{"type": "tool_result", "tool_use_id": "nobody's", "content": 7}]})
         self.say("never mind")
         write(type="result", usage=[], modelUsage=3, total_cost_usd="much", session_id=self.name)
+        raise Ended
 
     def do_wait(self, text: str) -> None:
         self.call("Task", {"description": "wait"}, "waiting")

@@ -153,6 +153,13 @@ async def test_two_calls_at_a_time_have_their_own_results_whatever_came_of_the_q
         assert [results[call] for call in called] == ["toolu_1", "toolu_2"]
 
 
+async def test_what_is_said_behind_the_end_of_a_turn_belongs_to_no_run(tmp_path: Path) -> None:
+    async with at_work(claude(tmp_path)) as agent:
+        await agent.say("late")
+        await agent.say("hello")
+        assert agent.answers == ["in time", "you said: hello "]
+
+
 async def test_lines_that_are_nonsense_do_no_harm(tmp_path: Path) -> None:
     async with at_work(claude(tmp_path)) as agent:
         await agent.say("garbage")

@@ -163,15 +163,6 @@ async def test_its_run_waits_while_it_asks(tmp_path: Path) -> None:
         assert agent.last(events.RunWaiting).questions == (asked.id,)
 
 
-async def test_what_is_said_behind_the_end_of_a_turn_belongs_to_no_run(
-    make_either: Make, tmp_path: Path
-) -> None:
-    async with at_work(make_either(tmp_path)) as agent:
-        await agent.say("late")
-        await agent.say("hello")
-        assert agent.answers == ["in time", "you said: hello "]
-
-
 async def test_a_refusal_reaches_the_agent_which_goes_on(make: Make, tmp_path: Path) -> None:
     async with at_work(make(tmp_path)) as agent:
         saying = asyncio.ensure_future(agent.say("run ls -l"))

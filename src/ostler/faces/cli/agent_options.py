@@ -241,7 +241,7 @@ def agent_plan(
 ) -> AgentPlan:
     """Raises `UsageError` for whatever cannot be."""
     wanted = {one.name: _value(one, options, variables) for one in (*OPTIONS, PORT)}
-    detect(command, wanted["type"])
+    _check_type(wanted["type"])
     check_size(wanted["term_width"], wanted["term_height"])
     for switch in ("load_state", "save_state"):
         if wanted[switch] and not wanted["state_file"]:
@@ -287,6 +287,13 @@ def _value(option: AgentOption, options: argparse.Namespace, variables: Mapping[
         return said.split() if option.is_list else option.read(said)
     except argparse.ArgumentTypeError as problem:
         raise ConfigurationError(f"{option.variable}: {problem}") from None
+
+
+def _check_type(named: str) -> None:
+    try:
+        detect((), named)
+    except UsageError as error:
+        raise UsageError(f"{error.message}; the types are: {', '.join(AGENT_TYPES)}") from None
 
 
 def _transport(wanted: Mapping[str, Any], options: argparse.Namespace) -> Transport:
