@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import httpx2
 import pytest
@@ -71,6 +72,29 @@ def test_a_permission_is_asked_here_and_the_call_runs_there(
     terminal.press("y")
     terminal.wait_for("it was run")
     assert (ostler.work / "there").read_text() == "printed\n"
+
+
+def test_a_child_is_seen_at_work_there_and_asks_here(
+    attach: Attach, served: Served, serve: Serve, ostler: Ostler
+) -> None:
+    def by(request: dict[str, Any]) -> Turn:
+        last = request["messages"][-1]
+        if last["role"] == "tool":
+            return turn("it was run")
+        if "the errand" in str(last["content"]):
+            return turn("On my way.", call("bash", {"command": "echo from the child > there"}))
+        return turn(call("delegate", {"task": "the errand"}))
+
+    server = served(serve(by=by))
+    terminal = attach(f"{server.base_url}/s/{new_session(server)}", OSTLER_TOKEN=server.token)
+    terminal.wait_for("goes on when you leave")
+    enter(terminal, "go")
+    screen = terminal.wait_for("❯ 1. yes, this once")
+    assert "permission · child the errand" in screen
+    assert "child: bash echo from the child" in screen
+    terminal.press("y")
+    terminal.wait_for("completed")
+    assert (ostler.work / "there").read_text() == "from the child\n"
 
 
 def test_a_run_is_steered_from_here_and_others_watch_it(

@@ -22,7 +22,7 @@ def screen(request: pytest.FixtureRequest) -> Screen:
 
 def seen(window: Screen, painter: Painter, screen: Screen, top: int | None = None) -> list[str]:
     part = part_of(screen, COLUMNS, ROWS, top)
-    window.feed(painter.painted(screen, part, "status"))
+    window.feed(painter.painted(screen, part, ROWS + 1, "status"))
     return list(window.lines()[: ROWS + 1])
 
 
@@ -45,26 +45,42 @@ def test_what_scrolled_off_can_be_seen(screen: Screen) -> None:
     assert seen(window, painter, screen, top=-2)[:4] == ["row 8", "row 9", "row 10", "row 11"]
 
 
+def test_many_empty_rows_are_seen_as_one_with_what_is_on_both_sides_of_them(screen: Screen) -> None:
+    window, painter = open_screen(COLUMNS, 10), Painter()
+    screen.feed(b"first\r\n\r\nsecond\x1b[28;1Hbox\r\nfoot\x1b[28;4H")
+    assert seen(window, painter, screen) == ["", "second", "⋯", "box", "foot", "status"]
+    cursor = window.cursor()
+    assert (cursor.column, cursor.row, cursor.visible) == (3, 3, True)
+    part = part_of(screen, COLUMNS, ROWS)
+    assert part.words(screen) == "rows 2-3, 28-29 of 30, columns 1-20 of 40"
+    assert seen(window, painter, screen, top=part.top - 1)[:3] == ["first", "", "second"]
+    assert seen(window, painter, screen, top=99)[3:] == ["box", "foot", "status"]
+    screen.feed(b"\x1b[15;2H")
+    assert seen(window, painter, screen) == ["⋯", "", "⋯", "box", "foot", "status"]
+    assert window.cursor().row == 1
+    assert part_of(screen, COLUMNS, 30).rows == tuple(range(30))
+
+
 def test_only_rows_that_changed_are_written(screen: Screen) -> None:
-    painter, part = Painter(), Part(0, 0, COLUMNS, ROWS)
+    painter, part = Painter(), Part(tuple(range(ROWS)), 0, COLUMNS)
     screen.feed(b"\x1b[31mred\x1b[0m\r\nsecond\r\nthird")
-    first = painter.painted(screen, part, "status")
+    first = painter.painted(screen, part, ROWS + 1, "status")
     assert b"red" in first and b"\x1b[3" in first
     screen.feed(b"!")
-    again = painter.painted(screen, part, "status")
+    again = painter.painted(screen, part, ROWS + 1, "status")
     assert b"third!" in again
     assert b"second" not in again and b"status" not in again
     painter.forget()
-    assert b"second" in painter.painted(screen, part, "status")
+    assert b"second" in painter.painted(screen, part, ROWS + 1, "status")
 
 
 def test_the_keyboard_is_as_the_agent_wants_it(screen: Screen) -> None:
-    painter, part = Painter(), Part(0, 0, COLUMNS, ROWS)
+    painter, part = Painter(), Part(tuple(range(ROWS)), 0, COLUMNS)
     screen.feed(b"\x1b[?2004h\x1b[?1h")
-    assert b"\x1b[?2004h\x1b[?1h" in painter.painted(screen, part, "")
-    assert b"?2004" not in painter.painted(screen, part, "")
+    assert b"\x1b[?2004h\x1b[?1h" in painter.painted(screen, part, ROWS + 1, "")
+    assert b"?2004" not in painter.painted(screen, part, ROWS + 1, "")
     screen.feed(b"\x1b[?2004l")
-    assert b"\x1b[?2004l" in painter.painted(screen, part, "")
+    assert b"\x1b[?2004l" in painter.painted(screen, part, ROWS + 1, "")
 
 
 def test_a_wide_character_at_the_edge_of_the_window_does_not_move_the_others() -> None:

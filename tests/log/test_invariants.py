@@ -272,3 +272,49 @@ async def test_only_a_terminal_agent_says_something_that_answers_no_model_call()
         parent = {2: 0, 4: 2, 6: 4}.get(seq)
         facts.append(Fact.of(event, seq=seq, session="ses_1", run=run, time_ms=seq, parent=parent))
     assert violations(facts) == []
+
+
+def of_another_agent(*within: Event) -> Facts:
+    """A run in which those came between the message and the end."""
+    begun = [events.RunStarted("0", "/", "acp/custom"), events.UserMessage((Text("go"),), source="terminal")]
+    calls = sum(isinstance(event, events.ToolCalled) for event in within)
+    used = sum((one.usage for one in within if isinstance(one, events.UsageReported)), Usage(cost=0.0))
+    ended = events.RunEnded("completed", own=events.Totals(tool_calls=calls, usage=used), cumulative=used)
+    facts = [Fact.of(events.SessionStarted("/", "0", driver="acp"), seq=1, session="s", run="", time_ms=1)]
+    leaf = 0
+    for seq, event in enumerate([*begun, *within, ended], 2):
+        parent = leaf if isinstance(event, events.Entry) else None
+        facts.append(Fact.of(event, seq=seq, session="s", run="run_1", time_ms=seq, parent=parent))
+        leaf = leaf if parent is None else seq
+    return facts
+
+
+SAID = events.AssistantMessage("msg_1", (Text("I look."), ToolCall("call_1", "read", "{}")), "tool_calls")
+CALLED = events.ToolCalled("call_1", "read", {}, step=0)
+STARTED = events.ToolStarted("call_1", "read")
+RESULT = events.ToolResultFact("call_1", "read", (Text("seen"),))
+USED = events.UsageReported("msg_1", "acp/custom", Usage(5, cost=0.5), Usage(5, cost=0.5))
+ASKED = events.QuestionAsked("q_1", Question("May it?"), "call_1", durable=False)
+
+
+def test_what_another_agent_tells_of_its_run_is_in_order() -> None:
+    assert violations(of_another_agent()) == []
+    assert violations(of_another_agent(SAID, CALLED, STARTED, RESULT, USED)) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "within"),
+    [
+        ("L5", (SAID, CALLED, STARTED, USED, RESULT)),
+        ("L5", (CALLED, STARTED, RESULT)),
+        ("L5", (USED, SAID, CALLED, STARTED, RESULT)),
+        ("L5", (events.StepStarted(1),)),
+        ("L7", (SAID, CALLED, STARTED, RESULT, SAID)),
+        ("L8", (SAID, CALLED, RESULT)),
+        ("L23", (SAID, CALLED, STARTED)),
+        ("L23", (SAID, CALLED, ASKED, RESULT)),
+    ],
+)
+def test_what_contradicts_it_is_found(number: str, within: tuple[Event, ...]) -> None:
+    found = list(broken(of_another_agent(*within)))
+    assert number in {violation.number for violation in found}, found

@@ -441,6 +441,8 @@ async def test_an_agent_counts_against_the_limit_of_children(tmp_path: Path) -> 
         ({"keys": ["enter"]}, "keys needs the `session` of an agent that was started before"),
         ({"session": "ses_1", "prompt": "a", "stop": True}, "prompt and stop exclude each other"),
         ({"session": "ses_1", "keys": ["\x1b"]}, "is no key: name one of enter, escape"),
+        ({"agent": "echo", "prompt": "stop\x03"}, "would press a key: that is what `keys` is for"),
+        ({"agent": "echo", "prompt": "1\r"}, "would press a key"),
         ({"session": "ses_1", "prompt": "a"}, "no agent is open as 'ses_1': it has ended"),
     ],
 )

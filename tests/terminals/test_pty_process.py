@@ -61,6 +61,19 @@ async def test_a_program_gets_a_controlling_terminal_of_its_own(tmp_path: Path) 
         assert lines == ["30 90", str(tmp_path), "xterm-256color x y", "leads", ""]
 
 
+async def test_nothing_is_told_of_the_terminal_that_we_were_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TMUX", "TERM_PROGRAM", "COLUMNS", "OF_MINE"):
+        monkeypatch.setenv(name, "ours")
+    async with started("env", tmp_path, environment={"TERM_PROGRAM": "named"}) as one:
+        async with asyncio.timeout(PATIENCE):
+            await one.process.ended
+        lines = one.output.decode().split("\r\n")
+    assert {"OF_MINE=ours", "TERM_PROGRAM=named", "TERM=xterm-256color"} <= set(lines)
+    assert not any(line.startswith(("TMUX", "COLUMNS")) for line in lines)
+
+
 async def test_only_the_terminal_is_inherited(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ NAME = "agent"
 DEFAULT_TIMEOUT = 600.0
 MAX_TIMEOUT = 3600.0
 _MEMORY_KEY = "ostler.terminals.agents"
+_PRESSED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _ABOUT = (
     "Hands a task to another coding agent, which runs in a terminal of its own in the working directory, "
@@ -76,13 +78,18 @@ class AgentTool:
             schema=_schema(agents),
             kind="execute",
             parallel=True,
-            display=Display(view="agent", title="{agent} {prompt}", icon="agent"),
+            display=Display(view="agent", title="{agent} {prompt}"),
         )
 
     def validate(self, arguments: dict[str, Any]) -> AgentArguments:
         asked = checked(arguments, AgentArguments, NAME)
         for key in asked.keys:
             key_bytes(key)
+        asked = msgspec.structs.replace(asked, prompt=asked.prompt.replace("\r\n", "\n"))
+        if pressed := _PRESSED.search(asked.prompt):
+            raise InvalidArguments(
+                f"{pressed[0]!r} in `prompt` would press a key: that is what `keys` is for"
+            )
         ways = [name for name in ("prompt", "keys", "stop") if getattr(asked, name)]
         if asked.session and len(ways) > 1:
             raise InvalidArguments(f"one thing at a time: {' and '.join(ways)} exclude each other")
@@ -201,11 +208,11 @@ async def _ask(agent: DelegatedAgent, arguments: AgentArguments) -> Ok | Failed:
         await agent.press([key_bytes(key) for key in arguments.keys])
     else:
         await agent.come_to_rest()
-        if arguments.prompt.strip() and not agent.has_ended:
+        if (prompt := arguments.prompt.strip()) and not agent.has_ended:
             if agent.asks:
                 note = "it was not told this, because it asks something first"
                 return failed(_told(agent, note), details=_about(agent), summary=note)
-            if problem := await agent.say(arguments.prompt.strip()):
+            if problem := await agent.say(prompt):
                 return failed(_told(agent, problem), details=_about(agent), summary=problem)
     if agent.has_ended:
         note = f"it {agent.how_it_ended}"

@@ -10,11 +10,11 @@ import signal
 import struct
 import sys
 import termios
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ostler.kernel.exit_watch import when_ended
 from ostler.kernel.processes import (
     ProcessId,
     kill_processes_of,
@@ -34,7 +34,13 @@ _READS_AT_THE_END = 1024
 _KILL_WAIT = 2.0
 _STRAY_INTERVAL = 0.02
 _ASKED_TO_END = ((signal.SIGINT, 2.0), (signal.SIGHUP, 1.0))
-_NOT_INHERITED = ("LINES", "COLUMNS", "TERM", "COLORTERM")
+# What tells of another terminal: the one that we were started in.
+_NOT_INHERITED = {
+    *("LINES", "COLUMNS", "TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID"),
+    *("TMUX", "TMUX_PANE", "STY", "ZELLIJ", "ZELLIJ_SESSION_NAME", "ZELLIJ_PANE_ID", "WINDOWID"),
+    *("VTE_VERSION", "KITTY_WINDOW_ID", "KITTY_PID", "WEZTERM_PANE", "ITERM_SESSION_ID", "LC_TERMINAL"),
+    *("ALACRITTY_WINDOW_ID", "KONSOLE_VERSION", "GHOSTTY_RESOURCES_DIR", "WT_SESSION"),
+}
 _DEFAULT_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -74,7 +80,6 @@ class PtyProcess:
         self._on_output = on_output
         self._session = session
         self._unwritten = bytearray()
-        self._pidfd = -1
         self.ended: asyncio.Future[int] = self._loop.create_future()
         self._terminal, terminal = os.openpty()
         try:
@@ -89,7 +94,7 @@ class PtyProcess:
         self._hang_up_last()
         os.set_blocking(self._terminal, False)
         self._loop.add_reader(self._terminal, self._read)
-        self._watch()
+        when_ended(self._pid, self._reap)
 
     @property
     def unwritten(self) -> int:
@@ -149,25 +154,7 @@ class PtyProcess:
             )
             os.close(first)
 
-    def _watch(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # an old kernel, or a sandbox that does not know it
-                self._pidfd = os.pidfd_open(self._pid)
-                self._loop.add_reader(self._pidfd, self._reap)
-                return
-        threading.Thread(target=self._wait_in_thread, daemon=True).start()
-
-    def _wait_in_thread(self) -> None:
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._reap)
-
     def _reap(self) -> None:
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
         self._signal(signal.SIGKILL)  # before it is reaped: until then its number is nobody else's
         _, status = os.waitpid(self._pid, 0)
         for _ in range(_READS_AT_THE_END):

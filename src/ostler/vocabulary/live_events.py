@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.event_kinds import Delta, LiveEvent
 
@@ -70,6 +72,10 @@ class ChildEvent(Delta, frozen=True):
     """The child's session."""
     event: Any
     """As a line of its own: a fact with its envelope, or a live event."""
+
+    def line(self) -> bytes:
+        """What `event` tells, also where this one came over a wire, and has it decoded."""
+        return bytes(self.event) if isinstance(self.event, msgspec.Raw) else msgspec.json.encode(self.event)
 
 
 class LiveValue(LiveEvent, frozen=True):

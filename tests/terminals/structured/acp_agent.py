@@ -184,6 +184,24 @@ class SmallAgent:
         print("this is no JSON")
         print(line % self.session, end="", flush=True)
 
+    async def do_garbage(self, text: str) -> None:
+        about = f'"sessionId":"{self.session}"'
+        for line in (
+            '{"jsonrpc":"2.0","method":"session/update","params":{%s,"update":{"sessionUpdate":"dreamt"}}}',
+            '{"jsonrpc":"2.0","method":"session/update","params":[{%s}]}',
+            '{"jsonrpc":"2.0","method":"session/update"}',
+            '{"jsonrpc":"2.0","id":999,"result":{%s}}',
+            '{"jsonrpc":"2.0","id":"mine","method":"fs/read_text_file","params":{%s,"path":"/etc/hostname"}}',
+            '{"jsonrpc":"2.0","method":["session/update"]}',
+            '{"jsonrpc":"2.0","method":"_our/own","params":{%s}}',
+            '{"jsonrpc":"2.0","id":["?"],"result":null}',
+            '{"jsonrpc":"2.0","id":2,"error":"no"}',
+            "[]",
+            "{}",
+        ):
+            print(line.replace("%s", about))
+        await self.say("never mind")
+
     async def do_flood(self, text: str) -> None:
         for number in range(int(text)):
             await self.say(f"{number} ")

@@ -59,6 +59,16 @@ async def test_half_a_character_and_a_line_that_is_no_json_do_no_harm(tmp_path: 
         assert agent.session.driver.process.complaint == "this is no JSON"
 
 
+async def test_messages_that_do_not_fit_the_protocol_do_no_harm(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with at_work(acp_agent(tmp_path)) as agent:
+        await agent.say("garbage")
+        await agent.say("hello")
+        assert agent.answers == ["never mind", "you said: hello "]
+    assert capfd.readouterr() == ("", "")
+
+
 async def test_an_agent_that_wants_a_login_says_so(tmp_path: Path) -> None:
     with pytest.raises(OstlerError, match="wants a login"):
         await start_structured_session(MemoryStore(), acp_agent(tmp_path, "--login"))

@@ -85,6 +85,7 @@ async def test_one_that_has_forgotten_begins_anew_and_that_is_said(make: Make, t
     assert len(await told(store, session, "warned")) == 1
 
 
+@pytest.mark.long
 async def test_one_that_can_load_nothing_begins_anew(tmp_path: Path) -> None:
     store = MemoryStore()
     async with at_work(acp_agent(tmp_path, "--forgets"), store) as first:

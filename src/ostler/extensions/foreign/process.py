@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from ostler.extensions.foreign.frames import MAX_LINE, Shutdown, line_of
 from ostler.extensions.foreign.lines import LineSplitter
 from ostler.extensions.foreign.outbox import FellBehind, Outbox
+from ostler.kernel.exit_watch import when_ended
 from ostler.kernel.processes import signal_group
 from ostler.vocabulary.errors import ConfigurationError
 
@@ -77,7 +77,7 @@ class ForeignProcess:
             os.set_blocking(descriptor, False)
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
-        self._watch()
+        when_ended(self.pid, self._reap)
 
     @property
     def unsent(self) -> int:
@@ -142,23 +142,7 @@ class ForeignProcess:
             os.close(first)
         os.close(self._owned)
 
-    def _watch(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # an old kernel, or a sandbox that does not know it
-                pidfd = os.pidfd_open(self.pid)
-                self._loop.add_reader(pidfd, self._reap, pidfd)
-                return
-        threading.Thread(target=self._wait_in_thread, daemon=True).start()
-
-    def _wait_in_thread(self) -> None:
-        self._child.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._reap, -1)
-
-    def _reap(self, pidfd: int) -> None:
-        if pidfd >= 0:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
+    def _reap(self) -> None:
         signal_group(self.pid, signal.SIGKILL)  # what it leaves behind, as long as the number is its own
         status = self._child.wait()
         for read in (self._read, self._read_errors):

@@ -52,8 +52,7 @@ class SubagentEvents:
         """Of an event in its session, or of a `ChildEvent` in its parent's. None for all others."""
         event: Event | UnknownEvent = happened.event if isinstance(happened, Fact) else happened
         if isinstance(event, events.ChildEvent):
-            line = event.event
-            event = decode_event(bytes(line)) if isinstance(line, msgspec.Raw) else line
+            event = event.event if isinstance(event.event, Event) else decode_event(event.line())
         match event:
             case events.TextDelta(text=text):
                 return SubagentEvent("text", text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -12,23 +14,31 @@ from ostler.terminals.screen import Screen
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _STYLE = r"(\x1b\[[0-9;:]*m)"
 _OBEYED = r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|.)?|[\x00-\x1f\x7f-\x9f]"
+_MOST_EMPTY = 3
+"""Empty rows in a row that are seen of a screen which does not fit."""
+_LEFT_OUT = "\x1b[2m⋯"
 _PARTS = re.compile(rf"{_STYLE}|{_OBEYED}|([^\x00-\x1f\x7f-\x9f]+)")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Of a screen, counted from 0; rows that scrolled off are below 0."""
+    """Of a screen: the numbers of the rows that are seen, counted from 0; those before are below 0.
 
-    top: int
+    A row of which there is no number stands for many empty ones.
+    """
+
+    rows: tuple[int | None, ...]
     left: int
     columns: int
-    rows: int
+    top: int = 0
+    """The first of them, counted without those that are left out."""
 
     def words(self, screen: Screen) -> str:
         """What is not all of it says so."""
         seen = []
-        if self.rows < screen.rows or self.top < 0:
-            first, last = self.top + 1, min(self.top + self.rows, screen.rows)
-            seen.append(f"rows {first}-{last} of {screen.rows}")
+        rows = [row for row in self.rows if row is not None and row < screen.rows]
+        if rows and (len(rows) < screen.rows or rows[0] < 0):
+            spans = [f"{first + 1}-{last + 1}" for first, last in _spans(rows)]
+            seen.append(f"rows {', '.join(spans)} of {screen.rows}")
         if self.columns < screen.columns:
             seen.append(f"columns {self.left + 1}-{self.left + self.columns} of {screen.columns}")
         return ", ".join(seen)
@@ -37,16 +47,38 @@ class Part(msgspec.Struct, frozen=True):
 def part_of(screen: Screen, columns: int, rows: int, top: int | None = None) -> Part:
     """With the cursor in it, and as much before the end of what is drawn as fits; or from a row on."""
     cursor = screen.cursor()
-    if top is None:
-        lines = screen.lines()
-        end = next((row for row in range(len(lines) - 1, 0, -1) if lines[row]), 0)
-        end = max(end, cursor.row) if cursor.visible else end
-        top = max(0, min(end, screen.rows - 1) - rows + 1)
-        top = min(top, cursor.row) if cursor.visible else top
+    lines = screen.lines()
+    numbers: list[int | None] = list(range(screen.rows))
+    if screen.rows > rows:
+        numbers = _squeezed(lines, cursor.row)
+    place = numbers.index(cursor.row)
+    end = next(
+        (at for at in range(len(numbers) - 1, 0, -1) if (row := numbers[at]) is not None and lines[row]), 0
+    )
+    end = max(end, place) if cursor.visible else end
+    last = max(0, end - rows + 1)
+    last = min(last, place) if cursor.visible else last
+    top = last if top is None else min(top, last)
+    before = range(top, min(0, top + rows))
     left = 0
     if cursor.visible and cursor.column >= columns:
         left = min(screen.columns - columns, cursor.column - columns * 3 // 4)
-    return Part(top, left, columns, rows)
+    return Part((*before, *numbers[max(0, top) : top + rows]), left, columns, top)
+
+
+def _squeezed(lines: Sequence[str], kept: int) -> list[int | None]:
+    """Some agents write at both ends of a screen, and a screen may have a thousand rows."""
+    numbers: list[int | None] = []
+    for is_gap, run in groupby(range(len(lines)), lambda row: not lines[row] and row != kept):
+        rows = list(run)
+        numbers += [None] if is_gap and len(rows) > _MOST_EMPTY else rows
+    return numbers
+
+
+def _spans(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for _, run in groupby(enumerate(rows), lambda one: one[1] - one[0]):
+        span = [row for _, row in run]
+        yield span[0], span[-1]
 
 
 def cut_row(row: str, left: int, columns: int) -> str:
@@ -82,14 +114,15 @@ class Painter:
         """What the window shows is not known any more."""
         self._shown = []
 
-    def painted(self, screen: Screen | None, part: Part, status: str) -> bytes:
-        """`status` is the last row."""
-        rows = (
-            [cut_row(row, part.left, part.columns) for row in screen.drawn(part.top, part.rows)]
-            if screen
-            else []
-        )
-        rows += [""] * (part.rows - len(rows))
+    def painted(self, screen: Screen | None, part: Part, height: int, status: str) -> bytes:
+        """`status` is the last row of `height` ones."""
+        drawn: dict[int | None, str] = {None: _LEFT_OUT}
+        if screen is not None:
+            for first, last in _spans([row for row in part.rows if row is not None]):
+                cut = [cut_row(row, part.left, part.columns) for row in screen.drawn(first, last - first + 1)]
+                drawn |= dict(zip(range(first, last + 1), cut, strict=False))
+        rows = [drawn.get(row, "") for row in part.rows]
+        rows += [""] * (height - 1 - len(rows))
         rows.append(f"\x1b[7m{status}{' ' * (part.columns - cells(status))}")
         changed = [
             f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{row}"
@@ -104,10 +137,10 @@ class Painter:
     def _cursor(self, screen: Screen | None, part: Part) -> str:
         if screen is None or not (cursor := screen.cursor()).visible:
             return "\x1b[0m\x1b[?25l"
-        row, column = cursor.row - part.top, cursor.column - part.left
-        if not (0 <= row < part.rows and 0 <= column < part.columns):
+        column = cursor.column - part.left
+        if cursor.row not in part.rows or not 0 <= column < part.columns:
             return "\x1b[0m\x1b[?25l"
-        return f"\x1b[0m\x1b[{row + 1};{column + 1}H\x1b[?25h"
+        return f"\x1b[0m\x1b[{part.rows.index(cursor.row) + 1};{column + 1}H\x1b[?25h"
 
     def _followed(self, screen: Screen | None) -> list[str]:
         """What the agent wants of its keyboard is wanted of this one."""

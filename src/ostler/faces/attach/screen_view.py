@@ -56,7 +56,7 @@ class ScreenView:
         self._painter = Painter()
         self._top: int | None = None
         """The first row that is seen; None while the end is followed."""
-        self._part = Part(0, 0, 80, 23)
+        self._part = Part((), 0, 80)
         self._problem = ""
         self._notice = ""
         self._typed: list[str] = []
@@ -131,7 +131,7 @@ class ScreenView:
             if self._loop.time() - lost_at > GIVE_UP:
                 self._end(f"given up after {GIVE_UP:.0f} s: {reason}", 1)
                 return
-            self._problem = f"{reason}; trying again, and what is typed is lost"
+            self._problem = f"trying again, and what is typed is lost: {reason}"
             self._refresh()
             await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
             attempt += 1
@@ -142,7 +142,7 @@ class ScreenView:
             self._problem = ""
             if self._screen is not None:
                 self._screen.close()
-            self._screen = open_screen(one.columns, one.rows)
+            self._screen, self._top = open_screen(one.columns, one.rows), None
         elif isinstance(one, bytes) and self._screen is not None:
             self._screen.feed(one)  # what it asks is answered by the terminal it runs in
         self._refresh()
@@ -160,11 +160,13 @@ class ScreenView:
             return
         self._painted_at = now
         columns, rows = self._terminal.size
-        rows = max(1, rows - 1)
-        self._part = Part(0, 0, columns, rows)
+        rows = max(2, rows)
+        self._part = Part((), 0, columns)
         if self._screen is not None:
-            self._part = part_of(self._screen, columns, rows, self._top)
-        self._terminal.write(self._painter.painted(self._screen, self._part, cut(self._words(), columns)))
+            self._part = part_of(self._screen, columns, rows - 1, self._top)
+        self._terminal.write(
+            self._painter.painted(self._screen, self._part, rows, cut(self._words(), columns))
+        )
 
     def _words(self) -> str:
         about = " ".join(filter(None, [self._status.agent_type, self._status.status]))
@@ -222,10 +224,11 @@ class ScreenView:
             return
         if self._screen is None:
             return
-        page = max(1, self._part.rows - 1)
-        following = part_of(self._screen, self._part.columns, self._part.rows).top
+        rows = max(2, self._terminal.size[1]) - 1
+        page = max(1, rows - 1)
+        following = part_of(self._screen, self._part.columns, rows).top
         if wish == "back":
-            top = self._part.top if self._top is None else self._top
+            top = following if self._top is None else min(self._top, following)
             self._top = max(-len(self._screen.scrolled_off()), top - page)
         elif self._top is not None:
             self._top += page

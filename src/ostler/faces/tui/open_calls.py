@@ -12,6 +12,7 @@ from ostler.faces.tui.drawing.terminal_text import TerminalText
 from ostler.runs.costs import dollars
 from ostler.tools.permissions import preview
 from ostler.vocabulary import events
+from ostler.vocabulary.facts import decode_event
 
 if TYPE_CHECKING:
     from ostler.extensions.parts.children import SubagentEvents
@@ -88,14 +89,15 @@ class Child:
         self.has_ended = False
 
     def see(self, event: events.ChildEvent) -> None:
-        if isinstance(event.event, events.LiveValue):
-            self._show(event.event)
+        inner = event.event if isinstance(event.event, events.Event) else decode_event(event.line())
+        if isinstance(inner, events.LiveValue):
+            self._show(inner)
             return
         if self._reader is None:
             from ostler.extensions.parts.children import SubagentEvents
 
             self._reader = SubagentEvents()
-        seen = self._reader.read(event)
+        seen = self._reader.read(inner) if isinstance(inner, events.Event) else None
         match seen.kind if seen else "":
             case "text" | "reasoning" if seen:
                 said = self._line + seen.text if self._is_talking else seen.text

@@ -60,10 +60,10 @@ class LiveTail:
                 self._values.pop(name, None)
                 if value is not None:
                     self._values[name] = event
-            case events.ChildEvent(call=call, child=child, event=inner):
+            case events.ChildEvent(call=call, child=child):
                 if child not in self._children:
                     self._children[child] = (call, LiveTail())
-                if (seen := _of_child(inner)) is not None:
+                if (seen := _of_child(event)) is not None:
                     self._children[child][1].see([seen])
 
     def _close(self, event: Event | UnknownEvent) -> None:
@@ -214,11 +214,11 @@ def key_of(event: Any) -> Key:
     return ()
 
 
-def _of_child(spelled: Any) -> Fact | Event | None:
+def _of_child(told: events.ChildEvent) -> Fact | Event | None:
     """What matters here of a child's event, as its parent's stream has it: a live event, or a fact's line."""
-    if isinstance(spelled, Event):
-        return spelled
-    body = _bytes_of(spelled)
+    if isinstance(told.event, Event):
+        return told.event
+    body = told.line()
     tag = type_of(body)
     kind = events.EVENT_TYPES.get(tag)
     if tag in _CLOSING:
@@ -227,10 +227,6 @@ def _of_child(spelled: Any) -> Fact | Event | None:
         return None
     event = decode_event(body)
     return None if isinstance(event, UnknownEvent) else event
-
-
-def _bytes_of(spelled: Any) -> bytes:
-    return bytes(spelled) if isinstance(spelled, msgspec.Raw) else msgspec.json.encode(spelled)
 
 
 _CLOSING = frozenset({"assistant_message", "model_failed", "tool_result", "child_ended", "run_ended"})

@@ -148,14 +148,29 @@ class _Pipes:
         self._driver.process.send(message)
 
     async def receive(self) -> dict[str, Any] | None:
-        return await self._driver._messages.get()
+        """The package makes tracebacks of what it does not know, and some of it ends it. So it gets only what
+        it can handle, and what the agent tells is taken here: in its order, as the package would."""
+        while True:
+            message = await self._driver._messages.get()
+            if message is None or ("id" in message and _is_sound(message)):
+                return message
+            if message.get("method") == "session/update":
+                asyncio.get_running_loop().call_soon(self._driver._client.take, message.get("params"))
 
     async def close(self) -> None:
         pass
 
 
+def _is_sound(message: dict[str, Any]) -> bool:
+    return (
+        isinstance(message["id"], int | str | None)
+        and isinstance(message.get("method"), str | None)
+        and isinstance(message.get("error"), dict | None)
+    )
+
+
 class _Client:
-    """What the agent may ask of us. Its notifications are handled without a pause, so they stay in order."""
+    """What the agent tells, and may ask of us."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -168,10 +183,20 @@ class _Client:
         self.is_in_turn = True
         self._paid_before = self._paid
 
-    async def session_update(self, session_id: str, update: Any, **rest: Any) -> None:
-        if session_id == self.session and update.session_update == "usage_update" and update.cost:
+    def take(self, told: Any) -> None:
+        from acp.schema import SessionNotification
+        from pydantic import ValidationError
+
+        try:
+            notification = SessionNotification.model_validate(told)
+        except ValidationError:
+            return  # of a kind that is not known here
+        update: Any = notification.update
+        if notification.session_id != self.session:
+            return
+        if update.session_update == "usage_update" and update.cost:
             self._paid = update.cost.amount if update.cost.currency == "USD" else 0.0
-        if session_id != self.session or not self.is_in_turn:
+        if not self.is_in_turn:
             return
         match update.session_update:
             case "agent_message_chunk":

@@ -8,16 +8,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from ostler.extensions.foreign.lines import LineSplitter
+from ostler.kernel.exit_watch import when_ended
 from ostler.kernel.processes import (
     ProcessId,
     kill_processes_of,
@@ -63,7 +61,6 @@ class LineProcess:
         self._said: deque[str] = deque(maxlen=_LINES_KEPT)
         self._unwritten = bytearray()
         self._is_paused = False
-        self._pidfd = -1
         self.ended: asyncio.Future[int] = self._loop.create_future()
         owned, self._owner = os.pipe()  # the writing end is ours: it closes when we end
         try:
@@ -85,7 +82,7 @@ class LineProcess:
             os.set_blocking(descriptor, False)
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
-        self._watch()
+        when_ended(self._child.pid, self._reap)
 
     @property
     def complaint(self) -> str:
@@ -145,25 +142,7 @@ class LineProcess:
         first, self._owner = self._owner, fcntl.fcntl(self._owner, fcntl.F_DUPFD_CLOEXEC, highest + 1)
         os.close(first)
 
-    def _watch(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # an old kernel, or a sandbox that does not know it
-                self._pidfd = os.pidfd_open(self._child.pid)
-                self._loop.add_reader(self._pidfd, self._reap)
-                return
-        threading.Thread(target=self._wait_in_thread, daemon=True).start()
-
-    def _wait_in_thread(self) -> None:
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._reap)
-
     def _reap(self) -> None:
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = -1
         self._signal(signal.SIGKILL)  # before it is reaped: until then its number is nobody else's
         status = self._child.wait()
         for read in (self._read, self._read_errors):

@@ -33,23 +33,27 @@ class ChildQuestions:
             event = one.event if isinstance(one, Fact) else one
             if isinstance(event, ChildStarted):
                 self._names[event.child] = event.agent or one_line(event.task)[:40]
-            elif isinstance(event, ChildEvent) and (inner := self._inner(event.child, event.event)):
+            elif isinstance(event, ChildEvent) and (inner := self._inner(event)):
                 told.append(inner)
         return told
 
-    def _inner(self, child: str, told: object) -> QuestionAsked | QuestionAnswered | None:
+    def _inner(self, told: ChildEvent) -> QuestionAsked | QuestionAnswered | None:
         """Facts are told as the lines that they are stored as."""
-        if isinstance(told, ChildEvent):
-            return self._inner(told.child, told.event)
-        line = bytes(told) if isinstance(told, msgspec.Raw) else b""
+        if isinstance(told.event, ChildEvent):
+            return self._inner(told.event)
+        if isinstance(told.event, Event):
+            return None
+        line = told.line()
         if not any(kind in line for kind in _TELLING):
             return None
         fact = msgspec.json.decode(line)
+        if fact.get("type") == "child_event":
+            return self._inner(msgspec.convert(fact, ChildEvent))
         if fact.get("type") == "child_started":
             self._names[fact["child"]] = fact.get("agent") or one_line(fact.get("task", ""))[:40]
         if fact.get("type") not in _KINDS:
             return None
         event: QuestionAsked | QuestionAnswered = msgspec.convert(fact, _KINDS[fact["type"]])
-        self._askers[event.id] = f"child {self._names.get(child, '')}".rstrip()
+        self._askers[event.id] = f"child {self._names.get(told.child, '')}".rstrip()
         # Its call is none of this session's, whatever it is called.
         return msgspec.structs.replace(event, call="") if isinstance(event, QuestionAsked) else event

@@ -24,7 +24,8 @@ operations = Operations("agents")
 
 class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: NewAgent | None = None
-    """As it was started last, if it is left out; a server that has not started it does not know how."""
+    """As it was started last, if it is left out; a server that has not started it does not know how.
+    It is driven as it was before, whatever its `transport` says."""
 
 
 @operations.add("POST", "/sessions/{session}/agent", status=201)
@@ -38,7 +39,9 @@ async def restart_agent(server: Server, session: str, body: AgentAgain) -> Sessi
         raise Conflict(f"the agent of session {session} is at work")
     if body.agent is not None:
         summary = await server.store.summary(session)
-        agent = agent_to_start(body.agent, folder_of(summary.cwd, server.cwd))
+        as_before = "pty" if summary.driver == "terminal" else summary.driver
+        wanted = msgspec.structs.replace(body.agent, transport=as_before)
+        agent = agent_to_start(wanted, folder_of(summary.cwd, server.cwd))
     elif (before := server.driven.started_as(session)) is not None:
         agent = msgspec.structs.replace(before, initial_prompt="")  # it was told that before
     else:
