@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ostler.kernel.call_context import CallContext
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.tool import ToolContext, tool
@@ -120,6 +121,27 @@ async def test_steps_are_counted_over_the_tree() -> None:
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit"
     assert (ran.quiet.own + ran.quiet.children).steps <= 6
+
+
+async def test_what_another_vendors_agent_used_for_a_child_that_has_ended_still_counts() -> None:
+    @tool
+    async def spend(context: ToolContext) -> str:
+        assert isinstance(context, CallContext)
+        context.budget.charge(Usage(input_tokens=9, cost=0.8))
+        return "spent"
+
+    def answer(request: ModelRequest) -> Any:
+        if request.transcript[0].text != "spend it":
+            return Turn(calls=(Call("delegate", {"task": "spend it"}),), usage=PRICED)
+        if len(request.transcript) == 1:
+            return Turn(calls=(Call("spend"),), usage=PRICED)
+        return Turn("done", usage=PRICED)
+
+    tools = [DelegateTool({}), spend]
+    ran = await run(ScriptedModel([answer] * 100), tools=tools, limits=Limits(cost=2.0))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit"
+    assert [ended.status for ended in ran.all(events.ChildEnded)] == ["completed", "limit"]
 
 
 async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> None:

@@ -432,6 +432,30 @@ async def test_an_agent_counts_against_the_limit_of_children(tmp_path: Path) -> 
         assert sorted(end.status for end in ran.all(events.ChildEnded)) == ["completed", "limit"]
 
 
+@pytest.mark.parametrize("limits", [Limits(cost=1.2), Limits(tokens=100)])
+async def test_what_an_agent_says_that_it_has_used_counts_against_the_limits(
+    tmp_path: Path, limits: Limits
+) -> None:
+    program = str(Path(__file__).parent / "structured" / "fake_claude.py")  # $0.50 and 18 tokens a turn
+    spender = AgentCommand((*ECHO_AGENT[:-1], program), "claude", "stream-json")
+    first = ask(agent="spender", prompt="one")
+    later = [lambda request: ask(session=child_of(ran), prompt="more")] * 9
+    ran = await started([first, *later], tools=[AgentTool({"spender": spender})], cwd=tmp_path, limits=limits)
+    try:
+        await go(ran)
+    finally:
+        await ran.session.close()
+    assert isinstance(ran.quiet, RunEnded)
+    assert (ran.quiet.status, len(ran.results())) == ("limit", 3)
+    assert ran.quiet.reason in (
+        "the limit of $1.2 was reached: $1.5 is used",
+        "the limit of 100 tokens was reached: 99 are used",
+    )
+    logs = await logs_of(ran.session.journal.store)
+    assert [problem for log in logs.values() for problem in violations(log)] == []
+    assert tree_violations(logs) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -1,13 +1,14 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { type AgentView, NOTHING_SEEN, foldAgent, retold, textOf } from "../src/model/agentapi-view";
+import { type AgentView, NOTHING_SEEN, foldAgent, retold, spoken, textOf } from "../src/model/agentapi-view";
 import { wordsOf } from "../src/model/command-line";
 import { pressed } from "../src/model/control-keys";
 import { withDrawing } from "../src/model/drawing";
 import { fold } from "../src/model/fold";
 import { linkPieces } from "../src/model/links";
 import { type Block, emptyView, visibleBlocks } from "../src/model/view";
+import { shownRows } from "../src/parts/left-out-rows";
 import { Agentapi, agentBase } from "../src/wire/agentapi";
 import { type Connection, Follower } from "../src/wire/following";
 import { KeyPresses } from "../src/wire/key-presses";
@@ -38,10 +39,27 @@ describe("the events of the agentapi wire", () => {
     expect(said(foldAgent(after, [status("running")]))).toEqual(["text Hello"]);
   });
 
+  it("have Markdown in them where the agent has no screen, with its calls as they stand", () => {
+    const [told, call] = ["Look:\n\n- one", "First.\n[Tool: execute] ls *\n[Tool Status: completed]\nDone."].map((one) => spoken(foldAgent(NOTHING_SEEN, [message(0, "agent", one)]).blocks[0]!));
+    expect(told).toMatchObject({ text: "Look:\n\n- one", drawn: false });
+    expect(call && textOf(call)).toBe("First.\n\n````text\n[Tool: execute] ls *\n[Tool Status: completed]\n````\n\nDone.");
+  });
+
   it("keep each problem once, and pass over what is not known", () => {
     const problem = { type: "agent_error", message: "no state", level: "warning", time: "1" };
     const view = foldAgent(foldAgent(first, [problem, { type: "new_kind" }]), [problem, { ...problem, time: "2", level: "error" }]);
     expect(view.problems.map((one) => one.level)).toEqual(["warning", "error"]);
+  });
+});
+
+describe("many empty rows of a terminal", () => {
+  const shown = (rows: string, cursor: number): number[] => shownRows([...rows].map((row) => row === "."), rows.length, cursor);
+
+  it("are shown as one, but not where the cursor is", () => {
+    expect(shown("a...b", 4)).toEqual([0, 1, 2, 3, 4]);
+    expect(shown("a....b....c", 10)).toEqual([0, 1, 5, 6, 10]);
+    expect(shown("a.........b", 5)).toEqual([0, 1, 5, 6, 10]);
+    expect(shown("", 0)).toEqual([]);
   });
 });
 

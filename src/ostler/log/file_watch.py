@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _IN_MODIFY = 0x2
@@ -28,7 +29,7 @@ class FileWatch:
             raise OSError(ctypes.get_errno(), "no watch", str(path))
 
     async def written(self, seconds: float) -> None:
-        """Returns when something was written, or after so many seconds."""
+        """Returns when something was written, or after so many seconds. Raises `OSError` if it cannot tell."""
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
         loop.add_reader(self._descriptor, told.set)
@@ -42,9 +43,10 @@ class FileWatch:
         os.read(self._descriptor, _ALL_AT_ONCE)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):  # a program that closes what is not its own has been before us
+                os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()

@@ -120,7 +120,10 @@ class Pulse:
 
     async def _until_written(self) -> None:
         if self._watch is not None:
-            await self._watch.written(TOLD_SECONDS)
+            try:
+                await self._watch.written(TOLD_SECONDS)
+            except OSError:
+                self._written, self._watch = None, None
         elif not self._begin_watching():
             await asyncio.sleep(SELDOM_SECONDS - POLL_SECONDS)
 

@@ -31,6 +31,7 @@ from ostler.tools.search_ripgrep import ripgrep
 from ostler.vocabulary.errors import ConfigurationError, NoModel, OstlerError
 
 EXTRAS = {
+    "acp": ("acp", "other vendors' agents that speak ACP"),
     "images": ("PIL", "large images are scaled down"),
     "keyring": ("keyring", "keys in the system's keyring"),
     "local": ("xllamacpp", "models in GGUF files"),

@@ -22,7 +22,7 @@ from ostler.terminals.passed_on_questions import PassedOnQuestions
 from ostler.terminals.starting import Attend, start_terminal_session
 from ostler.terminals.timing import Timing
 from ostler.vocabulary.errors import OstlerError, SessionBusy, StoreError, ToolFailed
-from ostler.vocabulary.events import Event, LiveValue
+from ostler.vocabulary.events import Event, LiveValue, UsageReported
 from ostler.vocabulary.facts import Fact
 
 OnStart = Callable[[DrivenAgent], None]
@@ -187,6 +187,9 @@ class Trace:
     def see(self, batch: Sequence[Fact | Event]) -> None:
         if self.context is None:
             return
+        for one in batch:
+            if isinstance(one, Fact) and one.type == "usage" and isinstance(one.event, UsageReported):
+                self.context.budget.charge(one.event.usage)
         told = [one for one in batch if not (isinstance(one, LiveValue) and one.name == SCREEN)]
         if told:
             self.context.publish_trace(self._child, told)

@@ -170,6 +170,29 @@ def test_the_terminal_of_another_process_is_seen_as_text(start: Start, visit: Vi
         assert ("user", "from elsewhere") in other.messages
 
 
+def test_what_is_written_at_both_ends_of_a_high_terminal_is_seen_together(start: Start, visit: Visit) -> None:
+    served = start()
+    agent = AgentVisitor(visit(served))
+    script = r"printf 'the beginning\033[299;1Hthe end\r\n> '; exec cat"
+    agent.open(start_agent(served, "sh", "-c", script, rows=300))
+    rows = agent.terminal.locator(".xterm-rows > div")
+    first, last = rows.filter(has_text="the beginning"), rows.filter(has_text="the end")
+    expect(first).to_be_in_viewport()
+    expect(last).to_be_in_viewport()
+    expect(rows.filter(visible=True)).to_have_count(4)
+
+    last.dblclick(position={"x": 12, "y": 5}, force=True)  # a word is selected where it is seen
+    marked = agent.terminal.locator(".xterm-selection > div").first.bounding_box()
+    place = last.bounding_box()
+    assert marked and place and marked["width"] < 40
+    assert abs(marked["y"] - place["y"]) < 1 and marked["height"] == place["height"]
+
+    agent.keyboard.press_sequentially("typed")
+    expect(agent.terminal).to_contain_text("> typed")
+    agent.page.set_viewport_size({"width": 1280, "height": 6000})
+    expect(rows.filter(visible=True)).to_have_count(300)
+
+
 def test_a_phone_shows_one_at_a_time(start: Start, visit: Visit) -> None:
     served = start()
     agent = AgentVisitor(visit(served, **PHONE))

@@ -68,6 +68,15 @@ function blockOf(frame: Frame, seq: number): Said {
   return { ...base, kind: "text", message: base.key, text, points: 0, writing: false, drawn: true };
 }
 
+const CALLS = /^(?:\[Tool(?: Status)?: .*(?:\n|$))+/gm;
+
+/** What an agent without a screen says is Markdown, and its calls are lines in it. */
+export function spoken(block: Said): Said {
+  if (block.kind === "user") return block;
+  const text = block.text.replace(CALLS, (calls) => `\n\`\`\`\`text\n${calls.trimEnd()}\n\`\`\`\`\n\n`);
+  return { ...block, text, drawn: false };
+}
+
 export function textOf(block: Said): string {
   return block.kind === "user" ? block.content.map((one) => (one.type === "text" ? one.text : "")).join("") : block.text;
 }

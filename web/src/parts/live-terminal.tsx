@@ -12,6 +12,8 @@ import { KeyButtons } from "./control-field";
 import { isPhone } from "./width";
 import type { XtermView } from "./xterm";
 
+const MANY_EMPTY_LINES = /\n(?:[ \t]*\n){4,}/g;
+
 function bytesOf(base64: string): Uint8Array {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }
@@ -81,7 +83,7 @@ function Picture({ text }: { text: string }): JSX.Element {
   }, [text]);
   return (
     <pre class="terminal-box picture" ref={box} tabIndex={0} aria-label="Screen">
-      {text}
+      {text.replace(MANY_EMPTY_LINES, "\n⋯\n")}
     </pre>
   );
 }

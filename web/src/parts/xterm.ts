@@ -2,6 +2,7 @@
 
 import { type ITheme, Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
+import { LeftOutRows } from "./left-out-rows";
 import { openStrictly } from "./strict-document";
 
 const SMALLEST = 10;
@@ -49,6 +50,7 @@ export class XtermView {
   private readonly terminal: Terminal;
   private readonly rows: HTMLElement;
   private readonly width: number;
+  private readonly leftOut: LeftOutRows;
   private isFollowing = true;
   private readonly ends: (() => void)[] = [];
 
@@ -79,7 +81,11 @@ export class XtermView {
       this.follow();
     });
     this.terminal.attachCustomKeyEventHandler((event) => this.isForTerminal(event, owner));
-    this.terminal.onRender(() => this.trim());
+    this.leftOut = new LeftOutRows(this.terminal, this.screen);
+    this.terminal.onRender(({ start, end }) => {
+      this.leftOut.see(start, end);
+      this.trim();
+    });
     this.watch();
   }
 
@@ -168,17 +174,16 @@ export class XtermView {
     this.terminal.focus();
   }
 
-  /** Rows below all that is written are not shown: a terminal may have a thousand. */
+  private get screen(): HTMLElement {
+    return this.rows.querySelector(".xterm-screen") as HTMLElement;
+  }
+
+  /** Rows without anything are left out: a terminal may have a thousand. */
   private trim(): void {
-    const buffer = this.terminal.buffer.active;
-    let used = this.terminal.rows;
-    while (used > buffer.cursorY + 1 && !buffer.getLine(buffer.viewportY + used - 1)?.translateToString(true)) used -= 1;
-    const screen = this.rows.querySelector<HTMLElement>(".xterm-screen");
-    const { cols, rows } = this.terminal;
-    if (screen) {
-      this.rows.style.height = `${Math.ceil((screen.offsetHeight / rows) * used)}px`;
-      this.rows.style.width = `${Math.max(screen.offsetWidth, cols)}px`;
-    }
+    const { rowHeight } = this.leftOut;
+    const shown = this.leftOut.show(this.box.clientHeight / rowHeight);
+    this.rows.style.height = `${Math.ceil(rowHeight * shown)}px`;
+    this.rows.style.width = `${Math.max(this.screen.offsetWidth, this.terminal.cols)}px`;
     if (this.isFollowing) this.follow();
   }
 

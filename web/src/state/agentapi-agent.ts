@@ -1,7 +1,7 @@
 /** The one agent of a server that speaks the agentapi wire. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { type AgentView, NOTHING_SEEN, foldAgent, retold } from "../model/agentapi-view";
+import { type AgentView, NOTHING_SEEN, foldAgent, retold, spoken } from "../model/agentapi-view";
 import type { Block, UserBlock } from "../model/view";
 import { Agentapi } from "../wire/agentapi";
 import { type Connection, Follower } from "../wire/following";
@@ -34,7 +34,8 @@ export class AgentapiAgent implements DrivenAgent {
   readonly blocks = computed<Block[]>(() => {
     const { blocks, status } = this.seen.value;
     const said = blocks.filter((block) => block.kind === "user" || block.text.trim() || (status === "running" && block === blocks.at(-1)));
-    return this.sending.value ? [...said, this.sending.value] : said;
+    const shown = this.transport.value === "acp" ? said.map(spoken) : said;
+    return this.sending.value ? [...shown, this.sending.value] : shown;
   });
   readonly view = computed(() => ({ caughtUp: this.seen.value.status !== "" }));
 
