@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from ostler.testkit.watch import watched_sessions
 
-# The programs that tests start are told to hang up, also where the tests themselves were started with `nohup`:
+# The programs that tests start are told to hang up, also where the tests were started with `nohup`:
 # what is ignored would stay so in them, what has a handler does not.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
