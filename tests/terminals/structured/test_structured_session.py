@@ -131,6 +131,8 @@ async def test_nothing_is_done_before_somebody_permits_it(make: Make, tmp_path: 
         assert asked.call == agent.last(events.ToolCalled).call
         assert asked.question.details is not None
         assert asked.question.details["arguments"]["command"] == "ls -l"
+        told = f"[Question] {asked.question.text} ({' / '.join(asked.question.choices)})"
+        assert f"{told} [ostler answer {agent.session.id} …]\n" in agent.session.shown
         await agent.submit(answer(asked.id, asked.question.choices[0]))
         await saying
         said = agent.last(events.QuestionAnswered)

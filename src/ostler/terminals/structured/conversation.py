@@ -9,6 +9,7 @@ from ostler.terminals.structured.driver import Said, ToolUpdate, Update
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
+from ostler.vocabulary.outcomes import Question
 
 
 class SpokenConversation:
@@ -61,6 +62,11 @@ class SpokenConversation:
             case ToolUpdate(id=call, status=status) if status and self._calls[call]:
                 self._calls[call] = status not in ("completed", "failed")
                 self._unsaid.append(f"[Tool Status: {status}]\n")
+
+    def ask(self, question: Question, session: str) -> None:
+        """Clients of screens know no questions: they are told what waits, and who can be told the answer."""
+        offered = f" ({' / '.join(question.choices)})" if question.choices else ""
+        self._unsaid.append(f"[Question] {question.text}{offered} [ostler answer {session} …]\n")
 
     def take_out_answer(self) -> None:
         self._messages.pop()

@@ -33,7 +33,7 @@ class AgentQuestions:
         self._agent_type = agent_type
         self._open: dict[str, _Open] = {}
 
-    def ask(self, asked: Permission | Inquiry, turn: Turn, answer: asyncio.Future[Any]) -> None:
+    def ask(self, asked: Permission | Inquiry, turn: Turn, answer: asyncio.Future[Any]) -> Question:
         """Makes a question of it."""
         call = turn.call(asked.call)
         call.questions += 1
@@ -45,6 +45,7 @@ class AgentQuestions:
         self._open[name] = _Open(asked, question, turn, call, answer)
         self._journal.record(events.QuestionAsked(name, question, call.id, durable=False))
         self._note_waiting()
+        return question
 
     async def answer(self, request: requests.Answer) -> None:
         """Takes up somebody's answer, or says why it is none. The agent is told once it is a fact."""

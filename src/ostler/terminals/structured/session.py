@@ -395,7 +395,8 @@ class StructuredSession:
                 if not answer.done():
                     self._note_delivery()
                     self._conversation.take(asked.call)
-                    self.questions.ask(asked, turn, answer)
+                    question = self.questions.ask(asked, turn, answer)
+                    self._conversation.ask(question, self.id)
             case _ if turn is not None:
                 self._note_delivery()
                 self._conversation.take(told)
