@@ -29,7 +29,7 @@ class FileWatch:
             raise OSError(ctypes.get_errno(), "no watch", str(path))
 
     async def written(self, seconds: float) -> None:
-        """Returns when something was written, or after so many seconds. Raises `OSError` if it cannot tell."""
+        """Returns when something was written, or after so many seconds. Raises `OSError` if it is closed."""
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
         loop.add_reader(self._descriptor, told.set)

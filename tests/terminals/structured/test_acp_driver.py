@@ -36,7 +36,9 @@ async def test_permission_may_be_asked_for_a_call_that_was_not_announced(tmp_pat
         (called,) = agent.all(events.ToolCalled)
         assert (called.kind, called.display.title) == ("read", "Look around")
         assert agent.last(events.ToolResultFact).failed is None
-        assert agent.session.shown == "\n[Tool: read] Look around\n[Tool Status: completed]\n"
+        told, question, outcome = agent.session.shown.strip().split("\n")
+        assert (told, outcome) == ("[Tool: read] Look around", "[Tool Status: completed]")
+        assert question.startswith("[Question] May custom do this? Look around (Do it) [")
 
 
 async def test_a_plan_is_a_list_and_the_cost_is_that_of_the_turn(tmp_path: Path) -> None:
