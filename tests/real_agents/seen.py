@@ -23,27 +23,35 @@ STEPS = (
     "interrupt",
     "exit",
 )
-TABLE = Path(__file__).parents[2] / "docs" / "terminal-agents-tested.md"
+TABLE = Path(__file__).parents[2] / "docs" / "terminal-agents.md"
 IS_RENEWED = bool(os.environ.get("OSTLER_RENEW_SCREENS"))
+_BEGIN, _END = "<!-- seen:begin -->\n", "<!-- seen:end -->"
 _ROW = re.compile(r"^\| `(\S+)` (.*) \|$", re.MULTILINE)
 
 
 def rows() -> dict[str, list[str]]:
     """Of each package: version, the outcomes of the steps, and the day."""
-    return {package: rest.strip("| ").split(" | ") for package, rest in _ROW.findall(TABLE.read_text())}
+    _, table, _ = _parts(TABLE.read_text())
+    return {package: rest.strip("| ").split(" | ") for package, rest in _ROW.findall(table)}
 
 
 def renew_row(program: Program, outcomes: dict[str, str]) -> None:
     with TABLE.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # programs are tested beside each other
-        page = file.read()
-        known = dict(_ROW.findall(page))
+        before, table, after = _parts(file.read())
+        known = dict(_ROW.findall(table))
         cells = [program.version, *(outcomes[step] for step in STEPS), date.today().isoformat()]
         known[program.package] = "| " + " | ".join(cells)
         made = [f"| `{one.package}` {known[one.package]} |" for one in PROGRAMS if one.package in known]
         file.seek(0)
         file.truncate()
-        file.write(page[: page.index("|---")] + "|---" * (len(STEPS) + 3) + "|\n" + "\n".join(made) + "\n")
+        head = table[: table.index("|---")] + "|---" * (len(STEPS) + 3) + "|\n"
+        file.write(before + head + "\n".join(made) + "\n" + after)
+
+
+def _parts(page: str) -> tuple[str, str, str]:
+    begin, end = page.index(_BEGIN) + len(_BEGIN), page.index(_END)
+    return page[:begin], page[begin:end], page[end:]
 
 
 def record(agent_type: str, name: str, moment: Moment, home: Path) -> None:
