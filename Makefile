@@ -52,7 +52,7 @@ test-real-agents: real-agents  ## other vendors' agents under the driver (2 GB f
 	$(BIN)/python -m pytest -m long -n 2 tests/real_agents
 
 .PHONY: real-agents-seen
-real-agents-seen: real-agents  ## the same; writes docs/terminal-agents.md and the recorded screens
+real-agents-seen: real-agents  ## the same; writes the table in docs/terminal-agents.md, and the recorded screens
 	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -m long -n 2 tests/real_agents
 
 # Tests of those that cannot be had are skipped.
