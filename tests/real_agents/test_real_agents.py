@@ -20,9 +20,9 @@ from tests.real_agents.programs import PROGRAMS, Program
 from tests.real_agents.seen import IS_RENEWED, STEPS, record, renew_row, rows
 from tests.terminals.recorded import Moment
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
 
 class Driven:
