@@ -37,10 +37,10 @@ def install_npm_programs(folder: Path) -> None:
 
 
 def install_aider(folder: Path) -> None:
-    uv = Path(sys.executable).with_name("uv")
-    _run([str(uv), "venv", "--quiet", "--python", sys.executable, str(folder)])
+    _run([sys.executable, "-m", "venv", str(folder)])
     python = str(folder / "bin" / "python")
-    _run([str(uv), "pip", "install", "--quiet", "--python", python, "-r", str(AIDER_PINS)])
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:")
+    _run([python, "-m", "pip", "install", *quiet, "-r", str(AIDER_PINS)])
 
 
 def main() -> int:
