@@ -173,6 +173,11 @@ class Journal:
         except Exception as error:
             _wake(waiting, error)
 
+    def close(self) -> None:
+        """Nothing more is written here: whoever waits for that is told."""
+        for closed in self.on_close:
+            closed()
+
     def fail(self, error: StoreError) -> None:
         """The log cannot be written: followers are told, what runs is stopped; recovery writes the end."""
         if self.failed is None:

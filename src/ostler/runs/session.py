@@ -387,8 +387,7 @@ class Session:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
-        for closed in self.journal.on_close:
-            closed()
+        self.journal.close()
 
 
 def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:

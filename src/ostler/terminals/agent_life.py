@@ -9,7 +9,7 @@ from contextlib import suppress
 from ostler.kernel.journal import Journal
 from ostler.runs.lease import kept_lease
 from ostler.terminals.driven import Observer
-from ostler.terminals.inbox import TerminalInbox
+from ostler.terminals.inbox import AgentInbox
 from ostler.vocabulary.errors import StoreError
 
 
@@ -34,7 +34,7 @@ class Observers:
 
 async def live(
     journal: Journal,
-    inbox: TerminalInbox,
+    inbox: AgentInbox,
     stirred: asyncio.Event,
     ended: asyncio.Future[int],
     go_on: Callable[[], Awaitable[None]],
@@ -58,8 +58,7 @@ async def give_back(journal: Journal) -> None:
     if not journal.failed:
         with suppress(StoreError):  # else the lease runs out by itself
             await journal.store.release(journal.lease)
-    for closed in journal.on_close:
-        closed()
+    journal.close()
 
 
 def outcome_for_a_sender() -> asyncio.Future[None]:

@@ -15,7 +15,7 @@ from ostler.terminals.agent_life import Observers, give_back, live, outcome_for_
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driven import Observer
 from ostler.terminals.driving import DrivenTerminal, Outcome, TerminalAgent, Watcher
-from ostler.terminals.inbox import TerminalInbox
+from ostler.terminals.inbox import AgentInbox
 from ostler.terminals.live_values import LiveValues
 from ostler.terminals.pty_process import OWNED_AS
 from ostler.terminals.recorded_messages import RecordedMessage
@@ -76,7 +76,7 @@ class TerminalSession:
         self._sent: _Sent | None = None
         self._outcomes: list[Outcome] = []
         self._stirred = asyncio.Event()
-        self._inbox = TerminalInbox(self, self._stirred.set)
+        self._inbox = AgentInbox(self, self._stirred.set)
         watcher = Watcher(self._begin_run, self._take_outcome, self._see_screen)
         self.terminal = DrivenTerminal(agent, journal.session, watcher, saved)
         self._live_values = LiveValues(journal, self.terminal)

@@ -18,8 +18,9 @@ from ostler.terminals.driven import DrivenAgent
 from ostler.terminals.driving import TerminalAgent
 from ostler.terminals.formatting import is_ready
 from ostler.terminals.live_values import SCREEN
+from ostler.terminals.opening import Attend
 from ostler.terminals.passed_on_questions import PassedOnQuestions
-from ostler.terminals.starting import Attend, start_terminal_session
+from ostler.terminals.starting import start_terminal_session
 from ostler.terminals.timing import Timing
 from ostler.vocabulary.errors import OstlerError, SessionBusy, StoreError, ToolFailed
 from ostler.vocabulary.events import Event, LiveValue, UsageReported

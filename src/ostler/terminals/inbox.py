@@ -1,4 +1,4 @@
-"""The inbox of a terminal agent's session: prompts wait their turn, the rest is done at once or refused."""
+"""The inbox of another vendor's agent: prompts wait their turn, the rest is done at once or refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class AskedAgent(Protocol):
     def resize(self, columns: int, rows: int) -> None: ...
 
 
-class TerminalInbox:
+class AgentInbox:
     """Reads for the session that holds the lease; `stir` is called when there is something to read."""
 
     def __init__(self, session: AskedAgent, stir: Callable[[], None]) -> None:

@@ -70,8 +70,3 @@ async def show(session: Shown) -> None:
     except BaseException:
         await session.close()
         raise
-
-
-def let_go(journal: Journal) -> None:
-    for closed in journal.on_close:
-        closed()

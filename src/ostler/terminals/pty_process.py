@@ -126,21 +126,13 @@ class PtyProcess:
                 await asyncio.wait([self.ended], timeout=patience)
         finally:
             self.kill()
-            await self._kill_strays()
+            await kill_strays(self._session)
             await asyncio.wait([self.ended], timeout=_KILL_WAIT)
             self._close_terminal()
 
     def kill(self) -> None:
         """Ends its group at once."""
         self._signal(signal.SIGKILL)
-
-    async def _kill_strays(self) -> None:
-        """Those that left its group, until none is found: one may have started another meanwhile."""
-        until = self._loop.time() + _KILL_WAIT
-        while await asyncio.to_thread(kill_processes_of, self._session, OWNED_AS):
-            if self._loop.time() >= until:
-                break
-            await asyncio.sleep(_STRAY_INTERVAL)
 
     # --- its life -------------------------------------------------------------------------------------
 
@@ -277,6 +269,16 @@ def _found(command: Sequence[str], cwd: Path, variables: Mapping[str, str]) -> s
     if found is None:
         raise UsageError(f"cannot start {name}: there is no such program on PATH")
     return str(Path(found).absolute())
+
+
+async def kill_strays(session: str) -> None:
+    """Those of an agent that left its group, until none is found: one may have started another meanwhile."""
+    now = asyncio.get_running_loop().time
+    until = now() + _KILL_WAIT
+    while await asyncio.to_thread(kill_processes_of, session, OWNED_AS):
+        if now() >= until:
+            break
+        await asyncio.sleep(_STRAY_INTERVAL)
 
 
 def die_together(owned: int, pid: int) -> None:

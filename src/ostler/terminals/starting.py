@@ -9,8 +9,7 @@ from ostler.kernel.store import Store
 from ostler.runs.cut_agents import close_cut_run
 from ostler.terminals.agent_session import TerminalSession
 from ostler.terminals.driving import TerminalAgent
-from ostler.terminals.opening import Attend as Attend
-from ostler.terminals.opening import let_go, new_journal, nobody, opened_again, show
+from ostler.terminals.opening import Attend, new_journal, nobody, opened_again, show
 from ostler.terminals.recorded_messages import RecordedMessage, recorded_messages
 from ostler.terminals.screen import load_emulator
 from ostler.terminals.tracker import Saved
@@ -36,7 +35,7 @@ async def start_terminal_session(
         attend(journal)
         started = TerminalSession(journal, agent, saved)
     except BaseException:
-        let_go(journal)
+        journal.close()
         await store.delete(journal.session, journal.lease.owner)
         raise
     await _let_live(started, [])
@@ -64,7 +63,7 @@ async def restart_terminal_session(
         saved = Saved([one.message for one in known]) if known else None
         started = TerminalSession(journal, agent, saved)
     except BaseException:
-        let_go(journal)
+        journal.close()
         await store.release(journal.lease)
         raise
     await _let_live(started, known)

@@ -18,13 +18,12 @@ from ostler.extensions.foreign.lines import LineSplitter
 from ostler.kernel.exit_watch import when_ended
 from ostler.kernel.processes import (
     ProcessId,
-    kill_processes_of,
     process_environment,
     signal_group,
     start_time,
 )
 from ostler.terminals.agent_session import how_it_ended
-from ostler.terminals.pty_process import OWNED_AS, die_together
+from ostler.terminals.pty_process import OWNED_AS, die_together, kill_strays
 from ostler.terminals.structured.driver import StructuredAgent
 from ostler.vocabulary.errors import OstlerError, UsageError
 
@@ -125,7 +124,7 @@ class LineProcess:
                 await asyncio.wait([self.ended], timeout=_ENDS_WHEN_ASKED)
         finally:
             self.kill()
-            await asyncio.to_thread(kill_processes_of, self._session, OWNED_AS)
+            await kill_strays(self._session)
             await asyncio.wait([self.ended], timeout=_KILL_WAIT)
 
     def kill(self) -> None:

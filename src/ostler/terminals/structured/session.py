@@ -18,7 +18,7 @@ from ostler.terminals.agent_life import Observers, give_back, live, outcome_for_
 from ostler.terminals.agent_session import how_it_ended
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driven import Observer
-from ostler.terminals.inbox import TerminalInbox
+from ostler.terminals.inbox import AgentInbox
 from ostler.terminals.lines import ASCII_WHITESPACE
 from ostler.terminals.live_values import STATUS
 from ostler.terminals.pty_process import OWNED_AS
@@ -90,7 +90,7 @@ class _TakenBack(msgspec.Struct, frozen=True):
 _Told = Update | _Asked | _TakenBack | TurnEnd | OstlerError
 
 
-class _Inbox(TerminalInbox):
+class _Inbox(AgentInbox):
     """Answers are for the agent that asked."""
 
     def __init__(self, session: StructuredSession, stir: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from ostler.kernel.journal import Journal, World
 from ostler.kernel.store import Store
 from ostler.runs.cut_agents import close_cut_run
-from ostler.terminals.opening import Attend, let_go, new_journal, nobody, opened_again, show
+from ostler.terminals.opening import Attend, new_journal, nobody, opened_again, show
 from ostler.terminals.structured.driver import ConversationGone, StructuredAgent
 from ostler.terminals.structured.session import CONVERSATION, CONVERSING, StructuredSession
 from ostler.vocabulary import events
@@ -34,7 +34,7 @@ async def start_structured_session(
         attend(journal)
         started = await _begun(journal, agent)
     except BaseException:
-        let_go(journal)
+        journal.close()
         await store.delete(journal.session, journal.lease.owner)
         raise
     await show(started)
@@ -65,7 +65,7 @@ async def restart_structured_session(
         except ConversationGone:
             started = await _begun(journal, msgspec.structs.replace(agent, conversation=""), before)
     except BaseException:
-        let_go(journal)
+        journal.close()
         await store.release(journal.lease)
         raise
     await show(started)
