@@ -24,7 +24,7 @@ from ostler.faces.web.agentapi.answers import (
 from ostler.faces.web.agentapi.documents import documents
 from ostler.faces.web.agentapi.emitter import Emitter, Kind
 from ostler.faces.web.agentapi.following import Following
-from ostler.faces.web.agentapi.frames import WireStatus
+from ostler.faces.web.agentapi.frames import wire_status
 from ostler.faces.web.agentapi.json_body import read_message
 from ostler.faces.web.agentapi.streams import SubscriptionStream
 from ostler.faces.web.agentapi.uploads import take_upload
@@ -62,9 +62,10 @@ class AgentWire:
         }
 
     async def status(self, request: Request) -> Response:
-        status: WireStatus = "stable" if self._agent.status == "stable" else "running"
         transport = "pty" if self._agent.transport == "pty" else "acp"  # clients know no other
-        return _answer(request, StatusResponseBody(status, self._agent.agent_type, transport))
+        return _answer(
+            request, StatusResponseBody(wire_status(self._agent.status), self._agent.agent_type, transport)
+        )
 
     async def messages(self, request: Request) -> Response:
         shown = [Message(one.id, one.text, one.role, timestamp(one.time)) for one in self._agent.messages]

@@ -18,6 +18,7 @@ from ostler.faces.web.agentapi.frames import (
     message_frame,
     screen_frame,
     status_frame,
+    wire_status,
 )
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.tracker import Status
@@ -76,7 +77,7 @@ class Emitter:
             self._tell("message_update", partial(_frame_of, new))
 
     def emit_status(self, status: Status) -> None:
-        shown: WireStatus = "stable" if status == "stable" else "running"
+        shown = wire_status(status)
         if shown == self._status:
             return
         self._status = shown

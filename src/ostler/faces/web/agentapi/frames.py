@@ -9,6 +9,7 @@ import msgspec
 from ostler.faces.web.agentapi.wire_json import for_html, timestamp, to_json
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.lines import ASCII_WHITESPACE
+from ostler.terminals.tracker import Status
 
 Level = Literal["warning", "error"]
 WireStatus = Literal["stable", "running"]
@@ -57,6 +58,11 @@ def message_frame(message: ScreenMessage) -> bytes:
 def _frame_of_message(message: ScreenMessage, text: str) -> bytes:
     update = MessageUpdate(message.id, message.role, text, timestamp(message.time))
     return _frame(b"message_update", update)
+
+
+def wire_status(status: Status) -> WireStatus:
+    """Clients know no other two."""
+    return "stable" if status == "stable" else "running"
 
 
 def status_frame(status: WireStatus, agent_type: str) -> bytes:
