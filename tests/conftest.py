@@ -24,3 +24,9 @@ settings.load_profile("patient")
 def invariants() -> Iterator[None]:
     with watched_sessions():
         yield
+
+
+@pytest.fixture(autouse=True)
+def patient_faces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it one for a face to draw the default in place of what an extension draws."""
+    monkeypatch.setattr("ostler.extensions.showing.rendering.RENDER_SECONDS", 20.0)

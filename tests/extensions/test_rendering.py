@@ -152,6 +152,29 @@ async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_aft
     await session.close()
 
 
+async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 0.2)
+    loop = asyncio.get_running_loop()
+    clock, stood_still = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: clock() + stood_still)
+
+    def draw(width: int) -> str:
+        nonlocal stood_still
+        stood_still = 3600.0
+        # Each of these is a turn of the loop; its timers are due with the first.
+        for _ in range(3):
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(20)
+        return "drawn"
+
+    face = TestFace()
+    session, _, context = await opened(face)
+    context.ui.set_widget(widget(draw, 30, "fallback"))
+    assert "drawn" in await face.screen()
+    await session.close()
+
+
 async def test_a_widget_is_drawn_while_a_handler_of_its_extension_works() -> None:
     began, may_end = threading.Event(), threading.Event()
 
