@@ -8,6 +8,13 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 
 export PYTHON
 
+# $(call pytest,ARGUMENTS). On a shared machine (OSTLER_CI) what failed beside everything else is tried once
+# more by itself, and stays in the output with its traceback: a test that passes then is unsteady, not broken.
+define pytest
+$(BIN)/python -m pytest $(1) || { [ -n "$$OSTLER_CI" ] && echo "once more, by itself, what failed:" && \
+	$(BIN)/python -m pytest $(filter-out -n 2,$(1)) --last-failed --last-failed-no-failures none; }
+endef
+
 .PHONY: help
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -24,11 +31,11 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
-	$(BIN)/python -m pytest -n 2
+	$(call pytest,-n 2)
 
 .PHONY: test-long
 test-long: local-model real-agents  ## the tests that take many seconds; those of the page need chromium
-	$(BIN)/python -m pytest -m long -n 2
+	$(call pytest,-m long -n 2)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory test-web; fi
 
 .PHONY: test-web

@@ -282,9 +282,9 @@ async def test_a_cancellation_does_not_wait_for_the_next_attempt() -> None:
 
     ran.session.observe(watch)
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
-    await asyncio.wait_for(failed.wait(), 10)
+    await asyncio.wait_for(failed.wait(), 60)
     ran.session.cancel("enough")
-    ran.quiet = await asyncio.wait_for(running, 10)
+    ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.status == "cancelled" and len(ran.model.requests) == 1
 
 
@@ -317,7 +317,7 @@ async def test_every_span_ends_however_its_work_does(trouble: str) -> None:
 
     script = [AuthenticationFailed("no", status=401)] if trouble == "model" else [Call("broken"), "ok"]
     ran = await started(script, tools=[broken], span=span)
-    await asyncio.wait_for(ran.session.prompt(as_content("go")), 10)
+    await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert open_spans == []
     assert begun[:2] == ["run", "model_call"] and ("tool_call" in begun) == (trouble != "model")
 
@@ -335,7 +335,7 @@ class Office:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 10)
+            await asyncio.wait_for(self.go_on.wait(), 60)
             return "held"
 
         def equip(cwd: Path) -> Harness:
@@ -348,12 +348,12 @@ class Office:
 
     async def begun(self) -> str:
         handle = await self.supervisor.start("go")
-        await asyncio.wait_for(self.busy.wait(), 10)
+        await asyncio.wait_for(self.busy.wait(), 60)
         return handle.session
 
     async def ended(self, session: str) -> RunEnded:
         self.go_on.set()
-        quiet = await self.supervisor.wait(session, timeout=10)
+        quiet = await self.supervisor.wait(session, timeout=60)
         assert isinstance(quiet, RunEnded)
         assert await self.supervisor.drain(10)
         return quiet
@@ -366,7 +366,7 @@ async def test_the_same_request_twice_is_one_run() -> None:
     assert await office.supervisor.submit(session, prompt)
     assert not await office.supervisor.submit(session, prompt)
     office.go_on.set()
-    await office.supervisor.wait(session, timeout=10)
+    await office.supervisor.wait(session, timeout=60)
     assert not await office.supervisor.submit(session, prompt)
     assert await office.supervisor.drain(10)
     begun = [fact.event for fact in await office.store.read(session) if fact.type == "run_started"]
@@ -376,7 +376,7 @@ async def test_the_same_request_twice_is_one_run() -> None:
 async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> None:
     office = Office()
     session = await office.begun()
-    waiting = asyncio.ensure_future(office.supervisor.wait(session, timeout=10))
+    waiting = asyncio.ensure_future(office.supervisor.wait(session, timeout=60))
     request = await office.supervisor.cancel(session)
     quiet = await office.ended(session)
     assert await waiting == quiet
@@ -400,7 +400,7 @@ async def test_whoever_waits_for_a_run_that_another_drives_is_told_its_end() -> 
     office = Office()
     session = await office.begun()
     other = Office(office.store)
-    waiting = asyncio.ensure_future(other.supervisor.wait(session, timeout=10))
+    waiting = asyncio.ensure_future(other.supervisor.wait(session, timeout=60))
     await asyncio.sleep(0)
     assert await office.ended(session) == await waiting
 

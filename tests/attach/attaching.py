@@ -32,7 +32,7 @@ class StandIn:
 
     def end(self, by: signal.Signals = signal.SIGTERM) -> None:
         self.process.send_signal(by)
-        self.process.wait(20)
+        self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
 

@@ -26,7 +26,7 @@ def served(ostler: Ostler) -> Iterator[Served]:
 
 
 def new_session(server: ServeProcess, **said: object) -> str:
-    answer = httpx2.post(f"{server.base_url}/api/v1/sessions", headers=server.headers, json=said, timeout=20)
+    answer = httpx2.post(f"{server.base_url}/api/v1/sessions", headers=server.headers, json=said, timeout=60)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
@@ -182,7 +182,7 @@ def test_a_server_that_was_away_is_found_again_and_nothing_is_missing(
     with serve_process(ostler, *use(vendor), "--port", port) as back:
         said = {"type": "prompt", "content": [{"type": "text", "text": "two"}]}
         path = f"{back.base_url}/api/v1/sessions/{session}/requests"
-        assert httpx2.post(path, headers=back.headers, json=said, timeout=20).is_success
+        assert httpx2.post(path, headers=back.headers, json=said, timeout=60).is_success
         terminal.wait_for_ever("the second answer")
         terminal.wait_for_ever("is back")
         enter(terminal, "three")
@@ -197,7 +197,7 @@ def test_a_session_that_is_deleted_says_so(attach: Attach, served: Served, serve
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     terminal.wait_for("goes on when you leave")
     path = f"{server.base_url}/api/v1/sessions/{session}"
-    assert httpx2.delete(path, headers=server.headers, timeout=20).status_code == 204
+    assert httpx2.delete(path, headers=server.headers, timeout=60).status_code == 204
     terminal.wait_for("the session cannot go on here")
     terminal.press("ctrl+d")
     assert terminal.wait_for_end() == 0

@@ -52,7 +52,7 @@ def terminal() -> Iterator[OwnTerminal]:
 
 async def run(source: Source, terminal: OwnTerminal) -> screen_view.Parting:
     view = ScreenView(source, terminal, await source.status(), detach=b"\x1d", named="ctrl+]")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await view.run()
 
 

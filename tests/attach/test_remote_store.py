@@ -141,7 +141,7 @@ async def test_a_secret_is_typed_here_and_handed_over_there(tmp_path: Path) -> N
         conversation = Conversation(await watch_session(store, session, harness), None, see)
         conversation.begin()
         await conversation.say(as_content("open it"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await ended.wait()
         await conversation.leave()
         assert told == ["sesame-4711"]

@@ -157,9 +157,9 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_written() -> None:
 
     ran = await started(ScriptedModel([answer] * 100), tools=[count], context=context())
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
-    await asyncio.wait_for(writing.wait(), 10)
+    await asyncio.wait_for(writing.wait(), 60)
     ran.session.cancel("enough")
-    ended = await asyncio.wait_for(running, 10)
+    ended = await asyncio.wait_for(running, 60)
     assert isinstance(ended, events.RunEnded) and (ended.status, ended.reason) == ("cancelled", "enough")
     assert not ran.all(events.Compacted)
 

@@ -117,5 +117,5 @@ async def test_supervised_runs_have_extensions_and_leave_no_thread_behind(tmp_pa
         assert "not that one" in told[0] and "from a file" in told[1]
     await supervisor.close()
     for thread in {*threading.enumerate()} - before:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()

@@ -99,7 +99,7 @@ async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
             await context.abort()
 
     session, host = await session_with(ScriptedModel([Turn("so far", hangs=True)]), extension("mine", setup))
-    ended = await asyncio.wait_for(session.prompt(as_content("go")), 20)
+    ended = await asyncio.wait_for(session.prompt(as_content("go")), 60)
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "cancelled"
     assert "mine" in ended.reason
@@ -121,8 +121,8 @@ async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
     session, _ = await session_with(
         ScriptedModel([Turn("so far", hangs=True), "done"]), extension("mine", setup)
     )
-    first = await asyncio.wait_for(session.prompt(as_content("go")), 20)
-    second = await asyncio.wait_for(session.advance(), 20)
+    first = await asyncio.wait_for(session.prompt(as_content("go")), 60)
+    second = await asyncio.wait_for(session.advance(), 60)
     assert isinstance(first, events.RunEnded)
     assert isinstance(second, events.RunEnded)
     assert (first.status, second.status) == ("cancelled", "completed")

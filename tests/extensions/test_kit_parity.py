@@ -232,7 +232,7 @@ async def test_an_observer_may_take_itself_off_while_it_is_called() -> None:
 
 async def test_handlers_of_one_extension_never_run_side_by_side_and_those_of_two_do() -> None:
     inside: dict[str, int] = {"one": 0, "two": 0}
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=60)
 
     def meets(name: str) -> Any:
         def setup(ostler: Ostler) -> None:
@@ -418,7 +418,7 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", setup))
     host.face = TestFace()
-    ended = await asyncio.wait_for(session.prompt(as_content("go")), 20)
+    ended = await asyncio.wait_for(session.prompt(as_content("go")), 60)
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "completed"
     assert left == [("ses_new_1", True)]
@@ -437,7 +437,7 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", hurries))
     host.face = TestFace()
-    await asyncio.wait_for(session.prompt(as_content("go")), 20)
+    await asyncio.wait_for(session.prompt(as_content("go")), 60)
     assert problems == ["the session is busy: it can be left when its run has ended"]
     await session.close()
 

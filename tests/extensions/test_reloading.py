@@ -29,7 +29,7 @@ from ostler.vocabulary.messages import as_content
 from tests.extensions.at_work import facts_of
 from tests.extensions.foreign_process import written
 
-PATIENCE = 20.0
+PATIENCE = 60
 SAYS = """
     def setup(ostler):
         @ostler.command("say")

@@ -136,7 +136,7 @@ async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_aft
 
     def hang(width: int) -> str:
         asked.append(width)
-        never.wait(20)
+        never.wait(60)
         return "late"
 
     face = TestFace()
@@ -165,7 +165,7 @@ async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_ha
         stood_still = 3600.0
         # Each of these is a turn of the loop; its timers are due with the first.
         for _ in range(3):
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(20)
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
         return "drawn"
 
     face = TestFace()
@@ -182,7 +182,7 @@ async def test_a_widget_is_drawn_while_a_handler_of_its_extension_works() -> Non
         @ostler.command("work")
         def work(arguments: str) -> None:
             began.set()
-            may_end.wait(20)
+            may_end.wait(60)
 
     face = TestFace()
     session, host, context = await opened(face, setup)

@@ -38,7 +38,7 @@ from ostler.vocabulary.outcomes import Pending, Question
 from tests.extensions.at_work import extension, facts_of, session_with
 from tests.runs.dying_store import DyingStore
 
-PATIENCE = 10
+PATIENCE = 60
 HANGS = Turn(hangs=True)
 
 

@@ -40,7 +40,7 @@ async def until(session: Session, condition: Callable[[], Any]) -> None:
     """Waits until something that facts or live values bring about is so."""
     news = asyncio.Event()
     stop = session.observe(lambda batch: news.set())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             news.clear()
             await news.wait()

@@ -25,7 +25,7 @@ async def cancel_when(ran: Ran, event: type[events.Event]) -> None:
             ran.session.cancel("enough")
 
     stop = ran.session.observe(watch)
-    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 10)
+    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
 
 
 async def test_a_cancelled_run_keeps_its_text() -> None:
@@ -121,7 +121,7 @@ async def test_a_cancel_request_ends_the_run_and_is_settled_by_its_end() -> None
             break
     assert await store.submit(ran.session.id, Cancel(id="c1", by="somebody"))
     assert not await store.submit(ran.session.id, Cancel(id="c1"))
-    ran.quiet = await asyncio.wait_for(running, 10)
+    ran.quiet = await asyncio.wait_for(running, 60)
     assert ran.status == "cancelled"
     assert await store.settled(ran.session.id, "c1") == ran.facts[-1].seq
 
@@ -164,7 +164,7 @@ async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
 
     ran = await started([Call("steered"), "ok"], tools=[steered])
     store = ran.session.journal.store
-    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 10)
+    ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert given == [True, True]
     assert [m.text for m in ran.model.requests[-1].transcript if m.role == "user"] == ["go", "kept"]
     assert not ran.session.give_back("kept")

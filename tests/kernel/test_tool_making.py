@@ -236,7 +236,7 @@ async def test_a_plain_function_runs_beside_the_event_loop(tmp_path: Path) -> No
     @tool
     def slow() -> str:
         """Waits for the event loop."""
-        asyncio.run_coroutine_threadsafe(_set(reached), loop).result(5)
+        asyncio.run_coroutine_threadsafe(_set(reached), loop).result(60)
         return "done"
 
     assert told(await run_tool(slow, {}, FakeToolContext(tmp_path))) == "done"

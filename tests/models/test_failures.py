@@ -292,11 +292,11 @@ async def test_a_key_that_cannot_be_a_header_is_not_shown() -> None:
 async def test_closing_the_iterator_closes_the_connection_at_the_server(wire: str) -> None:
     async with FakeVendor([turn(say("Hello", "there"), trouble=Trouble("silence", 4))]) as vendor:
         model = model_for(wire, url_of(vendor, wire))
-        async with asyncio.timeout(20), aclosing(model.stream(request_of())) as stream:
+        async with asyncio.timeout(60), aclosing(model.stream(request_of())) as stream:
             async for batch in stream:
                 if any(isinstance(event, TextDelta) for event in batch):
                     break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await vendor.abandoned.wait()
         await model.aclose()
 
@@ -313,7 +313,7 @@ async def test_cancelling_the_reader_closes_the_connection_at_the_server(wire: s
                     begun.set()
 
         reader = asyncio.create_task(read())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await begun.wait()
             reader.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -156,7 +156,7 @@ async def test_loading_shows_that_it_is_alive_outlives_its_request_and_ends_with
     install(LOADS_FOR_EVER)
     monkeypatch.setattr(gguf, "PULSE_SECONDS", 0.01)
     model = model_of(file)
-    async with asyncio.timeout(20), aclosing(model.stream(request_of())) as stream:
+    async with asyncio.timeout(60), aclosing(model.stream(request_of())) as stream:
         assert await anext(stream) == []
         pid = pid_of(file)
     assert start_time(pid)

@@ -119,11 +119,11 @@ async def test_the_key_is_in_no_failure() -> None:
 async def test_closing_the_iterator_closes_the_connection_at_the_server() -> None:
     async with FakeVendor([turn(say("Hello", "there"), trouble=Trouble("silence", 4))]) as vendor:
         model = model_at(vendor)
-        async with asyncio.timeout(20), aclosing(model.stream(request_of())) as stream:
+        async with asyncio.timeout(60), aclosing(model.stream(request_of())) as stream:
             async for batch in stream:
                 if any(isinstance(event, TextDelta) for event in batch):
                     break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await vendor.abandoned.wait()
         await model.aclose()
 

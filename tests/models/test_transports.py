@@ -231,7 +231,7 @@ async def test_a_server_that_gives_no_answer_has_broken_off(transport: Transport
         if len(said) > 2**16:
             await visit.is_left()
 
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         with pytest.raises(StreamBroken, match="without an answer") as caught:
             await answer(transport, server.url)
         assert len(server.visits) == 1
@@ -265,7 +265,7 @@ async def test_a_connection_closed_while_the_loop_was_busy_is_not_used(
         first, _ = listener.accept()
         first.recv(65536)
         first.sendall(SHORT)
-        idle.wait(20)
+        idle.wait(60)
         first.close()
         closed.set()
         second, _ = listener.accept()
@@ -280,10 +280,10 @@ async def test_a_connection_closed_while_the_loop_was_busy_is_not_used(
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert await answer(transport, url) == b"ok"
         idle.set()
-        assert closed.wait(20)  # holds up the loop, which therefore has not seen the end
+        assert closed.wait(60)  # holds up the loop, which therefore has not seen the end
         assert not served.is_set()
         assert await answer(transport, url) == b"ok"
-        thread.join(20)
+        thread.join(60)
 
 
 async def test_a_server_that_says_close_is_not_asked_again(transport: Transport) -> None:
@@ -356,7 +356,7 @@ async def test_who_is_stopped_leaves_the_server(transport: Transport, state: str
                 await reply.aclose()
 
     limits: list[asyncio.Timeout] = []
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         started = asyncio.Event()
         task = asyncio.create_task(read(server.url.replace("http:", scheme), started))
         await reached.wait()
@@ -378,7 +378,7 @@ async def test_closing_a_reply_twice_is_harmless_and_ends_its_body(transport: Tr
         await visit.send(CHUNKED + b"3\r\nabc\r\n")
         await visit.is_left()
 
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         reply = await transport.post(server.url, HEADERS, b"{}")
         assert await reply.read() == b"abc"
         await reply.aclose()
@@ -398,7 +398,7 @@ async def test_closing_the_transport_ends_its_connections_and_it_can_be_used_aga
         await visit.is_left()
         left.set()
 
-    async with scripted(serve) as server, asyncio.timeout(20):
+    async with scripted(serve) as server, asyncio.timeout(60):
         assert await answer(transport, server.url) == b"ok"
         await transport.aclose()
         await left.wait()

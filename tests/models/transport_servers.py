@@ -183,10 +183,10 @@ def _loop_thread() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(20)
+        thread.join(60)
         loop.close()
 
 
@@ -323,7 +323,7 @@ def _node(_: Path) -> Iterator[int]:
             yield int(process.stdout.readline())
         finally:
             process.stdin.close()
-            process.wait(20)
+            process.wait(60)
 
 
 _NGINX = """
@@ -378,4 +378,4 @@ def _nginx(directory: Path) -> Iterator[int]:
                 yield port
             finally:
                 process.terminate()
-                process.wait(20)
+                process.wait(60)

@@ -52,7 +52,7 @@ def request_of(*messages: Message, **fields: Any) -> ModelRequest:
 
 async def answer_of(model: Any, request: ModelRequest) -> Answer:
     events: list[ModelEvent] = []
-    async with asyncio.timeout(20), aclosing(model.stream(request)) as stream:
+    async with asyncio.timeout(60), aclosing(model.stream(request)) as stream:
         async for batch in stream:
             events += batch
     assert isinstance(events[-1], ModelDone | ModelFailure)

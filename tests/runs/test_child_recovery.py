@@ -31,7 +31,7 @@ from tests.running import Ran, run, started
 from tests.runs.dying_store import DyingStore
 
 DELEGATE = DelegateTool({})
-PATIENCE = 10
+PATIENCE = 60
 
 
 def by_task(**answers: Any) -> ScriptedModel:

@@ -98,9 +98,9 @@ async def test_a_cancelled_run_cancels_its_children() -> None:
     model = by_task(go=[Call("delegate", {"task": "wait"})], wait=[Call("forever")])
     ran = await started(model, tools=[DELEGATE, forever])
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
-    await asyncio.wait_for(waiting.wait(), 10)
+    await asyncio.wait_for(waiting.wait(), 60)
     ran.session.cancel("enough")
-    ended = await asyncio.wait_for(running, 10)
+    ended = await asyncio.wait_for(running, 60)
     assert isinstance(ended, RunEnded) and ended.status == "cancelled"
     facts = await child_facts(ran)
     assert facts[-1].event.status == "cancelled"
@@ -238,7 +238,7 @@ async def test_no_more_children_than_allowed_work_at_the_same_time() -> None:
         most = max(most, at_once)
         if at_once == 3:
             full.set()
-        await asyncio.wait_for(full.wait(), 10)
+        await asyncio.wait_for(full.wait(), 60)
         for _ in range(10):
             await asyncio.sleep(0)
         at_once -= 1

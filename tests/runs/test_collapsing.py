@@ -75,7 +75,7 @@ async def test_what_a_summary_cost_is_known_when_the_run_after_it_was_cut(store:
     session, end = await left_a_branch(store, Turn("It led nowhere.", usage=PAID), hanging(asked))
     await store.submit(session.id, CollapseBranch(id="req_1", leaf=end))
     driving = asyncio.ensure_future(session.prompt(as_content("another way")))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     opened = fold(await store.read_opening(session.id))
     assert opened.usage.cost == PAID.cost
     session.cancel()
@@ -136,7 +136,7 @@ async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> N
     await session.close()
     request = CollapseBranch(id="req_1", leaf=end)
     asking = asyncio.ensure_future(ask(store, session.id, request, World(), made(session.harness)))
-    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.wait_for(asked.wait(), 60)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

@@ -67,7 +67,7 @@ async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(s
 
     supervisor = Supervisor(store, equip)
     running = await supervisor.start("go")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await busy.wait()
         session = await ended_agent(store, child_of=running.session)
         with pytest.raises(SessionBusy, match="has ended"):

@@ -72,7 +72,7 @@ async def test_whoever_takes_a_session_over_from_an_owner_that_rests_is_found(tm
                 seen.set()
 
     async def until(count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while sum(fact.type == "run_ended" for fact in facts) < count:
                 seen.clear()
                 await seen.wait()

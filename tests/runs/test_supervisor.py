@@ -32,7 +32,7 @@ class Desk:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 10)
+            await asyncio.wait_for(self.go_on.wait(), 60)
             return "held"
 
         @tool
@@ -59,7 +59,7 @@ def ended(quiet: Any) -> str:
 async def test_a_run_is_started_followed_and_waited_for() -> None:
     desk = Desk(lambda: ["hello"])
     handle = await desk.supervisor.start("hi")
-    assert ended(await desk.supervisor.wait(handle.session, timeout=10)) == "completed"
+    assert ended(await desk.supervisor.wait(handle.session, timeout=60)) == "completed"
     assert ended(await handle.result()) == "completed"
     seen: list[str] = []
     async with aclosing(desk.supervisor.follow(handle.session)) as followed:  # type: ignore[type-var]
@@ -73,13 +73,13 @@ async def test_a_run_is_started_followed_and_waited_for() -> None:
 async def test_a_run_is_steered_and_a_queued_prompt_follows_it() -> None:
     desk = Desk(lambda: [Call("hold"), "done", "second"])
     handle = await desk.supervisor.start("first")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     await desk.supervisor.steer(handle.session, "mind the gap")
     await desk.supervisor.queue(handle.session, "next")
     for _ in range(50):
         await asyncio.sleep(0)
     desk.go_on.set()
-    assert ended(await asyncio.wait_for(handle.result(), 10)) == "completed"
+    assert ended(await asyncio.wait_for(handle.result(), 60)) == "completed"
     told = [message.text for message in desk.models[0].requests[1].transcript]
     assert told[-1] == "mind the gap"
     assert (await desk.types(handle.session)).count("run_ended") == 2
@@ -89,10 +89,10 @@ async def test_a_steer_that_comes_too_late_returns_to_its_face() -> None:
     store = MemoryStore()
     desk = Desk(lambda: [Call("hold"), "done"], store)
     handle = await desk.supervisor.start("first")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     cancel = await desk.supervisor.cancel(handle.session)
     steer = await desk.supervisor.steer(handle.session, "too late")
-    assert ended(await asyncio.wait_for(handle.result(), 10)) == "cancelled"
+    assert ended(await asyncio.wait_for(handle.result(), 60)) == "cancelled"
     assert await store.settled(handle.session, cancel) is not None
     seq = await store.settled(handle.session, steer)
     assert seq is not None
@@ -109,23 +109,23 @@ async def test_a_waiting_run_gives_its_lease_back_and_goes_on_with_its_answer() 
     desk.models.clear()
     script = Desk(lambda: ["thanks"], desk.supervisor.store)  # another process, as it were
     await script.supervisor.answer(handle.session, waiting.questions[0], "well enough")
-    assert ended(await script.supervisor.wait(handle.session, timeout=10)) == "completed"
+    assert ended(await script.supervisor.wait(handle.session, timeout=60)) == "completed"
     await script.supervisor.drain(10)
 
 
 async def test_a_paused_run_is_resumed() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     await desk.supervisor.pause(handle.session)
     for _ in range(50):
         await asyncio.sleep(0)
     desk.go_on.set()
-    paused = await asyncio.wait_for(handle.result(), 10)
+    paused = await asyncio.wait_for(handle.result(), 60)
     assert isinstance(paused, RunWaiting) and paused.reason == "paused"
     again = Desk(lambda: ["done"], desk.supervisor.store)
     await again.supervisor.resume(handle.session)
-    assert ended(await again.supervisor.wait(handle.session, timeout=10)) == "completed"
+    assert ended(await again.supervisor.wait(handle.session, timeout=60)) == "completed"
     await again.supervisor.drain(10)
 
 
@@ -133,11 +133,11 @@ async def test_leaving_a_handle_cancels_its_run_unless_it_was_detached() -> None
     for is_detached, status in ((False, "cancelled"), (True, "completed")):
         desk = Desk(lambda: [Call("hold"), "done"])
         async with await desk.supervisor.start("go") as handle:
-            await asyncio.wait_for(desk.busy.wait(), 10)
+            await asyncio.wait_for(desk.busy.wait(), 60)
             if is_detached:
                 handle.detach()
         desk.go_on.set()
-        assert ended(await asyncio.wait_for(handle.result(), 10)) == status
+        assert ended(await asyncio.wait_for(handle.result(), 60)) == status
 
 
 async def test_draining_waits_for_what_is_under_way_and_starts_nothing_more() -> None:
@@ -164,7 +164,7 @@ async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pyte
 
     monkeypatch.setattr(Session, "close", slowly)
     handle = await desk.supervisor.start("hi")
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     await desk.supervisor.close()
     assert given_back == [handle.session]
 
@@ -172,7 +172,7 @@ async def test_closing_waits_until_every_session_is_given_back(monkeypatch: pyte
 async def test_closing_ends_every_run() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handles = [await desk.supervisor.start(f"go {n}") for n in range(3)]
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     await desk.supervisor.close()
     assert {ended(await handle.result()) for handle in handles} == {"cancelled"}
 
@@ -180,10 +180,10 @@ async def test_closing_ends_every_run() -> None:
 async def test_a_late_completion_never_overwrites_a_cancel() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     await desk.supervisor.cancel(handle.session)
     desk.go_on.set()
-    await asyncio.wait_for(handle.result(), 10)
+    await asyncio.wait_for(handle.result(), 60)
     await desk.supervisor.cancel(handle.session)  # after its end: refused, and nothing changes
     await desk.supervisor.drain(10)
     types = await desk.types(handle.session)
@@ -194,10 +194,10 @@ async def test_a_cancel_right_after_the_start_ends_the_run() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
     await desk.supervisor.cancel(handle.session)
-    assert ended(await asyncio.wait_for(handle.result(), 10)) == "cancelled"
+    assert ended(await asyncio.wait_for(handle.result(), 60)) == "cancelled"
     async with await desk.supervisor.start("go", session=handle.session) as again:
         pass
-    assert ended(await asyncio.wait_for(again.result(), 10)) == "cancelled"
+    assert ended(await asyncio.wait_for(again.result(), 60)) == "cancelled"
 
 
 async def test_a_run_whose_start_is_cancelled_is_cancelled() -> None:
@@ -216,11 +216,11 @@ async def test_a_run_whose_start_is_cancelled_is_cancelled() -> None:
 async def test_a_session_that_is_driven_takes_no_second_run_at_once() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     handle = await desk.supervisor.start("go")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     with pytest.raises(UsageError, match="queue the prompt"):
         await desk.supervisor.start("more", session=handle.session)
     desk.go_on.set()
-    assert ended(await asyncio.wait_for(handle.result(), 10)) == "completed"
+    assert ended(await asyncio.wait_for(handle.result(), 60)) == "completed"
 
 
 async def test_a_prompt_to_a_session_whose_last_run_failed_starts() -> None:
@@ -240,7 +240,7 @@ async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
     waits = await asking.supervisor.start("first")
     await waits.result()
     works = await desk.supervisor.start("second")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     listed = {row.session: row for row in await desk.supervisor.list()}
     assert {session: row.status for session, row in listed.items()} == {
         works.session: "running",
@@ -250,7 +250,7 @@ async def test_open_runs_are_listed_and_each_session_can_be_looked_at() -> None:
     assert await desk.supervisor.peek(works.session) == listed[works.session]
 
     desk.go_on.set()
-    await asyncio.wait_for(works.result(), 10)
+    await asyncio.wait_for(works.result(), 60)
     assert [row.session for row in await desk.supervisor.list()] == [waits.session]
     assert len(await desk.supervisor.list(ended=True)) == 2
     last = await desk.supervisor.peek(works.session)
@@ -269,9 +269,9 @@ async def test_a_session_held_elsewhere_is_reached_through_its_inbox() -> None:
     desk = Desk(lambda: [Call("hold"), "done"])
     other = Desk(list, desk.supervisor.store)
     handle = await desk.supervisor.start("go")
-    await asyncio.wait_for(desk.busy.wait(), 10)
+    await asyncio.wait_for(desk.busy.wait(), 60)
     await other.supervisor.cancel(handle.session)
-    assert ended(await asyncio.wait_for(other.supervisor.wait(handle.session), 10)) == "cancelled"
+    assert ended(await asyncio.wait_for(other.supervisor.wait(handle.session), 60)) == "cancelled"
     assert other.models == [] or not other.models[0].requests
     await handle.result()
     session = await open_session(desk.supervisor.store, handle.session, Harness(ScriptedModel()))

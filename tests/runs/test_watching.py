@@ -36,7 +36,7 @@ class Machine:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 10)
+            await asyncio.wait_for(self.go_on.wait(), 60)
             return "held"
 
         harness = Harness(ScriptedModel(list(script)), waits_for_answers=True)
@@ -66,7 +66,7 @@ async def prompt(session: Session) -> None:
 async def read_until(watch: Watch, session: str, reader: Reader, kind: str) -> None:
     """Follows from where the reader is, to a fact or notice of that kind, and leaves."""
     follower = await watch.follow(session, reader.seq)
-    async with asyncio.timeout(10), aclosing(follower.stream()) as stream:
+    async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
         async for data in stream:
             reader.read(data)
             if kind in reader.notices or kind in reader.kinds:
@@ -90,12 +90,12 @@ async def test_a_run_of_another_process_is_seen_with_its_deltas(machine: Machine
 async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
-    await asyncio.wait_for(machine.busy.wait(), 10)
+    await asyncio.wait_for(machine.busy.wait(), 60)
     session.journal.publish([])
     early, late = Reader(), Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, early, "run_ended"))
     follower = await machine.watch.follow(session.id)
-    async with asyncio.timeout(10), aclosing(follower.stream()) as stream:
+    async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
         async for data in stream:
             late.read(data)
             if late.caught_up:
@@ -148,7 +148,7 @@ async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> N
 async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
-    await asyncio.wait_for(machine.busy.wait(), 10)
+    await asyncio.wait_for(machine.busy.wait(), 60)
     path = socket_of(machine.here.meeting_place, session.journal.lease.owner)
     assert path is not None
     folder = path.parent
@@ -172,7 +172,7 @@ def test_sockets_of_processes_that_are_gone_are_swept() -> None:
 async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
-    await asyncio.wait_for(machine.busy.wait(), 10)
+    await asyncio.wait_for(machine.busy.wait(), 60)
     first = await machine.watch.follow(session.id)
     (hub,) = machine.watch.hubs()
     known = (await machine.there.read(session.id))[-1].seq

@@ -31,7 +31,7 @@ class Reader:
 
     async def until(self, true: Callable[[], object]) -> None:
         """For whoever lets somebody else read."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not true():
                 self.changed.clear()
                 await self.changed.wait()

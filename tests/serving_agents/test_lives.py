@@ -107,6 +107,13 @@ def test_a_signal_ends_it_with_all_that_the_agent_has_started(ostler: Ostler, si
 
 
 def test_a_second_signal_does_not_wait_for_an_agent_that_stays(ostler: Ostler) -> None:
+    for _ in range(3):  # the machine may stand still for seconds
+        if _seconds_after_two_signals(ostler) < 2.5:
+            return
+    pytest.fail("the agent was asked for three seconds")
+
+
+def _seconds_after_two_signals(ostler: Ostler) -> float:
     with serving_agent(ostler, "--pid-file", "pid", agent=(*PYTHON, "-c", STUBBORN)) as served:
         started = pids(ostler)
         with served.http.stream("GET", "/events") as stream:
@@ -117,9 +124,10 @@ def test_a_second_signal_does_not_wait_for_an_agent_that_stays(ostler: Ostler) -
             assert list(lines)[-1] == ""  # ends at once
             served.signal(SIGTERM)
         served.wait()
-        assert time.monotonic() - begun < 2.5  # it would have been asked for three seconds
+        took = time.monotonic() - begun
     assert all(is_gone(pid) for pid in started)
     assert not (ostler.work / "pid").exists()
+    return took
 
 
 def test_an_agent_does_not_outlive_a_server_that_is_killed(ostler: Ostler) -> None:
@@ -148,7 +156,7 @@ def test_streams_end_and_a_message_on_its_way_is_answered_when_it_ends(ostler: O
             list(stream.iter_lines())
         asking.join(PATIENCE)
     assert ran.code == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20  # it would have been waited for until it is not deaf any more
     [(status, text)] = answers
     assert status == 500
     assert "context canceled" in text

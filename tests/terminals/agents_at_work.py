@@ -21,7 +21,7 @@ from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
 
-PATIENCE = 20.0
+PATIENCE = 60
 ECHO_AGENT = (sys.executable, "-S", "-E", str(Path(__file__).with_name("echo_agent.py")))
 QUICK = Timing(
     stability=0.3,

@@ -215,7 +215,7 @@ async def test_the_exit_of_the_agent_interrupts_its_run_and_ends_the_session(tmp
         assert await store.holder(session.id) is not None
         with suppress(OstlerError):  # it may have been seen to react
             await session.send("/exit 3")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await session.ended == 3
         (ended,) = agent.all(events.RunEnded)
         assert (ended.status, ended.reason) == ("interrupted", "the agent ended with exit status 3")
@@ -230,7 +230,7 @@ async def test_a_crash_is_told_with_its_signal_and_the_last_screen(tmp_path: Pat
         await agent.until_stable()
         with suppress(OstlerError):  # it may have been seen to react
             await agent.session.send("/crash")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await agent.session.ended == -9
         (ended,) = agent.all(events.RunEnded)
         assert ended.reason == "the agent was ended by SIGKILL"

@@ -217,12 +217,15 @@ async def test_a_group_that_does_not_listen_is_killed(
     await until(lambda: len(pids_in(pids)) == 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await task
     assert all(is_gone(pid) for pid in pids_in(pids))
 
 
-async def test_a_second_cancellation_hurries_the_end(context: FakeToolContext) -> None:
+async def test_a_second_cancellation_hurries_the_end(
+    context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "GRACE", 90.0)
     pids = context.cwd / "pids"
     command = "trap '' TERM; echo $$ > pids; while true; do sleep 0.05; done"
     task = asyncio.create_task(run_tool(bash, {"command": command}, context))
@@ -285,7 +288,7 @@ async def test_no_command_gets_more_time_than_there_is(context: FakeToolContext)
 
 
 async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(context: FakeToolContext) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         outcome = await run_tool(bash, {"command": "sleep 60 & echo $! started"}, context)
     assert isinstance(outcome, Ok) and outcome.details
     pid = int(told(outcome).split()[0])
@@ -307,7 +310,7 @@ async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(contex
     pids = [int(told(await run_tool(bash, {"command": command}, context))) for _ in range(2)]
     assert not any(map(is_gone, pids))
     assert kill_processes_of(context.session) == 4
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await end_left_running(context.memory)
     assert all(map(is_gone, pids))
     assert kill_processes_of(context.session) == 0
@@ -316,7 +319,7 @@ async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(contex
 
 async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "trap '' TERM; sleep 60 & echo $!"}, context)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.gather(
             end_left_running(context.memory), asyncio.to_thread(kill_processes_of, context.session)
         )

@@ -28,7 +28,7 @@ from ostler.runs.session import create_session
 from tests.extensions.at_work import extension
 from tests.tui.terminal import KEYS
 
-PATIENCE = 10.0
+PATIENCE = 60
 
 
 class Screen(io.StringIO):

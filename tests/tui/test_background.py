@@ -26,7 +26,7 @@ from ostler.faces.tui.themes.background import Appearance, color_of, dark_by_var
 
 LIGHT = "\x1b]11;rgb:fafa/fafa/fafa\x1b\\"
 DARK = "\x1b]11;rgb:1e1e/1e1e/2e2e\x07"
-PATIENCE = 10.0
+PATIENCE = 60
 
 
 @pytest.mark.parametrize(

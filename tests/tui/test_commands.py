@@ -491,14 +491,14 @@ async def test_going_on_comes_before_the_prompts_that_wait() -> None:
 
     session.observe(see)
     await conversation.say(as_content("first"))
-    await asyncio.wait_for(came.wait(), 5)
+    await asyncio.wait_for(came.wait(), 60)
     assert ends == ["failed"] and session.state.held
     await conversation.store.submit(session.id, Prompt(id="later", content=as_content("later")))
     assert not await conversation.is_busy()
     await conversation.go_on()
     while len(ends) < 3:
         came.clear()
-        await asyncio.wait_for(came.wait(), 5)
+        await asyncio.wait_for(came.wait(), 60)
     texts = [text_of(message.content) for message in session.state.transcript.messages]
     assert texts == ["first", "went on", "later", "second"]
     await conversation.leave()
@@ -508,7 +508,7 @@ async def test_a_request_that_is_refused_is_told_to_whoever_asked() -> None:
     session = await create_session(MemoryStore(), Harness(ScriptedModel([])))
     conversation = Conversation(session, None, lambda batch: None)
     conversation.begin()
-    came = await asyncio.wait_for(conversation.ask(lambda id: Navigate(id=id, entry=99)), 5)
+    came = await asyncio.wait_for(conversation.ask(lambda id: Navigate(id=id, entry=99)), 60)
     assert isinstance(came, RequestRefused) and came.reason == "there is no entry 99"
     with pytest.raises(UsageError, match="nothing to continue"):
         await conversation.go_on()
@@ -529,7 +529,7 @@ async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_i
         for leave in ("esc", "/new\r"):
             asked.clear()
             face.press("/btw why?", "enter")
-            await asyncio.wait_for(asked.wait(), 5)
+            await asyncio.wait_for(asked.wait(), 60)
             session = face.tui.conversation.session
             face.press(leave)
             await face.miss("─ btw")

@@ -27,7 +27,7 @@ from ostler.vocabulary.usage import Usage
 def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:
     def git(*words: str, at: Path) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-        subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True, timeout=20)
+        subprocess.run(["git", *who, *words], cwd=at, check=True, capture_output=True, timeout=60)
 
     main, other = tmp_path / "main", tmp_path / "other"
     (main / "deep" / "er").mkdir(parents=True)

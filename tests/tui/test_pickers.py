@@ -19,6 +19,7 @@ from ostler.faces.tui.pickers.picker import Choice, Picked, Picker
 from ostler.faces.tui.pickers.reading import ReadingPanel
 from ostler.faces.tui.pickers.sessions import PAGE, SessionPages
 from ostler.faces.tui.pickers.text_line import TextLine
+from ostler.faces.tui.rescue import rescuing
 from ostler.kernel.store import SessionSummary
 from ostler.log.memory import MemoryStore
 from ostler.runs.model_candidates import Candidate, rescuers
@@ -47,7 +48,7 @@ async def picked_with(one: Picker, *keys: str) -> Picked | None:
     asking = asyncio.ensure_future(one.ask(Panels(lambda: None)))
     await asyncio.sleep(0)
     press(one, *keys)
-    return await asyncio.wait_for(asking, 5)
+    return await asyncio.wait_for(asking, 60)
 
 
 async def test_enter_chooses_the_marked_row_and_the_panel_is_gone() -> None:
@@ -248,6 +249,12 @@ def test_a_model_that_failed_is_not_offered_and_a_refused_key_keeps_its_provider
     ]
     assert [one.name for one in rescuers(found, "a/one", "overloaded")] == ["b/best", "b/one", "a/two"]
     assert [one.name for one in rescuers(found, "a/one", "authentication_failed")] == ["b/best", "b/one"]
+
+
+def test_the_model_that_failed_stands_before_the_others_of_its_vendor() -> None:
+    others = [Candidate("b/best", "b"), Candidate("a/oldest", "a")]
+    offered = [one.text for one in rescuing(others, "a/one", "connection_failed")]
+    assert offered == ["b/best", "a/one once more", "a/oldest"]
 
 
 def test_a_model_without_a_key_says_how_to_give_one() -> None:

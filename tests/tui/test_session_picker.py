@@ -54,7 +54,7 @@ class Typed:
 
     async def lists(self, *values: object) -> None:
         """Once exactly these are found, in this order."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.values() != list(values):
                 self.changed.clear()
                 await self.changed.wait()
@@ -65,7 +65,7 @@ class Typed:
     async def press(self, *keys: str) -> Picked | None:
         for key in keys:
             self.picker.key(key)
-        return await asyncio.wait_for(self.asking, 5)
+        return await asyncio.wait_for(self.asking, 60)
 
 
 async def test_a_session_is_found_by_what_was_said_in_it_after_those_whose_titles_have_it() -> None:

@@ -35,6 +35,7 @@ EXPECTED = {
     "tool_called": SHOWN,
     "tool_started": SHOWN,
     "child_started": SHOWN,
+    "child_used": SHOWN,
     "child_ended": SHOWN,
     "tool_deferred": SHOWN,
     "tool_result": TOLD,

@@ -34,7 +34,7 @@ class CutStream:
         self._rest, self.is_ended = b"", False
         reader, writer = await asyncio.open_connection(self._address.hostname, self._address.port)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 writer.write(self._request())
                 await self._feed(reader, most, until)
         finally:

@@ -22,7 +22,7 @@ async def connected(
 
 async def status_of(base_url: str, *lines: str, path: str = "/api/v1/health", body: bytes = b"") -> int:
     """What becomes of a request with these lines below the first."""
-    async with asyncio.timeout(10), connected(base_url) as (reader, writer):
+    async with asyncio.timeout(60), connected(base_url) as (reader, writer):
         writer.write(
             "\r\n".join([f"GET {path} HTTP/1.1", *lines, "Connection: close", "", ""]).encode() + body
         )

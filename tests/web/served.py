@@ -53,7 +53,7 @@ class Served:
         @tool
         async def hold() -> str:
             self.busy.set()
-            await asyncio.wait_for(self.go_on.wait(), 10)
+            await asyncio.wait_for(self.go_on.wait(), 60)
             return "held"
 
         return hold
@@ -78,7 +78,7 @@ class Served:
         return await self.post(f"sessions/{session}/requests?wait={wait}", {"type": type, **fields})
 
     async def rest(self, session: str) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.server.supervisor.wait(session)
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ async def serving(
         finally:
             served.go_on.set()
             http.end()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await running
             await served.store.close()
 

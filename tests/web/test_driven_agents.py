@@ -215,7 +215,7 @@ async def test_five_agents_work_side_by_side_and_end_with_the_server(tmp_path: P
         assert ready
         processes = [process_of(served, session) for session in sessions]
         begin = time.monotonic()
-    assert time.monotonic() - begin < 4, "they ended one after the other"
+    assert time.monotonic() - begin < 12, "they ended one after the other"
     assert all(wait_until_gone(process) for process in processes)
     with pytest.raises(UsageError, match="about to end"):
         await served.server.driven.start(echo_agent(tmp_path))

@@ -82,7 +82,7 @@ async def test_a_command_of_an_idle_session_runs_and_its_dialogs_are_answered_by
     async with extended_server(tmp_path, monkeypatch, code=ASKING) as served:
         session = await served.new_session()
         await served.ask(session, "run_command", name="ask", arguments="well", wait=0)
-        ran = await asyncio.wait_for(answer_all(served, session), 10)
+        ran = await asyncio.wait_for(answer_all(served, session), 60)
         assert ran["text"] == "well: [True, 'blue', ('a', 'c'), 'Ada', True]"
         facts = await served.get(f"sessions/{session}/events")
         assert "Ada" in str(facts) and "sesame" not in str(facts)
@@ -93,13 +93,13 @@ async def test_a_command_beside_a_run_asks_and_outlives_it_and_runs_once(
 ) -> None:
     async with extended_server(tmp_path, monkeypatch, Call("hold"), "done", code=ASKING) as served:
         session = await served.new_session("go")
-        await asyncio.wait_for(served.busy.wait(), 10)
+        await asyncio.wait_for(served.busy.wait(), 60)
         await served.ask(session, "run_command", name="ask", arguments="now", wait=0)
         async with served.stream(f"sessions/{session}/events") as events:
-            await asyncio.wait_for(until(events, "question_asked"), 10)
+            await asyncio.wait_for(until(events, "question_asked"), 60)
             served.go_on.set()
-            await asyncio.wait_for(until(events, "run_ended"), 10)
-        ran = await asyncio.wait_for(answer_all(served, session), 10)
+            await asyncio.wait_for(until(events, "run_ended"), 60)
+        ran = await asyncio.wait_for(answer_all(served, session), 60)
         assert ran["text"] == "now: [True, 'blue', ('a', 'c'), 'Ada', True]"
         facts = (await served.get(f"sessions/{session}/events"))["facts"]
         assert [fact["type"] for fact in facts].count("command_ran") == 1
@@ -115,9 +115,9 @@ async def test_what_an_extension_shows_and_prints_arrives_by_the_stream_and_can_
             await until(events, "caught_up")
             ran = await served.ask(session, "run_command", name="show", arguments="a kite")
             assert ran["fact"]["text"] == "web"
-            shown = await asyncio.wait_for(until(events, "live_value"), 10)
+            shown = await asyncio.wait_for(until(events, "live_value"), 60)
             assert shown["value"]["text"] == "a kite"
-            printed = await asyncio.wait_for(until(events, "printed"), 10)
+            printed = await asyncio.wait_for(until(events, "printed"), 60)
             assert printed["text"] == "showing a kite"
         live = await served.get(f"sessions/{session}/live")
         assert live["values"]["widget:helper/w"]["text"] == "a kite"
@@ -132,10 +132,10 @@ async def test_an_extension_can_lead_the_page_to_a_new_session_and_write_into_it
         async with served.stream(f"sessions/{session}/events") as events:
             await until(events, "caught_up")
             await served.ask(session, "run_command", name="write", arguments="dear diary", wait=0)
-            written = await asyncio.wait_for(until(events, "live_value", name="editor"), 10)
+            written = await asyncio.wait_for(until(events, "live_value", name="editor"), 60)
             assert written["value"]["text"] == "dear diary"
             await served.ask(session, "run_command", name="leave", arguments="begin", wait=0)
-            switched = await asyncio.wait_for(until(events, "live_value", name="switch"), 10)
+            switched = await asyncio.wait_for(until(events, "live_value", name="switch"), 60)
         other = switched["value"]["session"]
         await served.rest(other)
         assert (await served.get(f"sessions/{other}"))["preview"] == "begin"
@@ -196,11 +196,11 @@ async def test_a_prompt_that_an_extension_asks_about_first_is_answered_by_a_requ
 ) -> None:
     async with extended_server(tmp_path, monkeypatch, "begun", code=GREETING) as served:
         session = await served.new_session()
-        await asyncio.wait_for(served.ask(session, "prompt", content=text("go"), wait=0), 10)
+        await asyncio.wait_for(served.ask(session, "prompt", content=text("go"), wait=0), 60)
         async with served.stream(f"sessions/{session}/events") as events:
-            asked = await asyncio.wait_for(until(events, "question_asked"), 10)
-            await asyncio.wait_for(served.ask(session, "answer", question=asked["id"], answer="yes"), 10)
-            ended = await asyncio.wait_for(until(events, "run_ended"), 10)
+            asked = await asyncio.wait_for(until(events, "question_asked"), 60)
+            await asyncio.wait_for(served.ask(session, "answer", question=asked["id"], answer="yes"), 60)
+            ended = await asyncio.wait_for(until(events, "run_ended"), 60)
             assert ended["status"] == "completed"
 
 
@@ -209,7 +209,7 @@ async def test_a_project_s_extension_runs_in_an_open_session_once_it_is_trusted(
 ) -> None:
     async with extended_server(tmp_path, monkeypatch, Call("hold"), "done", project=ASKING) as served:
         session = await served.new_session("go")
-        await asyncio.wait_for(served.busy.wait(), 10)
+        await asyncio.wait_for(served.busy.wait(), 60)
         for one in extensions_to_trust(served.work):
             one.trust()
         served.go_on.set()
@@ -226,7 +226,7 @@ async def test_a_project_s_extension_runs_in_an_open_session_once_it_is_trusted(
 
         monkeypatch.setattr(host, "apply", see_it_applied)
         if (await served.get(f"sessions/{session}/extensions"))["extensions"][0]["state"] != "loaded":
-            await asyncio.wait_for(loaded.wait(), 10)
+            await asyncio.wait_for(loaded.wait(), 60)
         found = (await served.get(f"sessions/{session}/extensions"))["extensions"]
         assert [(one["name"], one["state"]) for one in found] == [("brought", "loaded")]
 
@@ -290,14 +290,14 @@ async def test_a_followed_session_stays_open_and_is_left_when_nobody_looks(
         async with served.stream(f"sessions/{session}/events") as events:
             await until(events, "caught_up")
             await served.ask(session, "run_command", name="show", arguments="still here")
-            await asyncio.wait_for(twice.wait(), 10)
+            await asyncio.wait_for(twice.wait(), 60)
             live = await served.get(f"sessions/{session}/live")
             assert live["values"]["widget:helper/w"]["text"] == "still here"
         opened = supervisor.driven(session)
         if opened is not None:
             left = asyncio.Event()
             opened.journal.on_close.append(left.set)
-            await asyncio.wait_for(left.wait(), 10)
+            await asyncio.wait_for(left.wait(), 60)
         assert (await served.get(f"sessions/{session}/live")) == {"values": {}, "open": False}
 
 
@@ -312,7 +312,7 @@ async def test_a_session_that_another_process_goes_on_with_is_left_to_it(tmp_pat
             await until(events, "run_ended")
             other = await open_session(served.store, session, Harness(ScriptedModel(["theirs"])))
             await other.prompt(as_content("go on"))
-            said = await asyncio.wait_for(until(events, "assistant_message"), 10)
+            said = await asyncio.wait_for(until(events, "assistant_message"), 60)
             assert said["content"] == text("theirs")
-            await asyncio.wait_for(until(events, "run_ended"), 10)
+            await asyncio.wait_for(until(events, "run_ended"), 60)
             await other.close()

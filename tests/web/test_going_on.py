@@ -63,7 +63,7 @@ async def test_a_prompt_that_another_process_has_left_in_the_inbox_starts_here(t
 
 
 async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp_path: Path) -> None:
-    async with serving(tmp_path, "mine") as served, asyncio.timeout(10):
+    async with serving(tmp_path, "mine") as served, asyncio.timeout(60):
         session = await served.new_session("go")
         await served.rest(session)
         while (await served.get(f"sessions/{session}"))["holder"]:  # noqa: ASYNC110

@@ -252,7 +252,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "PATIENCE", 0.05)
-    async with serving(tmp_path) as served, asyncio.timeout(10):
+    async with serving(tmp_path) as served, asyncio.timeout(60):
         for begun in (b"", b"GET /api/v1/health HTTP/1.1\r\nHost: loc"):
             async with connected(served.base_url) as (reader, writer):
                 writer.write(begun)
@@ -271,7 +271,7 @@ async def test_a_slow_answer_is_not_taken_for_silence(
 
 async def test_headers_without_an_end_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST_HEADERS", 10_000)
-    async with serving(tmp_path) as served, asyncio.timeout(10):
+    async with serving(tmp_path) as served, asyncio.timeout(60):
         async with connected(served.base_url) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5_000)
             with pytest.raises(ConnectionResetError):
@@ -288,7 +288,7 @@ async def test_headers_without_an_end_are_cut_off_behind_a_stream_as_well(
     monkeypatch.setattr(connections, "MOST_HEADERS", 10_000)
     async with (
         serving(tmp_path) as served,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         connected(served.base_url) as (reader, writer),
     ):
         asked = ["GET /api/v1/events HTTP/1.1", "Host: localhost", "Accept: text/event-stream"]
@@ -324,7 +324,7 @@ async def test_a_page_elsewhere_asks_first_and_then_with_a_token(tmp_path: Path)
 
 
 async def posted(served: Served, *lines: str, body: bytes) -> int:
-    async with asyncio.timeout(10), connected(served.base_url) as (reader, writer):
+    async with asyncio.timeout(60), connected(served.base_url) as (reader, writer):
         head = ["POST /api/v1/sessions HTTP/1.1", "Host: localhost", "Content-Type: application/json", *lines]
         writer.write("\r\n".join([*head, "", ""]).encode() + body)
         answer = await reader.readline()

@@ -51,7 +51,7 @@ async def test_a_mounted_application_works_whether_or_not_its_life_is_part_of_th
         staying = asyncio.ensure_future(stream.read())
         await stream.reader.until(lambda: stream.reader.caught_up > 1)
     http.end()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await running
         await staying
     assert stream.is_ended

@@ -41,8 +41,8 @@ async def test_a_widget_is_drawn_at_the_width_that_is_asked_for(
         async with served.stream(f"sessions/{session}/events") as events:
             await until(events, "caught_up")
             await served.ask(session, "run_command", name="show")
-            shown = await asyncio.wait_for(until(events, "live_value", name="widget:helper/w"), 10)
-            broken = await asyncio.wait_for(until(events, "live_value", name="widget:helper/broken"), 10)
+            shown = await asyncio.wait_for(until(events, "live_value", name="widget:helper/w"), 60)
+            broken = await asyncio.wait_for(until(events, "live_value", name="widget:helper/broken"), 60)
             path = f"sessions/{session}/live/rendered"
             drawn = await served.get(path, id=shown["value"]["render"]["id"], width=5)
             assert drawn == {"text": "\x1b[32m====="}

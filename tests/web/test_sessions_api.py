@@ -153,7 +153,7 @@ async def test_a_deleted_session_is_gone_and_its_streams_end(tmp_path: Path) -> 
         session = await finished(served, "go")
         idle = await served.new_session()
         for one in (session, idle):
-            async with asyncio.timeout(10), served.stream(f"sessions/{one}/events") as events:
+            async with asyncio.timeout(60), served.stream(f"sessions/{one}/events") as events:
                 async for event in events:
                     if event["type"] == "caught_up":
                         answer = await served.http.delete(f"sessions/{one}")
@@ -181,7 +181,7 @@ async def test_whoever_follows_all_sessions_is_told_of_forks_imports_and_deletio
         session = await finished(served, "go")
         exported = (await served.http.get(f"sessions/{session}/export")).content
         told: list[tuple[str, str]] = []
-        async with asyncio.timeout(10), served.stream("events") as events:
+        async with asyncio.timeout(60), served.stream("events") as events:
             async for event in events:
                 if event["type"] == "caught_up":
                     fork = (await served.post(f"sessions/{session}/fork", {}, 201))["id"]

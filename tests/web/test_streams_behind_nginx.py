@@ -79,7 +79,7 @@ async def test_a_proxy_that_holds_streams_back_leaves_polling_on_the_same_cursor
     async with serving(tmp_path, *SCRIPT) as served:
         with nginx(tmp_path / "nginx", served.base_url, "proxy_ignore_headers X-Accel-Buffering;") as address:
             session = await served.new_session("go")
-            await asyncio.wait_for(served.busy.wait(), 10)
+            await asyncio.wait_for(served.busy.wait(), 60)
             headers = {"Authorization": f"Bearer {served.token}"}
             async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=40) as http:
                 path = f"/api/v1/sessions/{session}/events"
@@ -102,6 +102,6 @@ async def test_whoever_leaves_the_proxy_leaves_the_server(tmp_path: Path) -> Non
             session = await served.new_session()
             client = CutStream(address, f"/api/v1/sessions/{session}/events", served.token)
             await client.read(until=lambda: client.reader.caught_up)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while served.server.watch.followers:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

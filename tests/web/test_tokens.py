@@ -150,7 +150,7 @@ async def test_a_revoked_token_ends_its_streams_its_waiting_and_its_cookies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorkeeping, "LOOKING", 0.05)
-    async with serving(tmp_path) as served, browser(served) as page, asyncio.timeout(20):
+    async with serving(tmp_path) as served, browser(served) as page, asyncio.timeout(60):
         token = served.tokens.new("gone", "all")
         await page.post("login", json={"token": token})
         session = await served.new_session()
@@ -279,4 +279,4 @@ def test_tokens_are_made_listed_and_revoked_on_the_command_line(ostler: Ostler) 
 
 def browser(served: Served) -> httpx2.AsyncClient:
     """A client without a token, that keeps cookies."""
-    return httpx2.AsyncClient(base_url=f"{served.base_url}/api/v1/", timeout=20)
+    return httpx2.AsyncClient(base_url=f"{served.base_url}/api/v1/", timeout=60)

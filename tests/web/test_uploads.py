@@ -91,7 +91,7 @@ def age(folder: Path, seconds: float) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what other code does with files wakes nobody
             await asyncio.sleep(0)
 
@@ -320,7 +320,7 @@ async def test_two_at_a_time_count_together(tmp_path: Path, monkeypatch: pytest.
 async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         folder = served.home / "uploads"
-        async with connected(served.base_url) as (_, writer), asyncio.timeout(10):
+        async with connected(served.base_url) as (_, writer), asyncio.timeout(60):
             head = "POST /api/v1/uploads?name=a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
             head += f"Content-Type: text/plain\r\nAuthorization: Bearer {served.token}\r\n\r\n"
             writer.write(head.encode() + b"begun")

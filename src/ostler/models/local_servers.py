@@ -14,7 +14,7 @@ from httptools import HttpParserError, HttpResponseParser
 
 from ostler.models.provider_table import Provider
 
-SECONDS = 0.4
+SECONDS = 1.0
 """For all of them together: nobody waits longer for servers that are not there."""
 
 _LARGEST = 1 << 20

@@ -25,7 +25,7 @@ from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
 
-PATIENCE = 20.0
+PATIENCE = 60
 _HERE = Path(__file__).parent
 
 

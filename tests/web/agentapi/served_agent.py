@@ -163,7 +163,7 @@ async def serving(agent: DrivenAgent, folder: Path, **options: Any) -> AsyncIter
     closing: Any = SimpleNamespace(close_streams=emitter.close_streams)
     server = HttpServer(config, closing)
     running = asyncio.ensure_future(server.serve(sockets=[listening]))
-    async with httpx2.AsyncClient(base_url=base_url, timeout=20) as client:
+    async with httpx2.AsyncClient(base_url=base_url, timeout=60) as client:
         served = ServedAgent(emitter, client, base_url, uploads)
         served.end = server.end
         try:
@@ -171,5 +171,5 @@ async def serving(agent: DrivenAgent, folder: Path, **options: Any) -> AsyncIter
         finally:
             if not server.should_exit:
                 server.end()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await running

@@ -32,7 +32,7 @@ async def served(
 async def test_the_go_client_reads_messages_and_status_between_comments(
     served: ServedAgent, agent: FakeAgent
 ) -> None:
-    async with asyncio.timeout(10), served.http.stream("GET", "/events") as answer:
+    async with asyncio.timeout(60), served.http.stream("GET", "/events") as answer:
         events = go_client(answer.aiter_raw())
         assert [event.get("message", event.get("status")) for event in await take(events, 2)] == [
             "",
@@ -48,7 +48,7 @@ async def test_the_go_client_reads_a_screen_full_of_boxes_and_gets_all_of_it_fro
 ) -> None:
     full = "\n".join([BOXES] * 1000)
     agent.change(m0=full)
-    async with asyncio.timeout(10), served.http.stream("GET", "/events") as answer:
+    async with asyncio.timeout(60), served.http.stream("GET", "/events") as answer:
         events = go_client(answer.aiter_raw())
         shown = (await anext(events))["message"]
         assert shown.startswith(BOXES) and shown.endswith(BOXES) and len(shown) < len(full)
@@ -64,7 +64,7 @@ async def test_whoever_is_attached_reads_a_screen_full_of_boxes(
 ) -> None:
     agent.change(screen="\n".join([BOXES] * 3000) + "\n> ")
     assert (await served.http.get("/status")).json()["transport"] == "pty"
-    async with asyncio.timeout(10), served.http.stream("GET", "/internal/screen") as answer:
+    async with asyncio.timeout(60), served.http.stream("GET", "/internal/screen") as answer:
         screens = attached(answer.aiter_raw())
         assert (await anext(screens)).endswith(BOXES + "\n>")
         agent.change(screen="next")
@@ -78,7 +78,7 @@ async def test_a_page_makes_its_list_from_the_replay_and_what_follows(
     agent.change(m0="Hello", m1="hi")
     served.emitter.warn("careful")
     page = EventSourceLike()
-    async with asyncio.timeout(10), served.http.stream("GET", "/events") as answer:
+    async with asyncio.timeout(60), served.http.stream("GET", "/events") as answer:
         reading = asyncio.ensure_future(page.read(answer.aiter_raw(), lambda page: 2 in page.messages))
         while not page.problems:
             await served.status()

@@ -137,7 +137,7 @@ async def test_keys_that_an_agent_cannot_take_are_an_error(served: ServedAgent, 
 async def test_nothing_waits_for_a_message_that_is_on_its_way(served: ServedAgent, agent: FakeAgent) -> None:
     agent.may_send.clear()
     pending = asyncio.ensure_future(served.say("slow"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await agent.sending.wait()
         assert await served.status() == "stable"
         assert await served.texts() == [""]
@@ -154,7 +154,7 @@ async def test_a_message_on_its_way_is_given_up_when_the_server_ends(
 ) -> None:
     async with serving(agent, tmp_path) as served:
         agent.may_send.clear()
-        async with asyncio.timeout(4), served.events() as events:
+        async with asyncio.timeout(60), served.events() as events:
             pending = asyncio.ensure_future(served.say("slow"))
             await agent.sending.wait()
             served.end()
@@ -295,7 +295,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
 ) -> None:
     assert json_body.SECONDS == 5.0
     monkeypatch.setattr(json_body, "SECONDS", 0.05)
-    async with asyncio.timeout(10), connected(served.base_url) as (reader, writer):
+    async with asyncio.timeout(60), connected(served.base_url) as (reader, writer):
         writer.write(b"POST /message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 408 ")

@@ -15,7 +15,7 @@ from ostler.testkit.vendors import FakeVendor, Say
 from tests.cli.command import KEY, Ostler, finish
 
 MODEL = "openai/gpt-4.1"
-PATIENCE = 20.0
+PATIENCE = 60
 
 
 class Halting:

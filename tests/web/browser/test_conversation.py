@@ -46,7 +46,7 @@ def test_a_conversation_from_the_first_word_to_the_bill(start: Start, visit: Vis
     expect(at.answers.first).to_have_text(re.compile("I look at the program first."))
     expect(at.call("read")).to_have_accessible_name(re.compile("done$"))
 
-    assert arguments.reached.wait(20)
+    assert arguments.reached.wait(60)
     expect(at.call("edit")).to_have_accessible_name(re.compile("being written$"))
     expect(at.call("edit").get_by_role("region", name="Changes")).to_contain_text("if len(word) >= len(best)")
     expect(at.call("edit")).not_to_contain_text("added")
@@ -65,7 +65,7 @@ def test_a_conversation_from_the_first_word_to_the_bill(start: Start, visit: Vis
     at.choose("Allow once")
     expect(at.call("bash").get_by_label("Output")).to_contain_text("3 checks passed")
 
-    assert answer.reached.wait(20)
+    assert answer.reached.wait(60)
     expect(at.answers.last).to_have_attribute("aria-busy", "true")
     expect(at.answers.last.get_by_role("heading", name="The first of equals wins")).to_be_visible()
     expect(at.answers.last.get_by_label("Code in python")).to_contain_text("if len(word) > len(best):")
