@@ -26,7 +26,8 @@ def test_it_is_told_and_answered_in_its_conversation(attach: Attach, ostler: Ost
         without = attach(served.url)
         assert without.wait_for_end() == 2
         assert "/chat/embed" in without.screen().replace("\n", "")
-        terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=token)
+        assert "--token" in without.screen().replace("\n", "")
+        terminal = attach(served.url, OSTLER_TOKEN=token)
         terminal.wait_for("goes on when you leave")
         enter(terminal, "hello")
         terminal.wait_for("you said: hello")

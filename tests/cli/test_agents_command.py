@@ -50,6 +50,39 @@ def test_on_a_terminal_there_are_headings_and_lines_fit(ostler: Ostler) -> None:
     assert len(line) <= 70 and line.endswith("…")
 
 
+def test_other_vendors_agents_are_listed_behind_the_named_ones(ostler: Ostler) -> None:
+    write_agent(ostler.home / "agents", "mine", "description: d")
+    (ostler.home / "config.toml").write_text(
+        "[terminal_agents.quick]\ncommand = ['codex', '--model', 'a b']\ndescription = 'fast'\n"
+        "[terminal_agents.claude]\ntransport = 'stream-json'\n"
+    )
+    ran = ostler("agents")
+    assert (ran.code, ran.err) == (0, "")
+    own, between, *others = ran.out.splitlines()
+    assert (own.split()[0], between) == ("mine", "")
+    assert [line.split(None, 3) for line in others] == [
+        ["claude", "claude", "stream-json", "claude"],
+        ["quick", "codex", "pty", "codex --model 'a b'  fast"],
+    ]
+    (ostler.home / "agents" / "mine.md").unlink()
+    ran = ostler("agents", "--json")
+    assert [(one["name"], one["command"], one["scope"]) for one in ran.lines] == [
+        ("claude", ["claude"], "terminal"),
+        ("quick", ["codex", "--model", "a b"], "terminal"),
+    ]
+    assert ran.err == ""
+
+
+def test_other_vendors_agents_on_the_path_are_listed_when_asked_for(ostler: Ostler) -> None:
+    program = ostler.work / "bin" / "cursor-agent"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert "cursor-agent" not in ostler("agents", PATH=str(program.parent)).out
+    ran = ostler("agents", "--installed", PATH=str(program.parent))
+    assert ran.out.split() == ["cursor", "cursor", "pty", "cursor-agent"]
+
+
 def test_problems_are_told_beside_the_list(ostler: Ostler) -> None:
     broken = write_agent(ostler.home / "agents", "broken", "description: [a")
     write_agent(ostler.home / "agents", "good", "description: d")

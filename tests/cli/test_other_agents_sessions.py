@@ -7,6 +7,10 @@ import asyncio
 import pytest
 
 from ostler.log.sqlite import SqliteStore
+from ostler.terminals.agent_life import give_back
+from ostler.terminals.opening import new_journal
+from ostler.vocabulary import events
+from ostler.vocabulary.messages import Text
 from tests.cli.command import Ostler
 from tests.cli.conftest import Configure
 from tests.terminals.agents_at_work import at_work, echo_agent
@@ -33,6 +37,7 @@ def test_no_command_gives_it_to_a_model(ostler: Ostler, configure: Configure, se
         ("-p", "--session", session, "--model", "demo", "hello"),
         ("-p", "--session", session, "--model", "demo", "--json", "hello"),
         ("resume", session, "--model", "demo"),
+        ("steer", session, "hello"),
     ):
         ran = ostler(*arguments)
         assert (ran.code, ran.out) == (2, "")
@@ -54,3 +59,21 @@ def test_to_continue_is_to_go_on_with_a_session_of_a_model(
     ran = ostler("-p", "--continue", "--model", "demo", "hello")
     assert ran.code == 0
     assert "a new one begins" in ran.err
+
+
+async def test_a_message_is_read_as_it_was_drawn_at_last(ostler: Ostler) -> None:
+    ostler.home.mkdir()
+    store = SqliteStore(ostler.store)
+    journal = await new_journal(
+        store, ostler.work, "terminal", child_of="", call="", session="ses_drawn", world=None
+    )
+    seq = journal.record(events.AssistantMessage("", (Text("the first half"),), "end")).seq
+    for text in ("the first half,", "the first half, the second"):
+        journal.record(events.MessageRevised(seq, (Text(text),)))
+    await journal.commit()
+    await give_back(journal)
+    await store.close()
+    for arguments in (("show",), ("export", "--format", "markdown")):
+        ran = await asyncio.to_thread(ostler, "sessions", *arguments, "ses_drawn")
+        assert (ran.code, ran.out.count("first half")) == (0, 1)
+        assert "the first half, the second\n" in ran.out

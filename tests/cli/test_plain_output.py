@@ -35,6 +35,9 @@ def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.Captu
             events.ChildStarted("call_2", "ses_3", "critic", "judge"),
             events.ChildEnded("call_2", "ses_3", "completed", own=cheap),
             events.ChildEnded("call_1", "ses_2", "limit", own=unknown),
+            events.ChildStarted("call_5", "ses_4", "claude", "build"),
+            events.ChildUsed("call_5", "ses_4", Usage(cost=0.5)),
+            events.ChildEnded("call_5", "ses_4", "completed"),
             events.ToolCalled("call_3", "read", {"path": "a.txt"}, 1),
             events.ToolCalled("call_4", "beds", {"of": "sage"}, 1, display=Display(title="Beds of {of}")),
         )
@@ -44,6 +47,8 @@ def test_a_child_is_told_of_when_it_begins_and_when_it_ends(capsys: pytest.Captu
         "ostler: critic: judge",
         "ostler: critic: completed, 4 steps, $0.0021",
         "ostler: delegate: limit, 1 step, cost unknown",
+        "ostler: claude: build",
+        "ostler: claude: completed, $0.50",
         "ostler: read: a.txt",
         "ostler: beds: Beds of sage",
     ]

@@ -208,12 +208,13 @@ def test_a_page_names_the_sessions_of_children_and_what_they_used() -> None:
             display=Display(title="{agent} {task}"),
         ),
         events.ChildStarted("call_1", "ses_2", "critic", "look"),
+        events.ChildUsed("call_1", "ses_3", Usage(5, 5, cost=0.5)),
         events.ChildEnded("call_1", "ses_2", "completed", own=used, children=used),
         events.ToolResultFact("call_1", "delegate", (Text("fine"),)),
     )
     for page in (html_page(summary_of(facts), facts), markdown_page(summary_of(facts), facts)):
         text = "".join(page)
-        assert "delegate: critic look: ok" in text and "4 model calls, 210 tokens, $0.50" in text
+        assert "delegate: critic look: ok" in text and "4 model calls, 220 tokens, $1.00" in text
         assert "critic works on it in session ses" in text
     told = list(transcript(summary_of(facts), facts))
     assert "#3 delegate: critic look" in told and "  critic: session ses_2" in told

@@ -6,6 +6,7 @@ from typing import Any
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.context import ExtensionContext
+from ostler.kernel.call_context import CallContext
 from ostler.kernel.child import ChildRequest
 from ostler.kernel.tool import ToolContext, tool
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW
@@ -32,6 +33,14 @@ async def hand_over(context: ToolContext) -> str:
     return (await context.run_child(ChildRequest(as_content("look")))).text
 
 
+@tool
+async def ask_agent(context: ToolContext) -> str:
+    "Has another vendor's agent do it."
+    assert isinstance(context, CallContext)
+    context.record_use("ses_agent", Usage(7, cost=0.5))
+    return "asked"
+
+
 async def at_work(*script: Any, setup: Any = lambda ostler: None, **options: Any) -> tuple[Session, Any]:
     options.setdefault("tools", {"look": look, "hand_over": hand_over})
     model = ScriptedModel(script, name=options.pop("name", "scripted/model"))
@@ -48,6 +57,16 @@ async def test_usage_adds_up_all_calls_and_has_the_childrens_apart() -> None:
     assert (used.usage.input_tokens, used.usage.output_tokens, used.requests, used.cost) == (30, 15, 3, 0.0)
     assert (used.children.runs, used.children.model_calls, used.children.usage.input_tokens) == (1, 1, 10)
     assert not used.subscription
+    await session.close()
+
+
+async def test_usage_has_what_another_vendors_agent_told() -> None:
+    session, context = await at_work(Call("ask_agent"), "done", tools={"ask_agent": ask_agent})
+    await session.prompt(as_content("go"))
+    used = await context.usage()
+    assert (used.children.runs, used.children.usage.input_tokens, used.children.usage.cost) == (0, 7, 0.5)
+    last = await context.last_run()
+    assert last is not None and last.children == used.children
     await session.close()
 
 

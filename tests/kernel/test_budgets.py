@@ -11,15 +11,19 @@ from ostler.kernel.call_context import CallContext
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.tool import ToolContext, tool
+from ostler.log.invariants import violations
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.delegate import DelegateTool
 from ostler.runs.session import open_session
 from ostler.vocabulary import events
+from ostler.vocabulary.errors import StoreError
 from ostler.vocabulary.events import Limits, RunEnded, Warned
+from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.outcomes import NeedUser, Question
 from ostler.vocabulary.usage import Usage
-from tests.running import Ran, run
+from tests.running import Ran, run, started
+from tests.runs.dying_store import DyingStore
 
 PRICED = Usage(input_tokens=80, output_tokens=20, cost=0.1)
 
@@ -123,25 +127,93 @@ async def test_steps_are_counted_over_the_tree() -> None:
     assert (ran.quiet.own + ran.quiet.children).steps <= 6
 
 
-async def test_what_another_vendors_agent_used_for_a_child_that_has_ended_still_counts() -> None:
-    @tool
-    async def spend(context: ToolContext) -> str:
-        assert isinstance(context, CallContext)
-        context.budget.charge(Usage(input_tokens=9, cost=0.8))
-        return "spent"
+# --- other vendors' agents ----------------------------------------------------------------------------------
+
+
+@tool
+async def spend(context: ToolContext, cost: float | None = 0.8) -> str:
+    """As another vendor's agent does that tells what it used."""
+    assert isinstance(context, CallContext)
+    context.record_use("ses_agent", Usage(input_tokens=9, cost=cost))
+    return "spent"
+
+
+def by_a_child(cost: float | None = 0.8, usage: Usage = PRICED) -> ScriptedModel:
+    """Each step of the root has a child that has an agent spend something."""
 
     def answer(request: ModelRequest) -> Any:
         if request.transcript[0].text != "spend it":
             return Turn(calls=(Call("delegate", {"task": "spend it"}),), usage=PRICED)
         if len(request.transcript) == 1:
-            return Turn(calls=(Call("spend"),), usage=PRICED)
-        return Turn("done", usage=PRICED)
+            return Turn(calls=(Call("spend", {"cost": cost}),), usage=usage)
+        return Turn("done", usage=usage)
 
-    tools = [DelegateTool({}), spend]
-    ran = await run(ScriptedModel([answer] * 100), tools=tools, limits=Limits(cost=2.0))
+    return ScriptedModel([answer] * 100)
+
+
+async def test_what_another_vendors_agent_used_for_a_child_that_has_ended_still_counts() -> None:
+    ran = await run(by_a_child(), tools=[DelegateTool({}), spend], limits=Limits(cost=2.0))
     assert isinstance(ran.quiet, RunEnded)
     assert ran.quiet.status == "limit"
     assert [ended.status for ended in ran.all(events.ChildEnded)] == ["completed", "limit"]
+    assert ran.quiet.children.usage.cost == pytest.approx(3 * 0.1 + 2 * 0.8)
+    assert ran.quiet.children.usage.total_tokens == 3 * 100 + 2 * 9
+
+
+async def test_a_price_that_an_agent_does_not_tell_leaves_a_limit_of_cost_to_be_kept() -> None:
+    tools = [DelegateTool({}), spend]
+    ran = await run(by_a_child(cost=None), tools=tools, limits=Limits(cost=0.95))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.reason == "the limit of $0.95 was reached: $0.9 is used"
+    assert ran.quiet.children.usage.cost is None, "nobody knows all of it"
+    assert ran.quiet.own.steps == 3 and ran.quiet.children.known_cost == pytest.approx(0.6)
+
+
+async def test_an_agent_that_tells_no_price_does_not_hide_that_a_model_has_none() -> None:
+    child = Call("delegate", {"task": "cheap"})
+    turns = [
+        Turn(calls=(Call("spend", {"cost": None}), child), usage=PRICED),
+        Turn("done", usage=Usage(input_tokens=5)),
+    ]
+    ran = await run(turns, tools=[DelegateTool({}), spend], limits=Limits(cost=1.0))
+    assert isinstance(ran.quiet, RunEnded)
+    assert ran.quiet.status == "limit" and "prices are not known" in ran.quiet.reason
+
+
+async def test_what_an_agent_told_before_a_crash_counts_when_the_run_goes_on() -> None:
+    store = DyingStore(lambda fact: fact.type == "child_used")
+    turns = [Turn(calls=(Call("spend"),), usage=PRICED)] * 9
+    ran = await started(turns, tools=[spend], limits=Limits(cost=0.85), store=store)
+    with pytest.raises(StoreError):
+        await ran.session.prompt(as_content("go"))
+    store.revive()
+    session = await open_session(store, ran.session.id, ran.session.harness)
+    ended = await session.advance()
+    assert isinstance(ended, RunEnded)
+    assert (ended.status, ended.own.steps, ended.children.usage.cost) == ("limit", 1, 0.8)
+    assert violations(await store.read(session.id)) == []
+
+
+async def test_what_an_agent_tells_after_the_run_counts_for_no_other() -> None:
+    contexts: list[CallContext] = []
+
+    @tool
+    async def leave(context: ToolContext) -> str:
+        assert isinstance(context, CallContext)
+        contexts.append(context)
+        return "left"
+
+    def late(request: ModelRequest) -> str:
+        contexts[0].record_use("ses_agent", PRICED)
+        return "done"
+
+    ran = await run([Call("leave"), "done", late], tools=[leave])
+    contexts[0].record_use("ses_agent", PRICED)
+    await ran.session.prompt(as_content("go on"))
+    assert ran.model.requests[2:] and "child_used" not in ran.types
+
+
+# --- going on -----------------------------------------------------------------------------------------------
 
 
 async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> None:

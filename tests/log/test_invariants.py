@@ -150,6 +150,7 @@ BREAKING: dict[str, list[Callable[[Facts], Facts]]] = {
     "L13": [
         lambda facts: changed(facts, "run_ended", own=events.Totals(steps=1)),
         lambda facts: changed(facts, "run_ended", children=events.Totals(steps=1)),
+        lambda facts: added(facts, events.ChildUsed("call_1", "ses_c", Usage(5, cost=0.1)), "tool_started"),
     ],
     "L14": [
         lambda facts: added(

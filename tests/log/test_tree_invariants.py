@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.kernel.call_context import CallContext
 from ostler.kernel.model import ModelRequest
 from ostler.kernel.store import Store
+from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.log.sqlite import SqliteStore
 from ostler.log.sqlite_check import check
@@ -27,7 +29,14 @@ Logs = dict[str, list[Fact]]
 
 
 async def a_tree(store: Store) -> Logs:
-    """A parent with two children, the first of which has one of its own; named by what they were asked."""
+    """A parent with two children, the first of which has one of its own, and another vendor's agent; named by
+    what they were asked."""
+
+    @tool
+    async def ask_agent(context: ToolContext) -> str:
+        assert isinstance(context, CallContext)
+        context.record_use("ses_agent", Usage(5, cost=0.25))
+        return "asked"
 
     def answer(request: ModelRequest) -> Turn:
         first = request.transcript[0].text
@@ -35,9 +44,11 @@ async def a_tree(store: Store) -> Logs:
         if len(request.transcript) > 1:
             tasks = ()
         calls = tuple(Call("delegate", {"task": task}) for task in tasks)
+        if calls and first == "middle":
+            calls = (*calls, Call("ask_agent"))
         return Turn("" if calls else "done", calls, usage=Usage(7, 3, cost=0.1))
 
-    await run(ScriptedModel([answer] * 9), "root", tools=[DelegateTool({})], store=store)
+    await run(ScriptedModel([answer] * 9), "root", tools=[DelegateTool({}), ask_agent], store=store)
     return {one.id: await store.read(one.id) for one in await store.sessions()}
 
 
@@ -75,6 +86,8 @@ BREAKING: dict[str, list[Callable[[Logs], Logs]]] = {
     "T3": [
         lambda logs: changed(logs, "root", events.RunEnded, children=events.Totals(runs=2)),
         lambda logs: changed(logs, "middle", events.RunEnded, own=events.Totals(steps=1)),
+        lambda logs: changed(logs, "middle", events.ChildUsed, usage=Usage(5, cost=0.5)),
+        lambda logs: without(logs, "middle", "child_used"),
     ],
     "T4": [lambda logs: without(logs, "middle", "run_ended")],
     "T5": [

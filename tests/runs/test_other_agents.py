@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,22 +13,34 @@ import pytest
 
 from ostler.kernel.harness import Harness
 from ostler.kernel.journal import World
+from ostler.kernel.processes import process_environment
+from ostler.kernel.store import Lease
 from ostler.kernel.tool import tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.runs.cut_agents import end_cut_agents
 from ostler.runs.lease import new_owner
 from ostler.runs.supervisor import Supervisor
 from ostler.vocabulary import events
 from ostler.vocabulary.errors import SessionBusy, UsageError
 from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.ids import new_id
+from ostler.vocabulary.requests import AnyRequest
+
+
+async def driven_agent(
+    store: MemoryStore, session: str, driver: Any = "terminal", child_of: str = ""
+) -> Lease:
+    started = events.SessionStarted("/", "0", driver=driver, child_of=child_of)
+    first = Fact.of(started, seq=1, session=session, run="", time_ms=1)
+    return await store.create(first, new_owner(World()))
 
 
 async def ended_agent(store: MemoryStore, driver: Any = "terminal", child_of: str = "") -> str:
     """A session that nobody drives any more."""
-    started = events.SessionStarted("/", "0", driver=driver, child_of=child_of)
-    first = Fact.of(started, seq=1, session="ses_agent", run="", time_ms=1)
-    await store.release(await store.create(first, new_owner(World())))
-    return first.session
+    lease = await driven_agent(store, "ses_agent", driver, child_of)
+    await store.release(lease)
+    return lease.session
 
 
 @pytest.fixture
@@ -49,6 +64,32 @@ async def test_a_prompt_to_an_agent_that_has_ended_is_refused(store: MemoryStore
     assert await store.holder(session) is None
     assert model.requests == []
     await supervisor.close()
+
+
+class GivenBackMeanwhile(MemoryStore):
+    """Whoever drives the agent leaves when the request is there, and does not look any more."""
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        is_new = await super().submit(session, request)
+        if (held := self.held) is not None:
+            self.held = None
+            await self.release(held)
+        return is_new
+
+    held: Lease | None = None
+
+
+async def test_a_cancel_that_reaches_an_agent_as_it_ends_is_refused() -> None:
+    store = GivenBackMeanwhile()
+    session = await ended_agent(store)
+    store.held = await store.acquire(session, new_owner(World()))
+    supervisor = Supervisor(store, lambda cwd: Harness(ScriptedModel(["never"]), cwd=cwd))
+    request = await supervisor.cancel(session)
+    assert await store.pending(session) == []
+    (fact,) = (await store.read(session))[1:]
+    assert fact.event == events.RequestRefused(request, "no run is open")
+    await supervisor.close()
+    await store.close()
 
 
 async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(store: MemoryStore) -> None:
@@ -75,3 +116,26 @@ async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(s
         go_on.set()
         await running.result()
     await supervisor.close()
+
+
+def stray(session: str) -> subprocess.Popen[bytes]:
+    named = process_environment(session, "terminal")
+    return subprocess.Popen(["sleep", "600"], env={**os.environ, **named}, start_new_session=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells the environment of processes")
+async def test_what_left_an_agents_group_ends_with_a_dead_owner_also_between_two_runs(
+    store: MemoryStore,
+) -> None:
+    dead, driven = new_id("ses"), new_id("ses")
+    await store.release(await driven_agent(store, dead))
+    await driven_agent(store, driven)
+    strays = {session: stray(session) for session in (dead, driven)}
+    try:
+        assert await end_cut_agents(store, World()) == [dead]
+        assert strays[dead].wait(60) < 0
+        assert strays[driven].poll() is None
+    finally:
+        for one in strays.values():
+            one.kill()
+            one.wait()

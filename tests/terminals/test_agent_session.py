@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from ostler.log.invariants import violations
 from ostler.log.memory import MemoryStore
+from ostler.terminals.agent_life import give_back
 from ostler.terminals.conversation import ScreenMessage
 from ostler.terminals.driving import TerminalAgent
+from ostler.terminals.opening import new_journal
 from ostler.terminals.recorded_messages import recorded_messages
 from ostler.terminals.starting import restart_terminal_session, start_terminal_session
 from ostler.terminals.tracker import Saved
@@ -311,3 +313,21 @@ async def test_screen_status_and_the_message_being_drawn_are_live_values(tmp_pat
             if one.name == "terminal:message" and one.value
         ]
         assert "you said: one" in drawn
+
+
+async def test_what_is_asked_while_an_agent_ends_does_not_wait_for_its_next_life(tmp_path: Path) -> None:
+    store = MemoryStore()
+    journal = await new_journal(
+        store, tmp_path, "terminal", child_of="", call="", session="ses_1", world=None
+    )
+    cancel = requests.Cancel(id="req_1")
+    answer = requests.Answer(id="req_2", question="que_1")
+    for request in (cancel, answer, prompt("req_3", "for later"), requests.Rename(id="req_4", title="Echo")):
+        await store.submit("ses_1", request)
+    await give_back(journal)
+    assert [one.id for one in await store.pending("ses_1")] == ["req_3"]
+    refused = [one.event for one in await store.read("ses_1") if isinstance(one.event, events.RequestRefused)]
+    assert [one.request for one in refused] == ["req_1", "req_2"]
+    assert (await store.summary("ses_1")).title == "Echo"
+    assert await store.holder("ses_1") is None
+    await store.close()

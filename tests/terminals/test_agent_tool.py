@@ -21,6 +21,7 @@ from ostler.log.invariants import violations
 from ostler.log.sqlite import SqliteStore
 from ostler.log.tree_invariants import tree_violations
 from ostler.models.scripted import Call
+from ostler.runs.costs import spent
 from ostler.runs.permissions import permission_guard
 from ostler.runs.session import open_session
 from ostler.terminals.agent_commands import AgentCommand
@@ -432,15 +433,18 @@ async def test_an_agent_counts_against_the_limit_of_children(tmp_path: Path) -> 
         assert sorted(end.status for end in ran.all(events.ChildEnded)) == ["completed", "limit"]
 
 
+FAKE_CLAUDE = str(Path(__file__).parent / "structured" / "fake_claude.py")
+SPENDER = AgentCommand((*ECHO_AGENT[:-1], FAKE_CLAUDE), "claude", "stream-json")
+"""$0.50 and 18 tokens a turn."""
+
+
 @pytest.mark.parametrize("limits", [Limits(cost=1.2), Limits(tokens=100)])
 async def test_what_an_agent_says_that_it_has_used_counts_against_the_limits(
     tmp_path: Path, limits: Limits
 ) -> None:
-    program = str(Path(__file__).parent / "structured" / "fake_claude.py")  # $0.50 and 18 tokens a turn
-    spender = AgentCommand((*ECHO_AGENT[:-1], program), "claude", "stream-json")
     first = ask(agent="spender", prompt="one")
     later = [lambda request: ask(session=child_of(ran), prompt="more")] * 9
-    ran = await started([first, *later], tools=[AgentTool({"spender": spender})], cwd=tmp_path, limits=limits)
+    ran = await started([first, *later], tools=[AgentTool({"spender": SPENDER})], cwd=tmp_path, limits=limits)
     try:
         await go(ran)
     finally:
@@ -451,9 +455,29 @@ async def test_what_an_agent_says_that_it_has_used_counts_against_the_limits(
         "the limit of $1.2 was reached: $1.5 is used",
         "the limit of 100 tokens was reached: 99 are used",
     )
+    children = ran.quiet.children
+    assert (children.runs, children.usage.cost, children.usage.total_tokens) == (1, 1.5, 54)
+    (group,), _ = await spent(ran.session.journal.store, ["session"])
+    assert group.children.known_cost == 1.5, "as its own session tells: its parent's is no second time"
     logs = await logs_of(ran.session.journal.store)
     assert [problem for log in logs.values() for problem in violations(log)] == []
     assert tree_violations(logs) == []
+
+
+async def test_an_agents_use_is_that_of_the_run_and_call_it_worked_for(tmp_path: Path) -> None:
+    more = ask(agent="spender", prompt="one"), lambda request: ask(session=child_of(ran), prompt="more")
+    script = [more[0], "done", more[1], more[1], "done"]
+    ran = await started(script, tools=[AgentTool({"spender": SPENDER})], cwd=tmp_path)
+    try:
+        ends = [(await go(ran)).quiet, (await go(ran, "go on")).quiet]
+    finally:
+        await ran.session.close()
+    totals = [end.children for end in ends if isinstance(end, RunEnded)]
+    assert [(one.runs, one.usage.cost) for one in totals] == [(1, 0.5), (0, 1.0)]
+    told = ran.all(events.ChildUsed)
+    assert [one.call for one in told] == [call.call for call in ran.all(events.ToolCalled)]
+    assert {(one.child, one.usage.cost) for one in told} == {(child_of(ran), 0.5)}
+    assert tree_violations(await logs_of(ran.session.journal.store)) == []
 
 
 @pytest.mark.parametrize(

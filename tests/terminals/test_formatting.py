@@ -83,6 +83,22 @@ def test_only_the_box_is_taken_from_any_text(lines: list[str], agent_type: str) 
     assert format_message(agent_type, shown, "") == shown
 
 
+@pytest.mark.parametrize(("agent_type", "prompt"), [("custom", ">"), ("aider", ">"), ("goose", "( O)>")])
+@pytest.mark.parametrize("corners", ["┌┐└┘", "╭╮╰╯"])
+def test_a_drawing_right_above_the_prompt_keeps_its_foot(agent_type: str, prompt: str, corners: str) -> None:
+    head, foot = (f"{left}{'─' * 30}{right}" for left, right in (corners[:2], corners[2:]))
+    drawing = f"{head}\n│ {'a note':28} │\n{foot}"
+    assert format_message(agent_type, f"{drawing}\n{prompt} ", "") == drawing
+
+
+@pytest.mark.parametrize("agent_type", ["claude", "copilot", "custom"])
+def test_a_note_in_a_frame_is_no_input_box(agent_type: str) -> None:
+    note = f"╭{'─' * 30}╮\n│ {'Welcome':28} │\n╰{'─' * 30}╯"
+    for shown in (note, f"{note}\n$"):
+        assert format_message(agent_type, shown, "") == shown
+        assert not is_ready(agent_type, shown)
+
+
 @given(plain_lines, st.sampled_from(AGENT_TYPES))
 def test_text_without_a_box_stays(lines: list[str], agent_type: str) -> None:
     text = "\n".join(lines)

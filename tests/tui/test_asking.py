@@ -197,6 +197,19 @@ async def test_letters_that_were_being_typed_are_no_answer() -> None:
         await at.see("Which? → 2nd")
 
 
+async def test_a_letter_that_answers_nothing_begins_a_prompt_and_enter_sends_that() -> None:
+    question = Question("May it?", kind="choice", choices=("yes", "no"))
+    async with shown(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": inquiring(question)}) as at:
+        await begin(at)
+        at.press("try any")
+        await at.see("> try any", "May it?")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        at.press(" 1", "enter")
+        await at.see("queued", "May it?")
+        at.press("enter")
+        await at.see("May it? → yes")
+
+
 async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there_again_afterwards() -> None:
     release = asyncio.Event()
     question = Question("May it?", kind="choice", choices=("yes", "no"))

@@ -13,9 +13,12 @@ from ostler.faces.tui.earlier import FACTS, earlier_facts, last_rows, seen
 from ostler.faces.tui.metering import MeterReader, branch_of
 from ostler.faces.tui.status import Meters, activity_parts, status_parts
 from ostler.faces.tui.transcript import Transcript
+from ostler.kernel.call_context import CallContext
 from ostler.kernel.harness import Harness
+from ostler.kernel.model import ModelRequest
+from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
-from ostler.models.scripted import ScriptedModel, Turn
+from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.session import Session, create_session, open_session
 from ostler.vocabulary import events
 from ostler.vocabulary.facts import Fact
@@ -65,6 +68,34 @@ async def test_children_count_and_what_is_left_is_said(session: Session) -> None
     assert meter.read().tokens == 0, "what happens after it was made, it is told"
     meter.take(events.ChildEnded("c", "ses_d", "completed", Totals(usage=used(10, 0.5))))
     assert meter.read().cost == 0.5
+
+
+async def test_what_another_vendors_agent_tells_counts_once_live_and_later(tmp_path: Path) -> None:
+    @tool
+    async def ask_agent(context: ToolContext) -> str:
+        assert isinstance(context, CallContext)
+        context.record_use("ses_agent", used(1000, 0.25))
+        return "asked"
+
+    def told(meter: MeterReader) -> tuple[int, float | None]:
+        meters = meter.read()
+        return meters.tokens, meters.cost
+
+    def answer(request: ModelRequest) -> Turn:
+        live.append((told(meter), meter.read().run_cost))
+        return Turn("done", usage=used(10, 0.5))
+
+    live: list[object] = []
+    harness = Harness(ScriptedModel([Turn(calls=(Call("ask_agent"),), usage=used(10, 0.5)), answer]))
+    harness.use([ask_agent])
+    session = await create_session(MemoryStore(), harness)
+    meter = MeterReader(session, Activity(Transcript()))
+    session.observe(lambda batch: [meter.take(one.event) for one in batch if isinstance(one, Fact)] and None)
+    await session.prompt((Text("go"),))
+    assert live == [((1010, 0.75), 0.75)]
+    later = MeterReader(session, Activity(Transcript()))
+    await later.look_back()
+    assert told(meter) == told(later) == (1020, 1.25)
 
 
 def test_the_rows_say_what_the_meters_show() -> None:

@@ -66,20 +66,29 @@ def test_a_conversation_in_plain_lines(open_tui: Open, serve: Serve, ostler: Ost
 def test_a_run_is_stopped_and_the_session_goes_on_where_it_was(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:
-    vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("again"))
+    vendor = serve(turn(call("bash", {"command": "sleep 60"})), turn("in its turn"), turn("again"))
     terminal = open_tui(vendor, "--yes", TERM="dumb")
     terminal.wait_for(">")
     _say(terminal, "wait")
     terminal.wait_for("calling bash: sleep 60")
+    _say(terminal, "and later")
+    terminal.wait_for("it waits for its turn")
+    _say(terminal, "/queue")
+    terminal.wait_for("choose: ")
+    _say(terminal, "/cancel")
     terminal.process.send_signal(signal.SIGINT)  # as ctrl+c does in the terminal of a person
     terminal.wait_for("cancelled")
+    terminal.wait_for("held: and later\nan empty line sends what is held")
     _say(terminal, "/quit")
     assert terminal.wait_for_end() == 0
 
     ostler.configure("screen_reader = true")
     terminal = open_tui(vendor, "--yes", "--continue")
-    earlier = terminal.wait_for("/help says")
+    earlier = terminal.wait_for("held: and later")
     assert "You: wait" in earlier
+    terminal.press("enter")
+    terminal.wait_for("in its turn")
+    terminal.wait_for("completed")
     _say(terminal, "and now?")
     terminal.wait_for("again")
     terminal.process.send_signal(signal.SIGTERM)

@@ -222,9 +222,7 @@ def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
     code = "".join(f"value_{n} = 'a row that is wider than the window will be'\n" for n in range(4))
     vendor = serve(turn("In **tmux**."), held(say(*pieces(f"Some code:\n\n```python\n{code}"))))
     command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(vendor)])
-    tmux.run(
-        "new-session", "-d", "-x", "80", "-y", "28", "-c", str(ostler.work), f"echo before; exec {command}"
-    )
+    tmux.run("new-session", "-d", "-x", "80", "-y", "28", "-c", str(ostler.work), f"exec {command}")
     tmux.wait_for("openai/fake")
     tmux.run("send-keys", "hello", "Enter")
     tmux.wait_for("completed")

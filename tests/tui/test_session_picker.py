@@ -92,6 +92,18 @@ async def test_a_session_is_found_by_what_was_said_in_it_after_those_whose_title
     assert picked is not None and picked.query == "lofn"
 
 
+async def test_what_is_seen_of_a_session_finds_it_before_the_name_of_its_folder_does() -> None:
+    store = MemoryStore()
+    await put(store, "ses_old", "look at the garden", "yes", cwd="/garden")
+    await put(store, "ses_said", "something", "The garden is green.", cwd="/garden")
+    await put(store, "ses_new", "else", "no", cwd="/garden")
+    pages = SessionPages(store, "/garden", "")
+    one = Picker("sessions", await pages.more(), lambda: None, query="garden", elsewhere=pages.saying)
+    shown = Typed(one)
+    await shown.lists("ses_old", "ses_said", "ses_new")
+    assert await shown.press("enter")
+
+
 async def test_only_those_with_a_title_and_only_those_of_a_folder() -> None:
     store = MemoryStore()
     await put(store, "ses_a", "alpha", "zebra", title="named", cwd="/here")

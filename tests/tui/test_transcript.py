@@ -158,6 +158,17 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     assert any("$0.50" in row for row in BlockRows().closed(closed, 80))
 
 
+def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
+    transcript = Transcript(lambda: 0.0)
+    transcript.take([events.ToolCalled("c1", "agent", {}, 1), events.ToolStarted("c1", "agent")])
+    transcript.take([events.ChildStarted("c1", "s1", "claude", "Read it")])
+    transcript.take([events.ChildUsed("c1", "s1", Usage(input_tokens=10, cost=0.5))])
+    transcript.take([events.ChildEnded("c1", "s1", "completed")])
+    (closed,) = transcript.take([events.ToolResultFact("c1", "agent", (Text("Fine."),))])
+    assert isinstance(closed, CallBlock)
+    assert said(closed) == ("claude: completed · $0.50",)
+
+
 # --- what is going on -----------------------------------------------------------------------------------
 
 

@@ -134,9 +134,10 @@ async def test_neither_head_nor_an_old_client_hangs(tmp_path: Path) -> None:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             writer.close()
             reader, writer = await raw_request(served, "GET PATH HTTP/1.0", path)
-            await reader.readuntil(b'"run_ended"')
+            assert b"chunked" not in await reader.readuntil(b"\r\n\r\n")
+            assert (await reader.readuntil(b'"run_ended"')).startswith(b"id: 1\ndata: ")
             served.server.close_streams()
-            assert (await reader.read()).endswith(b"\n\n\r\n0\r\n\r\n")  # and the connection is closed
+            assert (await reader.read()).endswith(b"}\n\n")  # and the connection is closed
             writer.close()
 
 

@@ -24,8 +24,7 @@ class Budget:
     """One for each run under way. A child's asks its parent's as well, and is counted by it.
 
     What has been used follows from the facts; only what is reserved for the call under way is kept here. So a
-    tree is counted in the one process that drives it, and after a crash the facts say where it stood: but not
-    of other vendors' agents, whose use is in no facts but their own.
+    tree is counted in the one process that drives it, and after a crash the facts say where it stood.
     Time is not counted here: its limit must also reach a call that hangs (`time_limit.py`).
     """
 
@@ -37,8 +36,6 @@ class Budget:
         """Those that this process drives, by their session."""
         self._at_rest: dict[str, Used] = {}
         """What the others had used when they were last looked at: they wait, or were cut."""
-        self._by_agents = Used()
-        """What other vendors' agents have used for the run, by their own word."""
         self._reserved: Usage | None = None
         self._beside: list[Usage] = []
         """What is reserved for calls beside the steps."""
@@ -65,9 +62,7 @@ class Budget:
         """By the run and its children, ended or not."""
         if self._at_the_end is not None:
             return self._at_the_end
-        total = msgspec.structs.replace(self._by_agents)
-        if (run := self._run) is not None:
-            total.add(run.used())
+        total = self._run.used() if self._run is not None else Used()
         for used in (*(child.used() for child in self._children.values()), *self._at_rest.values()):
             total.add(used)
             total.children += 1
@@ -85,8 +80,7 @@ class Budget:
 
     def forget(self, child: str) -> None:
         """A child's end is a fact now, and counts as one: it is not counted here any more."""
-        if (ended := self._children.pop(child, None)) is not None:
-            self._by_agents.add(ended._by_agents)
+        self._children.pop(child, None)
         self._at_rest.pop(child, None)
 
     async def reserve(self) -> str:
@@ -135,10 +129,6 @@ class Budget:
             if reason := budget._refusal(depth + 1, budget.used().children):
                 return reason
         return ""
-
-    def charge(self, usage: Usage) -> None:
-        """Counts what such an agent has used for the run. A price that it does not tell is not asked for."""
-        self._by_agents.add(Used(tokens=usage.total_tokens, cost=usage.cost or 0.0))
 
     def _not_let_in(self, above: Budget, depth: int) -> str:
         """A child that is too deep, or one too many, is refused its first step; the others go on."""

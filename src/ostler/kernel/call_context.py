@@ -23,6 +23,7 @@ from ostler.vocabulary.events import (
     ChildEnded,
     ChildEvent,
     ChildStarted,
+    ChildUsed,
     Event,
     QuestionAnswered,
     QuestionAsked,
@@ -33,6 +34,7 @@ from ostler.vocabulary.events import (
 from ostler.vocabulary.facts import Fact, storing_problem
 from ostler.vocabulary.messages import text_of
 from ostler.vocabulary.outcomes import Question
+from ostler.vocabulary.usage import Usage
 
 TASK_EXCERPT = 200
 
@@ -137,6 +139,12 @@ class CallContext:
     def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
         spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
         self.journal.publish([ChildEvent(self.call, child, event) for event in spelled])
+
+    def record_use(self, child: str, usage: Usage) -> None:
+        """What another vendor's agent used for the call. Told after the run, it counts for no other."""
+        run = self.journal.state.run
+        if run is not None and run.id == self.run and not self.journal.failed:
+            self.journal.record(ChildUsed(self.call, child, usage))
 
     def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
         # Counted when it is called, not when it gets its first turn: it must be the same after a crash.

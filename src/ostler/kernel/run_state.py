@@ -80,10 +80,14 @@ class Used(msgspec.Struct):
     unpriced: bool = False
 
     @classmethod
-    def of(cls, totals: events.Totals) -> Used:
-        usage = totals.usage
-        unpriced = usage.cost is None and usage.source == "reported"
-        return cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced)
+    def of(cls, *parts: events.Totals) -> Used:
+        """One by one: in their sum, a part that is not known would hide that another has no price."""
+        used = cls()
+        for totals in parts:
+            usage = totals.usage
+            unpriced = usage.cost is None and usage.source == "reported"
+            used.add(cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced))
+        return used
 
     def add(self, other: Used) -> None:
         self.steps += other.steps
@@ -131,6 +135,8 @@ class RunState:
         self.children: dict[str, ChildState] = {}
         """By their session."""
         self.children_totals = events.Totals()
+        self._used_by_children = Used()
+        """The same, as it counts against the limits."""
         self.asides: dict[str, events.ModelCalled] = {}
         """Model calls beside its steps that have no usage yet."""
         self.first_seq = 0
@@ -151,8 +157,21 @@ class RunState:
     def children_of(self, call: str) -> list[str]:
         return [child for child, state in self.children.items() if state.call == call]
 
+    def count_children(self, *parts: events.Totals) -> None:
+        self.children_totals += sum(parts, events.Totals())
+        self._used_by_children.add(Used.of(*parts))
+
     def used(self) -> Used:
-        """What counts against its limits: its own, and that of its children which have ended."""
+        """What counts against its limits: its own, and what is known of its children's."""
         total = Used(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
-        total.add(Used.of(self.children_totals))
+        total.add(self._used_by_children)
         return total
+
+    def note_stillness(self, is_asking: bool, time_ms: int) -> None:
+        """While it waits, or a person has a question before them, its time stands still."""
+        is_still = self.waiting is not None or is_asking
+        if is_still and self.still_since_ms is None:
+            self.still_since_ms = time_ms
+        elif not is_still and self.still_since_ms is not None:
+            self.still_ms += max(0, time_ms - self.still_since_ms)
+            self.still_since_ms = None

@@ -278,16 +278,8 @@ def _run_resumed(state: SessionState, event: events.RunResumed, fact: Fact) -> N
 
 
 def _note_stillness(state: SessionState, time_ms: int) -> None:
-    """While a run waits, or a person has a question before them, its time stands still."""
-    run = state.run
-    if run is None:
-        return
-    is_still = run.waiting is not None or bool(state.questions)
-    if is_still and run.still_since_ms is None:
-        run.still_since_ms = time_ms
-    elif not is_still and run.still_since_ms is not None:
-        run.still_ms += max(0, time_ms - run.still_since_ms)
-        run.still_since_ms = None
+    if state.run:
+        state.run.note_stillness(bool(state.questions), time_ms)
 
 
 def _run_ended(state: SessionState, event: events.RunEnded, fact: Fact) -> None:
@@ -391,12 +383,17 @@ def _child_started(state: SessionState, event: events.ChildStarted, fact: Fact) 
         state.run.children[event.child] = ChildState(event.call)
 
 
+def _child_used(state: SessionState, event: events.ChildUsed, fact: Fact) -> None:
+    if state.run and fact.run == state.run.id:
+        state.run.count_children(event.totals)
+
+
 def _child_ended(state: SessionState, event: events.ChildEnded, fact: Fact) -> None:
     if not fact.run:
         state.spawned.discard(event.child)
     elif state.run and (child := state.run.children.get(event.child)):
         child.ended = event
-        state.run.children_totals += events.Totals(runs=1) + event.own + event.children
+        state.run.count_children(events.Totals(runs=1), event.own, event.children)
 
 
 def _warned(state: SessionState, event: events.Warned, fact: Fact) -> None:
@@ -484,6 +481,7 @@ _HANDLERS: dict[type[Any], Any] = {
     events.ToolCalled: _tool_called,
     events.ToolStarted: _tool_started,
     events.ChildStarted: _child_started,
+    events.ChildUsed: _child_used,
     events.ChildEnded: _child_ended,
     events.Warned: _warned,
     events.ToolDeferred: _tool_deferred,

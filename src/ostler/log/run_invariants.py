@@ -59,6 +59,7 @@ _COUNTED = frozenset(
         "model_called",
         "usage",
         "tool_called",
+        "child_used",
         "child_ended",
         "tool_result",
         "run_ended",
@@ -297,6 +298,8 @@ def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
                 steps = number
             case events.UsageReported(usage=used):
                 usage += used
+            case events.ChildUsed() as by_agent:
+                of_children += by_agent.totals
             case events.ChildEnded(own=own, children=children):
                 of_children += events.Totals(runs=1) + own + children
             case events.ToolResultFact(failed="call_refused"):

@@ -11,14 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from ostler.vocabulary.events import ChildEnded, ChildStarted, RunEnded, RunStarted, SessionStarted, Totals
+from ostler.vocabulary.events import (
+    ChildEnded,
+    ChildStarted,
+    ChildUsed,
+    RunEnded,
+    RunStarted,
+    SessionStarted,
+    Totals,
+)
 from ostler.vocabulary.facts import Fact
 
 Logs = Mapping[str, Sequence[Fact]]
 """The facts of sessions, by their id. A session that is not there was deleted, and is not spoken of."""
 
 
-TOLD_OF_TREES = ("session_started", "run_started", "child_started", "child_ended", "run_ended")
+TOLD_OF_TREES = ("session_started", "run_started", "child_started", "child_used", "child_ended", "run_ended")
 """The facts that are looked at."""
 
 
@@ -46,6 +54,10 @@ class _Tree:
         self.children: dict[str, _Child] = {}
         self.runs: dict[str, RunStarted] = {}
         self.ends: dict[str, RunEnded] = {}
+        self.homes: dict[str, str] = {}
+        """The session of each run that has ended."""
+        self.by_agents: dict[str, Totals] = {}
+        """What other vendors' agents told each run that they have used."""
         for facts in logs.values():
             self._note(facts)
         for child in self.children.values():
@@ -60,8 +72,11 @@ class _Tree:
                     self.runs[fact.run] = started
                 case RunEnded() as ended:
                     self.ends[fact.run] = ended
+                    self.homes[fact.run] = fact.session
                 case ChildStarted(call=call, child=child):
                     self.children[child] = _Child(child, fact.session, call, fact.run)
+                case ChildUsed() as used:
+                    self.by_agents[fact.run] = self.by_agents.get(fact.run, Totals()) + used.totals
                 case ChildEnded(child=child) as told if child in self.children:
                     self.children[child].told = told
 
@@ -130,14 +145,16 @@ def _ends_are_told_as_they_are(tree: _Tree) -> Iterator[tuple[str, str]]:
 
 def _totals_are_those_of_the_logs(tree: _Tree) -> Iterator[tuple[str, str]]:
     for run, ended in tree.ends.items():
-        children = tree.of_run(run)
-        if not children:
-            continue
-        total = Totals()
-        for child in children:
-            total += Totals(runs=1) + _spent(tree, child)
+        total = _spent_below(tree, run)
         if not _is_same(ended.children, total):
-            yield children[0].parent, f"{run} tells {ended.children} of its children, but they {total}"
+            yield tree.homes[run], f"{run} tells {ended.children} of its children, but they {total}"
+
+
+def _spent_below(tree: _Tree, run: str) -> Totals:
+    total = tree.by_agents.get(run, Totals())
+    for child in tree.of_run(run):
+        total += Totals(runs=1) + _spent(tree, child)
+    return total
 
 
 def _spent(tree: _Tree, child: _Child) -> Totals:
@@ -145,9 +162,7 @@ def _spent(tree: _Tree, child: _Child) -> Totals:
     if child.began is None:
         return child.told.own + child.told.children if child.told else Totals()
     total = child.ended.own if child.ended else Totals()
-    for one in tree.of_run(child.run) if child.run else ():
-        total += Totals(runs=1) + _spent(tree, one)
-    return total
+    return total + _spent_below(tree, child.run) if child.run else total
 
 
 def _is_same(told: Totals, counted: Totals) -> bool:
@@ -198,7 +213,8 @@ TREE_INVARIANTS = (
     ),
     TreeInvariant(
         "T3",
-        "What a run tells of its children is the sum of what all below it tell of themselves.",
+        "What a run tells of its children is the sum of what all below it tell of themselves, and of what "
+        "other vendors' agents told them.",
         _totals_are_those_of_the_logs,
     ),
     TreeInvariant("T4", "No child's run is open when its parent's has ended.", _children_end_first),

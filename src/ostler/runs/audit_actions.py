@@ -151,6 +151,7 @@ NO_DECISION: frozenset[type[Event]] = frozenset(
         events.StepStarted,
         events.UsageReported,
         events.ToolCalled,
+        events.ChildUsed,
         events.ExtensionEntry,
         events.ExtensionState,
         events.TodoUpdated,

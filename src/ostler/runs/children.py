@@ -139,7 +139,7 @@ class RunsChildren:
         except NotFound:
             return ChildPeek(False, Used())
         if result := await self._result(state):
-            return ChildPeek(False, Used.of(result.own + result.children))
+            return ChildPeek(False, Used.of(result.own, result.children))
         # One that was just driven, and did not get any further, is not driven again and again.
         waits = await is_stuck(self._store, state) or (
             self._rested.get(child) == await facts_in(self._store, state)

@@ -190,7 +190,7 @@ class Trace:
             return
         for one in batch:
             if isinstance(one, Fact) and one.type == "usage" and isinstance(one.event, UsageReported):
-                self.context.budget.charge(one.event.usage)
+                self.context.record_use(self._child, one.event.usage)
         told = [one for one in batch if not (isinstance(one, LiveValue) and one.name == SCREEN)]
         if told:
             self.context.publish_trace(self._child, told)

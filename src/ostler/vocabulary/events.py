@@ -259,6 +259,23 @@ class ChildStarted(Record, frozen=True):
     """The one that spawned it. Outside of a run its child belongs to no run either."""
 
 
+class ChildUsed(Record, frozen=True):
+    """What another vendor's agent says that it used for this call. It counts as its parent's children's."""
+
+    call: str
+    child: str
+    usage: Usage
+
+    @property
+    def totals(self) -> Totals:
+        """What it adds to those. A price that is not told is not known, but no limit of cost asks for it: the
+        agent's word is all there is."""
+        usage = self.usage
+        if usage.cost is None:
+            usage = msgspec.structs.replace(usage, source="unknown")
+        return Totals(usage=usage)
+
+
 class ChildEnded(Record, frozen=True):
     """A child's run is over, and its use counts as its parent's children's."""
 

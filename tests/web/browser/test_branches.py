@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from ostler.testkit.vendors import turn
+from tests.cli.command import Ostler
 from tests.web.browser.conftest import Start, Visit
 from tests.web.browser.pictures import picture
 
@@ -59,14 +60,26 @@ def test_one_goes_back_takes_another_way_and_forks(start: Start, visit: Visit) -
     expect(at.page.get_by_role("list", name="Sessions").get_by_role("link")).to_have_count(2)
 
 
-def test_a_prompt_is_taken_back_to_be_changed(start: Start, visit: Visit) -> None:
+def test_a_prompt_is_taken_back_to_be_changed(start: Start, visit: Visit, ostler: Ostler) -> None:
     served = start(by=echo)
     at = visit(served)
     at.begin()
+    (ostler.work / "list.txt").write_text("oats\n")
+    with at.page.expect_file_chooser() as chooser:
+        at.button("Attach files").click()
+    chooser.value.set_files(ostler.work / "list.txt")
+    chips = at.page.get_by_role("list", name="Attachments").get_by_role("listitem")
+    expect(chips).to_have_text("list.txt")
+    expect(at.page.get_by_label("on its way")).to_have_count(0)
     at.say("Sadle the mare.")
     at.see_end()
+    row = at.page.get_by_role("list", name="Sessions").get_by_role("link")
+    expect(row).to_have_accessible_name(re.compile(r"Sadle the mare\.(?!.*oats)"))
     at.prompts.get_by_role("button", name="Go back and change it").click()
     expect(at.message).to_have_value("Sadle the mare.")
+    expect(at.message).to_be_focused()
+    expect(chips).to_have_text("list.txt")
     at.say("Saddle the mare.")
     expect(at.prompts).to_have_text([re.compile("Saddle the mare.")])
-    expect(at.answers.last).to_contain_text("You said: Saddle the mare.")
+    expect(at.answers.last).to_contain_text("Saddle the mare.")
+    assert "oats" in str(served.told[-1]["messages"])

@@ -104,6 +104,12 @@ def setup(ostler):
             left.remove(chosen.value)
             context.ui.set_widget(Widget("left", f"{len(left)} thing left"))
             context.print_info(f"{chosen.value}: done")
+
+    @ostler.command("sow")
+    async def sow(arguments, context):
+        beds = await context.ui.multi_select("Which beds?\\nThe others rest.", ["north", "south"], selected=[0])
+        what = await context.ui.input("What?")
+        context.print_info(f"{what.value} in {' and '.join(beds.values)}")
 """
 
 
@@ -132,3 +138,26 @@ def test_an_extension_shows_a_widget_and_asks(start: Start, visit: Visit, ostler
     expect(widget).to_have_text("1 thing left")
     expect(at.question).to_have_count(0)
     expect(at.conversation.get_by_text("weed the path: done")).to_be_visible()
+
+
+def test_what_an_extension_asks_is_answered_by_typing(start: Start, visit: Visit, ostler: Ostler) -> None:
+    path = ostler.home.parent / "gardener.py"
+    path.write_text(dedent(EXTENSION))
+    served = start(options=("--yes", "-e", str(path)))
+    at = visit(served)
+    at.begin()
+    at.say("/sow")
+    expect(at.question.get_by_role("checkbox", name="north")).to_be_focused()
+    expect(at.question.get_by_text("Which beds?").first).to_have_css("white-space-collapse", "preserve-breaks")
+    waiting = at.page.get_by_role("region", name="Waiting messages")
+    expect(waiting).to_have_text(re.compile(r"^\s*runs\s*/sow\s*$"))
+    expect(waiting.get_by_role("button")).to_have_count(0)
+    at.page.keyboard.press("Tab")
+    at.page.keyboard.press("Space")
+    at.page.keyboard.press("Enter")
+    expect(at.question.get_by_role("textbox", name="What?")).to_be_focused()
+    at.page.keyboard.type("dandelions")
+    at.page.keyboard.press("Enter")
+    expect(at.conversation.get_by_text("dandelions in north and south")).to_be_visible()
+    expect(at.conversation.get_by_text("Which beds? → north, south")).to_be_visible()
+    expect(waiting).to_have_count(0)

@@ -35,10 +35,11 @@ def test_a_link_that_was_used_asks_for_the_token(start: Start, visit: Visit, chr
     with chromium.new_context() as other:
         page = other.new_page()
         page.goto(served.link)
+        expect(page.get_by_role("alert")).to_contain_text("was used before")
         field = page.get_by_label("Token")
         field.fill("wrong")
         page.get_by_role("button", name="Enter").click()
-        expect(page.get_by_role("alert")).not_to_be_empty()
+        expect(page.get_by_role("alert")).to_contain_text("is not known")
         expect(field).to_have_attribute("aria-invalid", "true")
         field.fill(served.token)
         page.get_by_role("button", name="Enter").click()

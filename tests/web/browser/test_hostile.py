@@ -100,3 +100,15 @@ def test_the_page_runs_nothing_but_its_own_scripts(start: Start, visit: Visit) -
     assert at.page.evaluate("window.caught") is None
     at.errors.clear()
     at.page.reload()
+
+
+def test_a_table_that_is_too_wide_is_scrolled_and_its_words_stay_whole(start: Start, visit: Visit) -> None:
+    rows = ["|".join(["", *("Przewalski" for _ in range(40)), ""]), "|---" * 40 + "|"]
+    at = visit(start(turn("\n".join([*rows, rows[0]]))))
+    at.begin()
+    at.say("Make a table.")
+    at.see_end()
+    cell = at.answers.get_by_role("cell").first
+    height = cell.evaluate("one => one.clientHeight / parseFloat(getComputedStyle(one).lineHeight)")
+    assert height < 2, "one line"
+    assert at.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -141,3 +141,42 @@ def test_the_page_comes_back_by_itself_when_the_server_does(start: Start, visit:
     at.page.reload()
     at.see_end()
     assert at.conversation.inner_text() == seen
+
+
+def test_a_run_that_was_cut_is_said_to_be_so_until_somebody_goes_on_with_it(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
+    text = halting()
+    served = start(turn(call("bash", {"command": WAITS})), turn(text.say()), options=("--yes",))
+    at = visit(served)
+    at.begin()
+    at.say("Wait.")
+    expect(at.call("bash").get_by_label("Output")).to_have_text(re.compile(r"^begun\s*$"))
+    served.kill()
+    served.start()
+    row = at.page.get_by_role("list", name="Sessions").get_by_role("link")
+    cut = at.page.get_by_text("nobody works on it")
+    expect(cut).to_be_visible()
+    expect(row).to_contain_text("cut off")
+    expect(at.call("bash").get_by_text("cut off")).to_be_visible()
+    at.button("Go on").click()
+    expect(at.answers).to_have_text(re.compile(r"word149\s*$"))
+    expect(cut).to_have_count(0)
+    expect(row).to_contain_text("running")
+    expect(at.call("bash").get_by_text("The process ended while this call ran").first).to_be_visible()
+    expect(at.button("Pause")).to_be_visible()
+    text.go_on.set()
+    at.see_end()
+
+
+def test_whoever_says_something_sees_what_comes_of_it(start: Start, visit: Visit) -> None:
+    served = start(turn("line\n\n" * 200), turn("The last answer."))
+    at = visit(served)
+    at.begin()
+    at.say("A lot.")
+    at.see_end()
+    at.conversation.evaluate("one => { one.scrollTop = 0; }")
+    expect(at.button("To the latest")).to_be_visible()
+    at.say("A little.")
+    expect(at.answers.last).to_be_in_viewport()
+    expect(at.answers.last).to_contain_text("The last answer.")

@@ -172,6 +172,8 @@ def test_a_phone_shows_all_of_it(start: Start, visit: Visit, ostler: Ostler) -> 
     nothing_is_wider_than_the_window(at)
     for name in ("Allow once", "Deny", "Always in this session", "Always, everywhere"):
         expect(at.question.get_by_role("button", name=name)).to_be_in_viewport()
+    for beside in (at.message, at.button("Stop").last):
+        expect(beside).to_be_in_viewport(ratio=0.95)
     at.question.get_by_role("button", name="Allow once").tap()
     expect(at.question.get_by_label("Command")).to_have_text(COMMAND)
     command = at.question.get_by_label("Command")

@@ -1,9 +1,11 @@
 /** Calls of tools: their arguments while they are written, what they print, what came of them; and children. */
 
-import type { Frame, TodoItem } from "../wire/types";
+import type { Frame, TodoItem, Totals } from "../wire/types";
 import type { Draft } from "./draft";
 import { grown, pointsIn } from "./growing";
+import { sumOfUsage } from "./spending";
 import type { ChildView, SessionView, ToolBlock } from "./view";
+import { leastCost } from "./words";
 
 type FoldChild = (view: SessionView | null, session: string, event: Frame) => SessionView;
 
@@ -113,6 +115,7 @@ export function foldTools(draft: Draft, frame: Frame, foldChild: FoldChild): boo
       return true;
     case "child_started":
     case "child_event":
+    case "child_used":
     case "child_ended":
       takeChild(draft, frame, tool, foldChild);
       return true;
@@ -172,7 +175,8 @@ function takeAnswer(draft: Draft, frame: Frame): void {
   view.questions = view.questions.filter((one) => one.id !== frame["id"]);
   if (!asked) return;
   const answer = frame["answer"];
-  const plain = answer == null ? "answered" : typeof answer === "string" ? answer : JSON.stringify(answer);
+  const several = Array.isArray(answer) ? answer.join(", ") || "none" : answer;
+  const plain = answer == null ? "answered" : typeof several === "string" ? several : JSON.stringify(answer);
   const said = frame["outcome"] === "answered" ? plain : frame["outcome"];
   const tool = asked.call ? draft.find(`tool:${asked.call}`, "tool") : undefined;
   if (tool) {
@@ -185,8 +189,20 @@ function takeAnswer(draft: Draft, frame: Frame): void {
   }
 }
 
+/** Of another vendor's agent. A call that only went on with it has no child of its own. */
+function takeUse(draft: Draft, frame: Frame, tool: ToolBlock | undefined): void {
+  const used: Totals = { usage: frame["usage"] };
+  draft.view.childrenUsage = [...draft.view.childrenUsage, used];
+  const child = tool?.child;
+  if (!child || child.session !== frame["child"]) return;
+  const before = child.totals ?? {};
+  const totals = { usage: sumOfUsage(before.usage, used.usage), known_cost: leastCost(before) + leastCost(used) };
+  draft.put({ ...tool, child: { ...child, totals } });
+}
+
 function takeChild(draft: Draft, frame: Frame, tool: ToolBlock | undefined, foldChild: FoldChild): void {
   const session = frame["child"] as string;
+  if (frame.type === "child_used") return takeUse(draft, frame, tool);
   const key = `child:${session}`;
   const alone = tool ? undefined : draft.find(key, "child");
   let child = (tool?.child?.session === session ? tool.child : alone?.child) ?? newChild(session);
@@ -195,7 +211,7 @@ function takeChild(draft: Draft, frame: Frame, tool: ToolBlock | undefined, fold
   } else if (frame.type === "child_started") {
     child = { ...child, agent: frame["agent"] ?? "", task: frame["task"] ?? "", status: "running" };
   } else {
-    child = { ...child, status: frame["status"], reason: frame["reason"] ?? "", totals: frame["own"] ?? null };
+    child = { ...child, status: frame["status"], reason: frame["reason"] ?? "", totals: frame["own"] ?? child.totals };
     draft.view.childrenUsage = [...draft.view.childrenUsage, frame["own"] ?? {}, frame["children"] ?? {}];
   }
   if (tool) draft.put({ ...tool, child });

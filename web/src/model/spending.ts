@@ -2,7 +2,7 @@
 
 import type { Spent, Usage, UsageGroup } from "../wire/types";
 
-function sumOfUsage(one: Usage = {}, other: Usage = {}): Usage {
+export function sumOfUsage(one: Usage = {}, other: Usage = {}): Usage {
   const sum = (name: "input_tokens" | "output_tokens" | "cache_read_tokens" | "cache_write_tokens"): number => (one[name] ?? 0) + (other[name] ?? 0);
   return {
     input_tokens: sum("input_tokens"),

@@ -26,7 +26,8 @@ class SessionUsage(msgspec.Struct, frozen=True):
     """Tokens, and the cost in dollars: None when a part of it is unknown."""
     requests: int
     children: Totals
-    """What children have used that have ended; apart, because it is in no session but theirs."""
+    """What children have used that have ended, and other vendors' agents; apart, because it is in no session
+    but theirs."""
     subscription: bool
     """The present model's provider takes nothing for a call: a subscription, or a server of one's own."""
 
@@ -80,6 +81,8 @@ async def session_usage(context: ExtensionContext) -> SessionUsage:
             requests += 1
         elif fact.type == "child_ended" and isinstance(ended := fact.event, events.ChildEnded):
             children += Totals(runs=1) + ended.own + ended.children
+        elif fact.type == "child_used" and isinstance(told := fact.event, events.ChildUsed):
+            children += told.totals
     provider = context.models.provider_settings
     subscription = provider is not None and not provider.charges
     return SessionUsage(context.journal.state.usage, requests, children, subscription)

@@ -10,7 +10,7 @@ from ostler.faces.cli.own_output import own_output, print_own
 from ostler.faces.cli.saying import counted, priced, say
 from ostler.runs.run_tree import OpenQuestion
 from ostler.vocabulary import events
-from ostler.vocabulary.events import Event, RunEnded, RunWaiting
+from ostler.vocabulary.events import Event, RunEnded, RunWaiting, Totals
 from ostler.vocabulary.facts import Fact, UnknownEvent
 from ostler.vocabulary.messages import text_of
 
@@ -26,6 +26,8 @@ class Notices:
         """The model that was asked last."""
         self._children: dict[str, str] = {}
         """The names of children, by their session."""
+        self._told: dict[str, Totals] = {}
+        """What other vendors' agents say that they have used."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
@@ -50,6 +52,8 @@ class Notices:
                 say(f"{failure.message}; trying again in {delay:g} s")
             case events.Warned(text=text) | events.CommandRan(text=text, failed=True):
                 say(text)
+            case events.ChildUsed(child=child):
+                self._told[child] = self._told.get(child, Totals()) + event.totals
             case events.ToolCalled() | events.ChildStarted() | events.ChildEnded() if self.shows_work:
                 self._show_work(event)
 
@@ -66,8 +70,9 @@ class Notices:
                 say(f"{self._children[child]}: {task}")
             case events.ChildEnded(child=child, status=status, own=own, children=below):
                 name = self._children.get(child, "delegate")
-                price = priced((own + below).usage.cost)
-                say(f"{name}: {status}, {counted(own.steps, 'step')}, {price}")
+                price = priced((own + below + self._told.get(child, Totals())).usage.cost)
+                steps = f"{counted(own.steps, 'step')}, " if own.steps else ""
+                say(f"{name}: {status}, {steps}{price}")
 
     def say_end(
         self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()

@@ -132,10 +132,19 @@ def used_in_words(facts: Sequence[Fact]) -> list[tuple[str, str]]:
         ("output tokens", usage.output_tokens),
     ]
     table = [*((name, f"{number:,}") for name, number in rows), ("cost", spent.in_words())]
-    ended = [fact.event for fact in facts if isinstance(fact.event, events.ChildEnded)]
-    if ended:
-        total = reduce(add, [child.own + child.children for child in ended])
+    by_children = [told for fact in facts if (told := _used_by_child(fact.event)) is not None]
+    if by_children:
+        total = reduce(add, by_children)
         calls = counted(total.model_calls, "model call")
         price = priced(total.usage.cost)
         table.append(("subagents", f"{calls}, {total.usage.total_tokens:,} tokens, {price}"))
     return table
+
+
+def _used_by_child(event: object) -> events.Totals | None:
+    match event:
+        case events.ChildEnded(own=own, children=children):
+            return own + children
+        case events.ChildUsed():
+            return event.totals
+    return None

@@ -11,7 +11,7 @@ from ostler.faces.tui.status import Meters, elapsed, short
 from ostler.runs.contexts import KeptContext
 from ostler.runs.costs import dollars
 from ostler.runs.session import Session
-from ostler.vocabulary.events import ChildEnded, Limits, Totals
+from ostler.vocabulary.events import ChildEnded, ChildUsed, Limits, Totals
 
 BRANCH_SECONDS = 2.0
 """How long a branch is believed before its file is looked at again."""
@@ -25,8 +25,8 @@ class MeterReader:
     def __init__(self, session: Session, activity: Activity) -> None:
         self._session = session
         self._activity = activity
-        self._ended = Totals()
-        """What children used that have ended."""
+        self._by_children = Totals()
+        """What those used that have ended, and what other vendors' agents told."""
         self._branch = BranchName(session.harness.cwd)
         self._windows: dict[str, int] = {}
         self._opened_at = session.state.last_seq
@@ -40,20 +40,22 @@ class MeterReader:
                 return
             after = facts[-1].seq
             for fact in facts:
-                if fact.type == "child_ended" and not fact.origin:
+                if fact.type in ("child_used", "child_ended") and not fact.origin:
                     self.take(fact.event)
             await asyncio.sleep(0)  # keys come first
 
     def take(self, event: object) -> None:
         if isinstance(event, ChildEnded):
-            self._ended += event.own + event.children
+            self._by_children += event.own + event.children
+        elif isinstance(event, ChildUsed):
+            self._by_children += event.totals
 
     def read(self, waiting: int = 0, notes: tuple[str, ...] = ()) -> Meters:
         session = self._session
         state, harness = session.state, session.harness
         usage, run = state.usage, state.run
-        cost = None if usage.cost is None else usage.cost + self._ended.least_cost
-        tokens = usage.total_tokens + self._ended.usage.total_tokens
+        cost = None if usage.cost is None else usage.cost + self._by_children.least_cost
+        tokens = usage.total_tokens + self._by_children.usage.total_tokens
         run_cost, budget = 0.0, ""
         if run is not None and session.budget is not None:
             used, counted = session.budget.used(), run.used()

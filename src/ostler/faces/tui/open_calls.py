@@ -66,6 +66,9 @@ class OpenCall:
     def see_child(self, child: str, event: events.ChildEvent) -> None:
         self._children.setdefault(child, Child("child")).see(event)
 
+    def count_child(self, used: events.ChildUsed) -> None:
+        self._children.setdefault(used.child, Child("child")).use(used)
+
     def end_child(self, ended: events.ChildEnded) -> None:
         self._children.setdefault(ended.child, Child("child")).end(ended)
 
@@ -86,6 +89,7 @@ class Child:
         self._line = line
         self._is_talking = False
         self._reader: SubagentEvents | None = None
+        self._used = events.Totals()
         self.has_ended = False
 
     def see(self, event: events.ChildEvent) -> None:
@@ -114,8 +118,11 @@ class Child:
             self._line = shown.value["text"].rstrip().rpartition("\n")[2][-_LINE:]
             self._is_talking = True
 
+    def use(self, used: events.ChildUsed) -> None:
+        self._used += used.totals
+
     def end(self, ended: events.ChildEnded) -> None:
-        both = ended.own + ended.children
+        both = ended.own + ended.children + self._used
         calls = f"{both.tool_calls} call{'' if both.tool_calls == 1 else 's'}" if both.tool_calls else ""
         cost = dollars(both.least_cost) if both.least_cost else ""
         status = ended.reason if ended.status != "completed" and ended.reason else ended.status

@@ -134,6 +134,8 @@ class Transcript:
                 self._take_result(event, closed)
             case events.ChildStarted(call=call, child=child) if call in self._calls:
                 self._calls[call].begin_child(child, event.agent, event.task)
+            case events.ChildUsed(call=call) if call in self._calls:
+                self._calls[call].count_child(event)
             case events.ChildEnded(call=call) if call in self._calls:
                 self._calls[call].end_child(event)
             case events.SourceCited(url=url, title=title):
