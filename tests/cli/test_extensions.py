@@ -220,10 +220,9 @@ def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
 
 
 def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Serve) -> None:
-    later = ostler.work / "later"
-    vendor = serve(
-        turn(call("bash", {"command": f"until test -e {later}; do sleep 0.02; done"})), turn("done")
-    )
+    read, opened = ostler.work / "read", ostler.work / "opened"
+    waiting = turn(call("bash", {"command": f"until test -e {read}; do sleep 0.02; done"}))
+    vendor = serve(by=lambda request: turn("done") if opened.exists() else waiting)
     process = ostler.start("-p", "--json", "--yes", *use(vendor), "go", stdout=subprocess.PIPE)
     assert process.stdout is not None
     lines: list[str] = []
@@ -234,7 +233,6 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
         return json.loads(lines[-1])["type"] == kind
 
     wait_until(lambda: has("tool_started"))
-    seen = ostler.work / "opened"
     write(
         ostler.home / "extensions" / "late.py",
         f"""
@@ -242,16 +240,15 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
         from ostler.extensions.moments import SessionOpened
         from ostler.vocabulary.events import RunEnded
 
-        Path({str(seen)!r}).touch()
+        Path({str(read)!r}).touch()
 
         def setup(ostler):
             @ostler.on(SessionOpened, RunEnded)
             def note(event, context):
                 context.state[type(event).__name__] = getattr(event, "reason", "")
+                Path({str(opened)!r}).touch()
         """,
     )
-    wait_until(seen.exists)
-    later.touch()
     ran = finish(process)
     facts = [json.loads(line) for line in ran.out.splitlines()]
     kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}

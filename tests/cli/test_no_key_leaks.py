@@ -78,7 +78,7 @@ class Prepared:
 
     def prompt(self, base_url: str, *arguments: str, **variables: str) -> Ran:
         model = ("--model", "openai/fake", "--base-url", base_url)
-        return self("-p", *model, *self.options, *arguments, "hello", OSTLER_SILENCE_LIMIT="0.4", **variables)
+        return self("-p", *model, *self.options, *arguments, "hello", **variables)
 
     def in_one_process(self, program: str, *arguments: str) -> Ran:
         done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from typing import Any
@@ -112,7 +113,9 @@ async def test_who_waits_at_the_gate_is_told_once_for_how_long() -> None:
         answers = [await answer_of(model, request_of()) for _ in range(2)]
         await model.aclose()
     told = [[event.text for event in one.events if isinstance(event, Warned)] for one in answers]
-    assert told == [["openai takes no more for now: the request waits for 2 s"], []]
+    (waits,), nothing = told
+    assert re.fullmatch(r"openai takes no more for now: the request waits for [12] s", waits)
+    assert nothing == []
     assert isinstance(answers[0].events[0], Warned)
 
 

@@ -16,7 +16,7 @@ from ostler.kernel.tool import tool
 from ostler.log.sqlite import SqliteStore
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.watching.channel import socket_of, sweep
+from ostler.runs.watching.channel import Channel, socket_of, sweep
 from ostler.runs.watching.watch import Watch
 from ostler.vocabulary.errors import UsageError
 from tests.runs.watched_stream import Reader, as_lines
@@ -157,6 +157,26 @@ async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(
     machine.go_on.set()
     await running
     assert list(folder.iterdir()) == []
+
+
+def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def end() -> None:
+        store = SqliteStore(tmp_path / "ostler.db")
+        session = await create_session(store, Harness(ScriptedModel([])))
+        channel = Channel(session.journal)
+        await channel.open()
+        path = socket_of(store.meeting_place, session.journal.lease.owner)
+        reader, writer = await asyncio.open_unix_connection(path)
+        await asyncio.wait_for(reader.readexactly(1), 60)
+        await session.close()
+        await store.close()
+        writer.close()
+        channel.close()
+
+    asyncio.run(end())
+    assert "Exception in callback" not in caplog.text
 
 
 def test_sockets_of_processes_that_are_gone_are_swept() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from ostler.runs.permissions import permission_guard
 from ostler.runs.session import open_session
 from ostler.terminals.agent_commands import AgentCommand
 from ostler.terminals.agent_tool import AgentTool
+from ostler.terminals.driven import DrivenAgent
 from ostler.tools.permission_rules import parse_rule
 from ostler.vocabulary import events
 from ostler.vocabulary.events import ChildEvent, Limits, LiveValue, RunEnded
@@ -253,6 +255,32 @@ async def test_what_the_agent_wants_to_know_is_returned_and_answered_only_with_k
         states = [result.details["state"] for result in ran.all(events.ToolResultFact)]
         assert states == ["asks", "asks", "waits", "waits"]
         assert "just go on" not in await said_in(ran, child_of(ran))
+
+
+async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path) -> None:
+    may_begin = tmp_path / "go"
+
+    class Patient:
+        def __init__(self, driven: DrivenAgent) -> None:
+            self._driven = driven
+
+        def changed(self) -> None:
+            if self._driven.status == "stable":
+                may_begin.touch()
+
+        def warned(self, problem: str) -> None:
+            raise AssertionError(problem)
+
+    late = ("sh", "-c", f"until test -e go; do sleep 0.02; done; exec {shlex.join(PROGRAM)}")
+    tool = AgentTool(
+        {"late": AgentCommand(late, "claude")},
+        timing=QUICK,
+        on_start=lambda driven: driven.observe(Patient(driven)) and None,
+    )
+    ran = await started([ask(agent="late", prompt="hello"), "done"], tools=[tool], cwd=tmp_path)
+    await go(ran)
+    assert ran.results()[0].endswith("you said: hello")
+    await ran.session.close()
 
 
 async def test_an_agent_that_begins_with_a_question_is_not_told_its_task(tmp_path: Path) -> None:

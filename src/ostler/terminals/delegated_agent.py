@@ -99,7 +99,13 @@ class DelegatedAgent:
 
     async def come_to_rest(self) -> None:
         """Until it waits for somebody, or has ended."""
-        await self._until(lambda: self._driven.status == "stable")
+        await self._until(lambda: self._driven.status == "stable" and not self._is_still_starting)
+
+    @property
+    def _is_still_starting(self) -> bool:
+        """One that has a place to type in has drawn nothing yet, which looks as if it stood still."""
+        driven = self._driven
+        return driven.transport == "pty" and driven.agent_type != "custom" and not driven.shown.strip()
 
     async def say(self, text: str) -> str:
         """Until it has answered. What went wrong, if it did not, and has not ended."""
