@@ -119,8 +119,14 @@ async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(s
 
 
 def stray(session: str) -> subprocess.Popen[bytes]:
-    named = process_environment(session, "terminal")
-    return subprocess.Popen(["sleep", "600"], env={**os.environ, **named}, start_new_session=True)
+    """Once it answers: before that, the kernel may not tell its environment yet."""
+    variables = {**os.environ, **process_environment(session, "terminal")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    one = subprocess.Popen(["cat"], env=variables, start_new_session=True, bufsize=0, **pipes)
+    assert one.stdin is not None and one.stdout is not None
+    one.stdin.write(b"here")
+    assert one.stdout.read(4) == b"here"
+    return one
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells the environment of processes")
@@ -138,4 +144,4 @@ async def test_what_left_an_agents_group_ends_with_a_dead_owner_also_between_two
     finally:
         for one in strays.values():
             one.kill()
-            one.wait()
+            one.communicate()

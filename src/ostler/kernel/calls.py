@@ -465,4 +465,5 @@ def _cancelled(reason: str, output: str = "") -> Failed:
 def _cut(
     text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
 ) -> Failed:
-    return failed(f"{text}\nOutput before that:\n{output}" if output.strip() else text, kind=kind)
+    told = f"{text}\nOutput before that:\n{output}" if output.strip() else text
+    return failed(told, kind=kind, summary=text)

@@ -122,5 +122,19 @@ def kill_processes_of(session: str, call: str = "") -> int:
     return killed
 
 
+def sessions_with_processes() -> set[str]:
+    """Those that the environments of living processes name, besides our own. Linux only."""
+    named = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended meanwhile, or is another user's
+        for name, _, value in (one.partition(b"=") for one in variables):
+            if name == SESSION_VARIABLE.encode():
+                named.add(value.decode(errors="replace"))
+    return named - {os.environ.get(SESSION_VARIABLE, "")}
+
+
 def _ask(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 from ostler.kernel.child import ChildResult
 from ostler.kernel.journal import Journal, World, open_journal
+from ostler.kernel.processes import sessions_with_processes
 from ostler.kernel.store import Store
 from ostler.runs.lease import new_owner
 from ostler.runs.orphans import OWNED_AGENT, end_processes
@@ -38,11 +40,14 @@ async def end_cut_agent(store: Store, child: str, world: World) -> ChildResult |
 
 
 async def end_cut_agents(store: Store, world: World) -> list[str]:
-    """Those of all sessions that nobody drives, and whose run is open. The sessions that had one."""
+    """Those of all sessions that nobody drives, and whose run is open or whose processes live: between two
+    runs, too, an agent may have started some that left its group. The sessions that had one."""
     ended = []
+    left = await asyncio.to_thread(sessions_with_processes)
     for summary in await store.sessions():
-        is_open = summary.driver != "agent" and summary.status in ("running", "waiting")
-        if is_open and await end_cut_agent(store, summary.id, world) is not None:
+        is_open = summary.status in ("running", "waiting") or summary.id in left
+        is_other = summary.driver != "agent"
+        if is_other and is_open and await end_cut_agent(store, summary.id, world) is not None:
             ended.append(summary.id)
     return ended
 

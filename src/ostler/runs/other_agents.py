@@ -25,11 +25,14 @@ async def submit_to_agent(
     from ostler.runs.cut_agents import end_cut_agent
     from ostler.runs.request_kinds import ALONE, OF_A_RUN
 
+    needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
     if await store.holder(state.id) is not None:
-        return await store.submit(state.id, request)
+        is_new = await store.submit(state.id, request)
+        if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been given back
+            return is_new
     if state.run is not None and await end_cut_agent(store, state.id, world) is None:
         return await store.submit(state.id, request)  # somebody has just taken it up
-    if not isinstance(request, (*ALONE, *OF_A_RUN)):
+    if not needs_no_agent:
         raise SessionBusy(has_ended(state.id))
     with suppress(UsageError):  # it was refused, and that is a fact
         await ask(store, state.id, request, world, attend=attend)

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from ostler.kernel.journal import Journal
+from ostler.runs.asking import ask
 from ostler.runs.lease import kept_lease
+from ostler.runs.request_kinds import ALONE, OF_A_RUN
 from ostler.terminals.driven import Observer
 from ostler.terminals.inbox import AgentInbox
-from ostler.vocabulary.errors import StoreError
+from ostler.vocabulary.errors import NotFound, StoreError, UsageError
 
 
 class Observers:
@@ -54,11 +56,19 @@ async def live(
 
 
 async def give_back(journal: Journal) -> None:
-    """The session is anybody's again."""
+    """The session is anybody's again. Prompts wait for the agent's next life; other requests that came while
+    it ended do not: they would stop, or answer, something else."""
     if not journal.failed:
         with suppress(StoreError):  # else the lease runs out by itself
             await journal.store.release(journal.lease)
     journal.close()
+    if journal.failed:
+        return
+    with suppress(StoreError, NotFound):  # somebody has taken the session up, or deleted it
+        for request in await journal.store.pending(journal.session):
+            if isinstance(request, (*ALONE, *OF_A_RUN)):
+                with suppress(UsageError):  # it was refused, and that is a fact
+                    await ask(journal.store, journal.session, request, journal.world)
 
 
 def outcome_for_a_sender() -> asyncio.Future[None]:

@@ -15,13 +15,15 @@ _BORDER = re.compile("─{15}|╌{15}")
 _FRAME = re.compile("─{15}|╌{15}|▄{15}|▀{15}")
 _RULE = re.compile("─{15,}")
 _TABLE_RULE = re.compile("[├┤┬┴┼]")
-_SIDES = "│|┃ \t"
+_FEET = ("└", "╰", "┗", "╚")
+_SIDES = "│|┃ \t\xa0"
 _PROMPT_LINES = 6
 _BOX_LINES = 9
 _BAR_HEAD, _BAR_FOOT = "╻" + "▄" * 15, "╹" + "▀" * 15
 _BOX_GLYPHS = ("❯", "›", "→", ">")
 _COMPARED_LINES = 200
 _UNDRAWN_EDGE = 4
+_NARROWEST = 40
 
 _LINE_PROMPTS = {
     "aider": re.compile(r"(?:(?:ask|code|architect|context|help)(?: multi)?|multi)?>"),
@@ -39,6 +41,11 @@ _OPENCODE_HEIGHT = 4
 
 def _is_border(line: str) -> bool:
     return _BORDER.search(line) is not None
+
+
+def _may_be_head(line: str) -> bool:
+    """The border above a prompt; the foot of what was drawn before it is not."""
+    return _FRAME.search(line) is not None and not line.lstrip().startswith(_FEET)
 
 
 def _inside(line: str) -> str:
@@ -79,9 +86,9 @@ def _one_line_box(lines: Sequence[str], at: int) -> bool:
         return True
     if _TABLE_RULE.search(border) or _TABLE_RULE.search(foot):
         return False
-    # An input box is as wide as the screen; a drawing in a reply seldom is.
+    # An input box is as wide as the screen; a drawing in a reply seldom is, unless nothing else is there.
     widest = max(cell_width(line.rstrip()) for line in lines[-_COMPARED_LINES:])
-    return cell_width(border.rstrip()) + _UNDRAWN_EDGE >= widest
+    return cell_width(border.rstrip()) >= max(_NARROWEST, widest - _UNDRAWN_EDGE)
 
 
 def _bar_box(lines: Sequence[str]) -> int:
@@ -140,7 +147,7 @@ def _generic(lines: Sequence[str], agent_type: str) -> int:
         if not found and agent_type == "gemini":
             found = _gemini_prompt(lines, at)
         if found:
-            start = at - 1 if at > 0 and _FRAME.search(lines[at - 1]) else at
+            start = at - 1 if at > 0 and _may_be_head(lines[at - 1]) else at
             return _HEADS[agent_type](lines, start) if agent_type in _HEADS else start
     for at in range(count - 3, max(count - _BOX_LINES, 0) - 1, -1):
         if _one_line_box(lines, at):

@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.faces.attach.addresses import Address
 from ostler.faces.attach.keyboard import control_key
-from ostler.faces.attach.live_screen import LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
+from ostler.faces.attach.live_screen import AgentStatus, LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
 from ostler.faces.attach.own_terminal import own_terminal
 from ostler.faces.attach.remote import API, Remote
 from ostler.faces.attach.screen_view import ScreenView
@@ -30,8 +30,15 @@ async def _attach(address: Address, token: str, options: argparse.Namespace) -> 
         if address.code and not token:
             await remote.log_in()
         named = options.session or address.session
-        if not named and (agent := await _agent_at_root(remote)) is not None:
-            return await _show(agent, options, detach)
+        if not named and (status := await _agent_at_root(remote)) is not None:
+            if status.transport == "pty":
+                return await _show(ScreenOfAgent(remote), options, detach)
+            named = await _session_of_agent(remote) if token or address.code else ""
+            if not named:
+                raise UsageError(
+                    f"the agent has no screen, it speaks {status.transport}: open {address.base}/chat/embed "
+                    "in a browser, or give a token of that server with OSTLER_TOKEN or --token"
+                )
         session = await _session(remote, named)
         view = await remote.get(f"{API}/sessions/{session}")
         if (view.get("agent") or {}).get("transport") == "pty":
@@ -52,18 +59,27 @@ async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) 
     return parting.exit_code
 
 
-async def _agent_at_root(remote: Remote) -> ScreenOfAgent | None:
-    """The agent that the server is for, as agentapi's clients find it."""
+async def _agent_at_root(remote: Remote) -> AgentStatus | None:
+    """Of the agent that the server is for, as agentapi's clients find it."""
     try:
-        status = status_of(await remote.get("/status"))
+        return status_of(await remote.get("/status"))
     except (NotFound, msgspec.ValidationError):  # of a page, the answer to any address is the page
         return None
-    if status.transport != "pty":
-        raise UsageError(
-            f"the agent has no screen, it speaks {status.transport}: open {remote.address.base}/chat/embed "
-            "in a browser, or name its session with --session and a token"
-        )
-    return ScreenOfAgent(remote)
+
+
+async def _session_of_agent(remote: Remote) -> str:
+    """Of those without a screen that the server drives, the first that was begun: it is there as long as the
+    server is. Empty where there is none, as at agentapi's own."""
+    try:
+        found = (await remote.get(f"{API}/sessions", limit=1000))["sessions"]
+    except NotFound:
+        return ""
+    begun = {
+        one["created_ms"]: str(one["id"])
+        for one in found
+        if (one.get("agent") or {}).get("transport") in ("acp", "stream-json")
+    }
+    return begun[min(begun)] if begun else ""
 
 
 async def _session(remote: Remote, named: str) -> str:

@@ -50,6 +50,11 @@ def new_request_id() -> str:
 
 
 def require_open_run(state: SessionState) -> None:
+    if state.run is None and state.driver != "agent":
+        raise UsageError(
+            f"no run is open in session {state.id}, which belongs to another vendor's agent: "
+            "talk to it with `ostler attach`, or start its agent again"
+        )
     if state.run is None:
         raise UsageError(
             f"no run is open in session {state.id}: `ostler -p --session {state.id} PROMPT…` starts one"

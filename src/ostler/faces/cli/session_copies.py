@@ -41,7 +41,10 @@ async def exported(store: Store, session: str, wanted: str) -> AsyncIterator[byt
         async for line in export_session(store, session):
             yield line
         return
-    summary, facts = await as_it_is(store, await store.summary(session)), await store.read(session)
+    from ostler.faces.cli.revising import as_revised
+
+    summary = await as_it_is(store, await store.summary(session))
+    facts = as_revised(await store.read(session))
     if wanted == "html":
         from ostler.faces.cli.html_export import html_page
 

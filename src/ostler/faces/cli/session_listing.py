@@ -56,9 +56,10 @@ async def show(options: argparse.Namespace, store: Store) -> None:
         for fact in facts:
             sys.stdout.buffer.write(fact.line() + b"\n")
         return
+    from ostler.faces.cli.revising import as_revised
     from ostler.faces.cli.transcript import transcript
 
-    for line in transcript(await as_it_is(store, await store.summary(session)), facts):
+    for line in transcript(await as_it_is(store, await store.summary(session)), as_revised(facts)):
         print(line)
 
 

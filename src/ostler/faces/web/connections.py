@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from starlette.types import Scope
+from starlette.types import Message, Scope
 
 _ABORT = "ostler.abort"
 PATIENCE = 20.0
@@ -21,6 +21,23 @@ def abort(scope: Scope) -> None:
     """Ends the connection of a request whose sender does not read: an orderly end would wait for that."""
     if _ABORT in scope:
         scope[_ABORT]()
+
+
+def _end_with_connection(cycle: Any) -> None:
+    """Of an answer to HTTP/1.0, which knows no chunks. uvicorn on httptools would send some all the same."""
+    uvicorns = cycle.send
+    is_measured = True
+
+    async def send(message: Message) -> None:
+        nonlocal is_measured
+        if message["type"] == "http.response.start":
+            is_measured = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            cycle.chunked_encoding = None if is_measured else False
+        elif not is_measured:  # else it would be more, or less, than was announced
+            cycle.expected_content_length = len(message.get("body", b""))
+        await uvicorns(message)
+
+    cycle.send = send
 
 
 def impatient(protocol: type[Any]) -> type[Any]:
@@ -47,6 +64,8 @@ def impatient(protocol: type[Any]) -> type[Any]:
             if self.cycle is not before:
                 self._unasked = 0
                 self.cycle.scope[_ABORT] = self.transport.abort
+                if self.cycle.scope["http_version"] == "1.0":
+                    _end_with_connection(self.cycle)
             if self._is_asking():
                 self._stop_waiting()
 

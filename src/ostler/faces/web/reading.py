@@ -21,7 +21,7 @@ def limited(receive: Receive, headers: Headers, most: int) -> Receive:
     """Raises `TooLarge` before, or as soon as, more than `most` bytes come, and `TooSlow`."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > 15 or int(announced) > most):
-        raise TooLarge(f"the body may have {most} bytes at most")
+        raise TooLarge(f"this may have {_size(most)} at most")
     seen = 0
     is_whole = False
     began: float | None = None
@@ -39,7 +39,11 @@ def limited(receive: Receive, headers: Headers, most: int) -> Receive:
         seen += len(message.get("body", b""))
         is_whole = not message.get("more_body", False)
         if seen > most:
-            raise TooLarge(f"the body may have {most} bytes at most")
+            raise TooLarge(f"this may have {_size(most)} at most")
         return message
 
     return counted
+
+
+def _size(number: int) -> str:
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number} bytes"

@@ -136,8 +136,8 @@ class Channel:
         self._readers.add(writer)
         try:
             await reader.read()  # to the end: it only listens
-        except ConnectionError:
-            pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # cancelled with its loop, which in Python 3.11 would complain of that in the terminal
         finally:
             self._drop(writer)
 
