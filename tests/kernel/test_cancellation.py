@@ -75,6 +75,7 @@ async def test_all_calls_have_a_result_when_the_second_of_three_is_cancelled() -
     results = ran.all(events.ToolResultFact)
     assert [r.failed for r in results] == [None, "tool_cancelled", "tool_cancelled"]
     assert "so far" in ran.results()[1]
+    assert results[1].summary.startswith("Cancelled"), "not how long its output was"
     assert ran.types[-2:] == ["step_ended", "run_ended"]
 
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { fold } from "../src/model/fold";
 import { type Block, type ToolBlock, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../src/model/view";
+import { leastCost, totalTokens } from "../src/model/words";
 import type { Frame } from "../src/wire/types";
 import { Log, delta, oneCall, text } from "./frames";
 
@@ -103,6 +104,21 @@ describe("calls", () => {
     const ended = view([log.record("child_ended", { call: "call_1", child: "ses_2", status: "completed", own: { usage: { input_tokens: 5, cost: 0.1 } } })], now);
     expect(openQuestions(ended)).toEqual([]);
     expect(ended.childrenUsage[0]).toMatchObject({ usage: { cost: 0.1 } });
+  });
+
+  it("count what another vendor's agent says that it has used, also in a call that goes on with it", () => {
+    const log = new Log();
+    const used = (call: string): Frame => log.record("child_used", { call, child: "ses_2", usage: { input_tokens: 5, cost: 0.5 } });
+    const now = view([
+      ...oneCall(log, "agent"),
+      log.record("child_started", { call: "call_1", child: "ses_2", agent: "claude", task: "Review" }),
+      used("call_1"),
+      log.record("child_ended", { call: "call_1", child: "ses_2", status: "completed" }),
+      used("call_2"),
+    ]);
+    expect(now.childrenUsage.reduce((sum, one) => sum + leastCost(one), 0)).toBe(1);
+    const totals = tool(now.blocks).child?.totals ?? {};
+    expect([totalTokens(totals.usage), leastCost(totals)]).toEqual([5, 0.5]);
   });
 });
 

@@ -178,5 +178,5 @@ def test_whoever_says_something_sees_what_comes_of_it(start: Start, visit: Visit
     at.conversation.evaluate("one => { one.scrollTop = 0; }")
     expect(at.button("To the latest")).to_be_visible()
     at.say("A little.")
-    expect(at.answers.last).to_be_in_viewport()
     expect(at.answers.last).to_contain_text("The last answer.")
+    expect(at.answers.last).to_be_in_viewport()

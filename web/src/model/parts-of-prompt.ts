@@ -10,6 +10,12 @@ export function uploadedText(text: string): { name: string; content: string } | 
   return found ? { name: found[1] ?? "", content: text.slice(found[0].length) } : null;
 }
 
+/** The beginning of a prompt, as lists have it, without what was attached. */
+export function withoutUploads(preview: string): string {
+  const found = /--- (.+?), uploaded ---/.exec(preview);
+  return found ? preview.slice(0, found.index).trim() || (found[1] ?? "") : preview;
+}
+
 export function typedText(content: readonly PlainBlock[]): string {
   return content.flatMap((one) => (one.type === "text" && !uploadedText(one.text) ? [one.text] : [])).join("\n");
 }

@@ -58,7 +58,7 @@ function User({ block, session, nested }: { block: UserBlock; session: string; n
       {block.content.map((one) => (
         <Media content={one} session={session} />
       ))}
-      {!nested && <MessageActions seq={block.seq} text={text} isPrompt />}
+      {!nested && <MessageActions seq={block.seq} text={text} prompt={block.content} />}
     </article>
   );
 }

@@ -6,8 +6,8 @@ import { type Suggestion, commandIn } from "../model/completing";
 import { attachedParts, typedText } from "../model/parts-of-prompt";
 import type { PlainBlock } from "../wire/types";
 import { attach, attachAgain, attachedBlocks, attachments, detach, forget, isUploading } from "../state/attachments";
-import { mayAct, overlay, panel, toast } from "../state/app";
-import { composerText, focusComposer } from "../state/composer";
+import { mayAct, me, overlay, panel, toast } from "../state/app";
+import { composerText, focusComposer, timesSent } from "../state/composer";
 import type { OpenSession } from "../state/open-session";
 import { Completion, useSuggestions } from "./completion";
 import { forkAt } from "./message-actions";
@@ -56,6 +56,7 @@ export function send(session: OpenSession, how: "prompt" | "steer"): void {
   if (found?.command.kind === "page") return runOwn(session, found.command.name, found.rest);
   const kept = attachments.value;
   attachments.value = [];
+  if (!session.view.value.run) timesSent.value += 1;
   void session.request({ type: how, content: blocks }).then((sent) => {
     if (sent) return forget(kept);
     composerText.value ||= text;
@@ -216,7 +217,9 @@ export function Composer({ session }: { session: OpenSession }): JSX.Element {
 }
 
 export function modelOf(session: OpenSession): string {
-  const name = session.view.value.model || session.shown.value?.model || "default model";
+  const { model, cwd } = session.view.value;
+  const usual = me.value?.cwd === cwd ? me.value.model : "";
+  const name = model || session.shown.value?.model || usual || "default model";
   return name.split("/").at(-1) ?? name;
 }
 

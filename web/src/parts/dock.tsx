@@ -61,8 +61,7 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
   const run = view.run;
   const now = useNow(run !== null);
   if (!run) return null;
-  const shown = session.shown.value?.run;
-  if (shown?.status === "cut" && shown.id === run.id) return <CutLine session={session} />;
+  if (session.isCut.value) return <CutLine session={session} />;
   const spent = now - Date.parse(run.startedAt);
   const isPaused = run.waiting === "paused";
   return (
@@ -89,19 +88,20 @@ function RunLine({ session }: { session: OpenSession }): JSX.Element | null {
 }
 
 function Waiting({ one, session }: { one: WaitingRequest; session: OpenSession }): JSX.Element {
-  const text = typedText(one.content ?? []);
+  const isCommand = one.type === "run_command";
+  const text = isCommand ? `/${one.name ?? ""} ${one.arguments ?? ""}` : typedText(one.content ?? []);
   const files = attachedParts(one.content ?? []).length;
   const edit = async (): Promise<void> => {
     if (await session.takeBack(one)) writeAgain(one.content ?? []);
   };
   return (
     <li>
-      <span class={`badge ${one.type}`}>{one.type === "steer" ? "steer" : "next"}</span>
+      <span class={`badge ${one.type}`}>{isCommand ? "runs" : one.type === "steer" ? "steer" : "next"}</span>
       <span class="waiting-text">
         {firstLine(text)}
         {files > 0 && ` (+${files} file${files === 1 ? "" : "s"})`}
       </span>
-      {mayAct() && (
+      {mayAct() && !isCommand && (
         <>
           <button type="button" class="quiet small" aria-label="Take back to change it" title="Take back to change it" onClick={() => void edit()}>
             <Icon name="edit" size={14} />

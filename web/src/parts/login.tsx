@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { look } from "../state/app";
+import { linkProblem, look } from "../state/app";
 import { api } from "../wire/api";
 import { Mark } from "./sidebar";
 
 export function Login(): JSX.Element {
   const [token, setToken] = useState("");
-  const [problem, setProblem] = useState("");
+  const [problem, setProblem] = useState(linkProblem.value);
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     try {
@@ -25,7 +25,7 @@ export function Login(): JSX.Element {
           <Mark /> Ostler
         </h1>
         <p>
-          This page needs the server's token. <code>ostler serve</code> prints an address that contains it; <code>ostler token</code> shows more.
+          This page needs a token: <code>ostler token new NAME</code> makes one. Or open the link that <code>ostler serve</code> prints when it starts; it works once.
         </p>
         <label for="token">Token</label>
         <input id="token" type="password" autocomplete="current-password" autofocus required value={token} aria-invalid={Boolean(problem)} aria-describedby="token-problem" onInput={(event) => setToken(event.currentTarget.value)} />

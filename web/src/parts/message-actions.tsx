@@ -1,9 +1,12 @@
 /** What can be done with a message: copy it, fork there, go back there, name it. */
 
 import type { JSX } from "preact";
+import { attachedParts, typedText } from "../model/parts-of-prompt";
 import { api } from "../wire/api";
+import type { PlainBlock } from "../wire/types";
 import { attempt, mayAct, toast } from "../state/app";
-import { composerText } from "../state/composer";
+import { attachAgain } from "../state/attachments";
+import { composerText, focusComposer } from "../state/composer";
 import { current, isDriven } from "../state/open-session";
 import { goTo } from "../state/route";
 import { refreshList } from "../state/session-list";
@@ -39,15 +42,18 @@ export async function labelEntry(entry: number): Promise<void> {
   if (label !== null) await attempt(() => api.label(session.id, entry, label.trim()));
 }
 
-/** Goes back to before a prompt, with its text to be changed. */
-export async function editPrompt(entry: number, text: string): Promise<void> {
+/** Goes back to before a prompt, with what stood in it to be changed. */
+export async function editPrompt(entry: number, content: readonly PlainBlock[]): Promise<void> {
   const session = current.value;
   if (!session) return;
   const parent = session.view.value.parents.get(entry) ?? 0;
-  if (await goBackTo(parent)) composerText.value = text;
+  if (!(await goBackTo(parent))) return;
+  composerText.value = typedText(content);
+  attachAgain(attachedParts(content));
+  focusComposer();
 }
 
-export function MessageActions({ seq, text, isPrompt = false }: { seq: number; text: string; isPrompt?: boolean }): JSX.Element {
+export function MessageActions({ seq, text, prompt }: { seq: number; text: string; prompt?: readonly PlainBlock[] }): JSX.Element {
   const button = (label: string, icon: string, act: () => void): JSX.Element => (
     <button type="button" class="quiet small" aria-label={label} title={label} onClick={act}>
       <Icon name={icon} size={15} />
@@ -57,8 +63,8 @@ export function MessageActions({ seq, text, isPrompt = false }: { seq: number; t
   return (
     <div class="actions" role="group" aria-label="Message">
       <CopyButton text={text} />
-      {mayBranch && isPrompt && button("Go back and change it", "edit", () => void editPrompt(seq, text))}
-      {mayBranch && !isPrompt && button("Go back to here", "back", () => void goBackTo(seq))}
+      {mayBranch && prompt && button("Go back and change it", "edit", () => void editPrompt(seq, prompt))}
+      {mayBranch && !prompt && button("Go back to here", "back", () => void goBackTo(seq))}
       {mayBranch && button("Fork here", "fork", () => void forkAt(seq))}
       {mayBranch && button("Name this place", "label", () => void labelEntry(seq))}
     </div>

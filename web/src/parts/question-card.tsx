@@ -141,7 +141,9 @@ export function Questions({ session }: { session: OpenSession }): JSX.Element | 
   useEffect(() => {
     const typed = (document.getElementById("composer") as HTMLTextAreaElement | null)?.value;
     const isElsewhere = document.querySelector("dialog[open]") !== null;
-    if (asked && !typed && !isElsewhere) element.current?.focus({ preventScroll: true });
+    if (!asked || typed || isElsewhere) return;
+    const field = element.current?.querySelector<HTMLElement>("form :is(input, textarea, select)");
+    (field ?? element.current)?.focus({ preventScroll: true });
   }, [asked?.id]);
   if (!asked) return null;
   const title = heading(asked);

@@ -28,8 +28,10 @@ function open(event: MouseEvent, session: string, fact = 0): void {
 
 /** Of the session that is open here more is known than the list tells. */
 function standingOf(one: SessionSummary): string {
-  const view = current.value?.id === one.id ? current.value.view.value : null;
+  const here = current.value?.id === one.id ? current.value : null;
+  const view = here?.view.value;
   if (!view?.caughtUp) return one.status ?? "";
+  if (here?.isCut.value) return "cut";
   return view.run ? (view.run.waiting ? "waiting" : "running") : view.lastEnd;
 }
 

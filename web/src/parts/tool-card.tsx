@@ -46,21 +46,23 @@ const STAGES: Record<string, string> = {
   done: "done",
   failed: "failed",
   left: "not finished",
+  cut: "cut off",
 };
 
-function Status({ tool }: { tool: ToolBlock }): JSX.Element {
-  const isRunning = tool.stage === "running";
+function Status({ tool, isCut }: { tool: ToolBlock; isCut: boolean }): JSX.Element {
+  const isRunning = tool.stage === "running" && !isCut;
   const now = useNow(isRunning);
   const spent = isRunning && tool.startedAt ? now - Date.parse(tool.startedAt) : 0;
+  const stage = isCut && (tool.stage === "running" || tool.stage === "writing") ? "cut" : tool.stage;
   const result = tool.result;
   const summary = result ? result.summary || (result.failed ?? "").replace(/_/g, " ") : "";
   return (
     <span class={`status ${tool.stage}`}>
-      {tool.stage === "writing" || isRunning ? <span class="spinner" aria-hidden="true" /> : null}
+      {(tool.stage === "writing" && !isCut) || isRunning ? <span class="spinner" aria-hidden="true" /> : null}
       {tool.stage === "done" && <Icon name="check" size={14} />}
       {tool.stage === "failed" && <Icon name="cross" size={14} />}
       {(tool.stage === "asking" || tool.stage === "deferred") && <Icon name="clock" size={14} />}
-      <span class={summary ? "summary" : "summary stage"}>{summary ? firstLine(summary, 60) : STAGES[tool.stage]}</span>
+      <span class={summary ? "summary" : "summary stage"}>{summary ? firstLine(summary, 60) : STAGES[stage]}</span>
       {spent > 2000 && <span class="time">{elapsed(spent)}</span>}
       {result && result.duration >= 1000 && <span class="time">{elapsed(result.duration)}</span>}
     </span>
@@ -73,7 +75,9 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
   const open = chosen ?? opensByItself(tool);
   const hasChild = Boolean(tool.child);
   const title = titleOf(tool) || (tool.stage === "writing" ? "…" : "");
-  const dress = current.value?.id === session ? current.value.dresses.value.get(tool.name) : undefined;
+  const here = current.value?.id === session ? current.value : null;
+  const dress = here?.dresses.value.get(tool.name);
+  const isCut = here?.isCut.value ?? false;
   const known = dress?.title || (tool.display?.title && !tool.display.title.includes("{") ? tool.display.title : tool.name);
   const header = useRendered(`${session}/${tool.calledSeq}`, dress?.header && tool.calledSeq ? (width) => api.renderedFact(session, tool.calledSeq, width) : null);
   return (
@@ -82,7 +86,7 @@ export const ToolCard = memo(function ToolCard({ tool, session }: { tool: ToolBl
         <Icon name={iconOf(tool)} size={16} />
         <span class="tool-name">{known}</span>
         <span class={`tool-title${tool.about === "execute" ? " code" : ""}`}>{header ? <TerminalText text={header.split("\n", 1)[0] ?? ""} /> : firstLine(title)}</span>
-        <Status tool={tool} />
+        <Status tool={tool} isCut={isCut} />
         <span class={open ? "chevron open" : "chevron"} aria-hidden="true">
           <Icon name="right" size={14} />
         </span>

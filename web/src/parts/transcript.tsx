@@ -4,6 +4,7 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Block } from "../model/view";
+import { timesSent } from "../state/composer";
 import { wantedFact } from "../state/route";
 import { BlockView } from "./blocks";
 import { Icon } from "./icons";
@@ -104,6 +105,11 @@ export function Transcript({ session, empty }: { session: Conversation; empty: C
       stop();
     };
   }, []);
+  const sent = timesSent.value;
+  useEffect(() => {
+    follows.current = true;
+    toEnd();
+  }, [sent]);
   const fact = wantedFact.value;
   useEffect(() => {
     if (!fact || !caughtUp) return;

@@ -9,6 +9,8 @@ export type Panel = "" | "todo" | "tree" | "context" | "rules";
 export type Theme = "auto" | "light" | "dark";
 
 export const me = signal<Me | null>(null);
+/** Why the link that led here did not open the page. */
+export const linkProblem = signal("");
 export const access = signal<"asking" | "login" | "granted" | "offline">("asking");
 export const overlay = signal<Overlay>("");
 export const panel = signal<Panel>("");
@@ -85,7 +87,9 @@ export async function enter(): Promise<void> {
     try {
       await api.login(decodeURIComponent(token));
     } catch (error) {
-      if (error instanceof Problem && error.status === 0) toast(error.message, "error");
+      if (!(error instanceof Problem)) throw error;
+      if (error.status === 0) toast(error.message, "error");
+      else linkProblem.value = error.status === 401 ? "That link was used before, or is too old." : error.message;
     }
   }
   await look();

@@ -5,6 +5,8 @@ import { store, stored } from "./app";
 import { sessionId } from "./route";
 
 export const composerText = signal("");
+/** How often something was said that begins a run: whoever says it wants to see what comes of it. */
+export const timesSent = signal(0);
 let kept = "";
 
 effect(() => {

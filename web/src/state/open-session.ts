@@ -17,6 +17,8 @@ import { goTo } from "./route";
 import { refreshList } from "./session-list";
 
 const READ_OUT = 1500;
+/** Requests that are shown until they are settled. */
+const LISTED = new Set(["prompt", "steer", "run_command"]);
 /** Seconds that a model may take to be set. */
 const PATIENCE = 15;
 /** Frames after which what the server alone knows is looked at again. The process of a run may have gone before one says `caught_up`. */
@@ -46,7 +48,13 @@ export class OpenSession {
     const others = this.askedElsewhere.value.filter((one) => !known.has(one.id) && one.session !== view.id);
     return [...here, ...others].filter((one) => !this.answering.value.has(one.id));
   });
-  /** Prompts and steers that wait to be taken up. */
+  /** The process that drove the run is gone; the run is not, and no fact says so. */
+  readonly isCut = computed(() => {
+    const { run } = this.view.value;
+    const shown = this.shown.value?.run;
+    return run !== null && shown?.status === "cut" && shown.id === run.id;
+  });
+  /** Prompts and steers that wait to be taken up, and commands that run. */
   readonly waiting = computed(() => this.sent.value.filter((one) => !this.view.value.settled.has(one.id)));
 
   private readonly follower: Follower;
@@ -108,7 +116,7 @@ export class OpenSession {
     if (!before.caughtUp) return;
     this.announce(frames);
     this.giveBack(frames);
-    if (frames.some(isTelling)) this.lookSoon();
+    if (this.isCut.value || frames.some(isTelling)) this.lookSoon(); // somebody may go on with a run that was cut
   };
 
   private fulfil(wish: Wish): void {
@@ -166,7 +174,7 @@ export class OpenSession {
       const { requests } = await api.waiting(this.id);
       const typed = new Map(this.sent.value.map((one) => [one.id, one.content]));
       this.sent.value = requests.flatMap((one) => {
-        if (one.type !== "prompt" && one.type !== "steer") return [];
+        if (!LISTED.has(one.type)) return [];
         const content = typed.get(one.id) ?? one.content; // what was typed here, not what the server made of it
         return [content ? { ...one, content } : one];
       });
@@ -225,7 +233,10 @@ export class OpenSession {
       const settled = await api.request(this.id, body);
       if (body.type === "prompt" || body.type === "steer") {
         const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[] };
-        if (settled.state === "waiting") this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];
+        if (settled.state === "waiting") {
+          this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];
+          this.lookSoon(); // it may have become a command
+        }
       }
       if (settled.state === "refused") toast(String(settled.fact?.["reason"] ?? "That was refused."), "error");
       void refreshList();

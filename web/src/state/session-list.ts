@@ -1,6 +1,7 @@
 /** The list of sessions: kept live while the page is seen, found by title and by what was said. */
 
 import { effect, signal } from "@preact/signals";
+import { withoutUploads } from "../model/parts-of-prompt";
 import { api, apiUrl } from "../wire/api";
 import { EventReader } from "../wire/sse";
 import type { Frame, OpenQuestion, SearchHit, SessionSummary } from "../wire/types";
@@ -41,7 +42,7 @@ export async function refreshList(): Promise<void> {
       api.questions().catch(() => ({ questions: asked.value })),
     ]);
     if (mine !== turn) return;
-    sessions.value = found.sessions;
+    sessions.value = found.sessions.map((one) => (one.preview ? { ...one, preview: withoutUploads(one.preview) } : one));
     nextPage.value = found.next;
     hits.value = said.hits;
     asked.value = questions.questions;

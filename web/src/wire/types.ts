@@ -145,6 +145,9 @@ export interface WaitingRequest {
   id: string;
   type: string;
   content?: PlainBlock[];
+  /** Of a command. */
+  name?: string;
+  arguments?: string;
   by?: string;
 }
 /** Another vendor's agent. */

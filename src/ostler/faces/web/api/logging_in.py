@@ -27,7 +27,7 @@ async def log_in(server: Server, request: Request, body: Login) -> Response:
     book, keeper = server.doorkeeper.book, server.doorkeeper
     principal = keeper.checked(request, book.of_token(body.token) or book.of_code(body.token))
     if principal is None:
-        raise NotAllowed("that token is not known; `ostler token` makes another")
+        raise NotAllowed("that token is not known; `ostler token new NAME` makes another")
     response = Response(status_code=204)
     response.set_cookie(
         book.cookie_name,
