@@ -38,7 +38,7 @@ def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_whi
         turn(call("bash", {"command": "touch made"})),
         turn("all done"),
     )
-    terminal = open_tui(vendor, "--permissions", "ask", rows=40, EDITOR=editor(tmp_path))
+    terminal = open_tui(vendor, "--permissions", "ask", columns=200, rows=40, EDITOR=editor(tmp_path))
     terminal.wait_for(">")
     file = ostler.work / "a file.txt"
     file.touch()

@@ -19,6 +19,7 @@ from ostler.faces.tui.editor.completions import (
     completions_at,
     wanted_at,
 )
+from tests.tui.in_process import shown
 
 COMMANDS = (
     CommandEntry("model", "choose a model", "[name]", ("m",)),
@@ -179,3 +180,12 @@ def test_the_range_holds_the_cursor_and_begins_with_its_mark(text: str, data: st
             assert text[wanted.begin] == "@"
         case "argument":
             assert text[wanted.begin : wanted.end] == wanted.query
+
+
+async def test_what_is_said_of_commands_stands_in_one_column() -> None:
+    async with shown() as at:
+        at.press("/")
+        screen = await at.see("begin anew", "open another session")
+        (clear,) = (row for row in screen.splitlines() if "begin anew" in row)
+        (resume,) = (row for row in screen.splitlines() if "open another session" in row)
+        assert clear.index("begin anew") == resume.index("open another session")

@@ -193,12 +193,15 @@ class CompletionPopup:
         items = self._found.items
         room = min(MOST_ROWS, most)
         first = max(0, min(self._marked - room // 2, len(items) - room))
+        wide = [cells(one_line(item.shown)) for item in items if item.description]
+        column = max((one for one in wide if one <= width // 3), default=0)
         return [
-            self._row(item, place == self._marked, width)
+            self._row(item, place == self._marked, width, column)
             for place, item in enumerate(items[first : first + room], first)
         ]
 
-    def _row(self, item: Completion, is_marked: bool, width: int) -> str:
+    def _row(self, item: Completion, is_marked: bool, width: int, column: int) -> str:
+        """What is said of it stands in one column with that of others, unless it is too long for that."""
         colors = self._draw.colors
         style = sgr(colors, "accent", BOLD) if is_marked else ""
         matched = sgr(colors, "accent", BOLD)
@@ -208,8 +211,9 @@ class CompletionPopup:
         pieces += [
             Piece(letter, matched if place in positions else style) for place, letter in enumerate(shown)
         ]
-        room = width - 4 - cells(shown)
+        blank = max(0, column - cells(shown)) + 2
+        room = width - 2 - cells(shown) - blank
         if item.description and room > 8:
             about = cut(one_line(item.description), room)
-            pieces += [Piece("  "), Piece(about, sgr(colors, "muted") or DIM)]
+            pieces += [Piece(" " * blank), Piece(about, sgr(colors, "muted") or DIM)]
         return drawn(pieces)

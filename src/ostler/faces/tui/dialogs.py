@@ -21,7 +21,7 @@ from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.markdown import markdown_rows
 from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cut, drawn, one_line, sgr
 from ostler.faces.tui.overlay_panel import ContentRows, OverlayPanel
-from ostler.faces.tui.panels import Panel
+from ostler.faces.tui.panels import LeavesLetters, Panel
 from ostler.faces.tui.questions import OpenQuestions
 from ostler.vocabulary.events import QuestionAsked
 
@@ -34,7 +34,8 @@ class AskedPanel:
     """Shows what is asked: a dialog in its own way, everything else in the panel that `other` makes for it.
 
     Whoever is typing when it comes goes on typing, in the line or in a panel: no key of theirs is an answer
-    before they pause.
+    before they pause. Whoever begins with a letter that answers nothing writes until it is sent, or an arrow
+    leads back.
     """
 
     def __init__(
@@ -44,22 +45,25 @@ class AskedPanel:
         draw: BlockRows,
         content: ContentRows,
         is_typing: Callable[[], bool] = lambda: False,
+        has_draft: Callable[[], bool] = lambda: False,
     ) -> None:
         self._questions = questions
         self._other = other
         self._draw = draw
         self._content = content
         self._is_typing = is_typing
+        self._has_draft = has_draft
         self._asked: QuestionAsked | None = None
         self._panel: Panel | None = None
         self._was_noticed = False
+        self._is_written_beside = False
 
     @property
     def _present(self) -> Panel | None:
         if self._asked is not self._questions.present:
             self._asked = self._questions.present
             self._panel = self._made(self._asked) if self._asked else None
-            self._was_noticed = False
+            self._was_noticed = self._is_written_beside = False
         return self._panel
 
     @property
@@ -94,7 +98,11 @@ class AskedPanel:
 
     @property
     def takes_text(self) -> bool:
-        return self._ready is not None and self._ready.takes_text
+        return self._ready is not None and self._ready.takes_text and not self._is_beside
+
+    @property
+    def _is_beside(self) -> bool:
+        return self._is_written_beside and self._has_draft()
 
     @property
     def takes_pastes(self) -> bool:
@@ -105,10 +113,17 @@ class AskedPanel:
 
     def takes(self, key: str) -> bool:
         panel = self._present if key == "esc" else self._ready
-        return panel is not None and panel.takes(key)
+        return panel is not None and panel.takes(key) and not (key == "enter" and self._is_beside)
+
+    def leaves(self, letter: str) -> bool:
+        if not isinstance(self._present, LeavesLetters) or not self._present.leaves(letter):
+            return False
+        self._is_written_beside = True
+        return True
 
     def key(self, key: str) -> None:
         if self._present is not None:
+            self._is_written_beside = False
             self._present.key(key)
 
 

@@ -142,11 +142,12 @@ def leave_when_terminated(leave: Callable[[], None]) -> list[int]:
 def terminal_output() -> Output:
     """The terminal itself, whatever standard output leads to meanwhile."""
     from prompt_toolkit.output import ColorDepth
-    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    from ostler.faces.tui.inline_output import InlineOutput
 
     has_all = os.environ.get("COLORTERM") in ("truecolor", "24bit")
     depth = ColorDepth.TRUE_COLOR if has_all and not os.environ.get("NO_COLOR") else None
-    output = Vt100_Output.from_pty(own_output(), term=os.environ.get("TERM"), default_color_depth=depth)
+    output = InlineOutput.from_pty(own_output(), term=os.environ.get("TERM"), default_color_depth=depth)
     # Nobody asks where the cursor is: by the time of the answer, a conversation that goes on stands above it,
     # and the toolkit would scroll that away to make room below.
     output.enable_cpr = False

@@ -63,7 +63,10 @@ def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
     def letter(event: KeyPressEvent) -> None:
         """A key without a letter comes as a sequence."""
         for one in "" if event.data.startswith("\x1b") else event.data:
-            tui.panels.key(one)
+            if not vi_navigation_mode() and tui.panels.leaves(one):
+                event.current_buffer.insert_text(one)
+            else:
+                tui.panels.key(one)
 
 
 def _bind_line(tui: Tui, keys: KeyBindings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ostler.extensions.showing.ui_data import Anchor
 
@@ -34,6 +34,15 @@ class Panel(Protocol):
 
     def key(self, key: str) -> None:
         """A key that it takes, or a letter."""
+
+
+@runtime_checkable
+class LeavesLetters(Protocol):
+    """A panel in which only some letters mean something."""
+
+    def leaves(self, letter: str) -> bool:
+        """Whether a letter is for the line: what is written there is written to its end first."""
+        ...
 
 
 class Panels:
@@ -102,6 +111,9 @@ class Panels:
     def takes_pastes(self) -> bool:
         """Not where a letter decides something."""
         return self.takes_text and getattr(self.taking, "takes_pastes", True)
+
+    def leaves(self, letter: str) -> bool:
+        return isinstance(self.taking, LeavesLetters) and self.taking.leaves(letter)
 
     def key(self, key: str) -> None:
         if (panel := self.taking) is not None:

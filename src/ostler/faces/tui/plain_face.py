@@ -141,7 +141,7 @@ class PlainConversation:
     async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
         if needs_model:
             await self.desk.first_steps(needs_model if callable(needs_model) else None)
-        await self._take(first)
+        await (self._take(first) if first else self._tell_held())
 
     async def _tell_earlier(self) -> None:
         facts, _ = await earlier_facts(self._conversation.session.journal, EARLIER)
@@ -181,8 +181,15 @@ class PlainConversation:
             match event:
                 case events.ToolCalled(name=name, arguments=arguments):
                     self._face.say(call_words(name, arguments))
+                case events.RunEnded() if self._conversation.session.state.held:
+                    self._begin(self._tell_held())
                 case events.RunEnded():
                     self._prompt()
+
+    async def _tell_held(self) -> None:
+        if held := await self.desk.writing.waiting.held():
+            self._face.say(*held, "an empty line sends what is held, /queue changes or drops it")
+        self._prompt()
 
     def _prompt(self) -> None:
         if self._face.questions.present is None and self.desk.panels.present is None:
@@ -236,6 +243,7 @@ class PlainConversation:
             case _ if self.desk.panels.present is not None:
                 self.desk.panels.take(line)
             case "":
+                await self._conversation.release()
                 self._prompt()
             case "/shown":
                 self._face.say(*await shown_words(self._conversation.host, self._conversation.session.id))

@@ -11,6 +11,7 @@ from ostler.vocabulary.events import RunEnded
 if TYPE_CHECKING:
     from ostler.faces.tui.desk import Desk
     from ostler.faces.tui.pickers.picker import Choice
+    from ostler.runs.model_candidates import Candidate
 
 NOT_THE_VENDORS = ("context_overflow", "invalid_answer", "interrupted")
 """Failures with which another model would not be better off."""
@@ -41,16 +42,14 @@ class Rescue:
     async def _offer(self, failure: Failure) -> None:
         from ostler.faces.tui.commands.models import ask_for_key, set_model
         from ostler.faces.tui.far_store import model_candidates
-        from ostler.faces.tui.pickers.models import model_choice
         from ostler.faces.tui.pickers.picker import Picker
         from ostler.runs.model_candidates import rescuers
 
         desk, conversation = self._desk, self._desk.conversation
         try:
             found = await model_candidates(conversation.store, conversation.harness.cwd)
-            others = rescuers(found, conversation.harness.model.name, failure.kind)
-            choices = [model_choice(one, "") for one in others]
-            choices += _same_model(conversation.harness.model.name, failure.kind)
+            failed = conversation.harness.model.name
+            choices = rescuing(rescuers(found, failed, failure.kind), failed, failure.kind)
             picker = Picker("another model goes on", choices, desk.colors, keys={"esc": "leaves it as it is"})
             picked = await picker.ask(desk.panels)
             is_there = conversation is desk.conversation and conversation.session.state.run is None
@@ -65,6 +64,17 @@ class Rescue:
                 await conversation.go_on()
         except OstlerError as error:
             desk.say(error.message, "error")
+
+
+def rescuing(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
+    """Other vendors' models, the one that failed, then its vendor's others: what keeps it from answering will
+    mostly keep those, too."""
+    from ostler.faces.tui.pickers.models import model_choice
+
+    owner = failed.partition("/")[0]
+    elsewhere = [model_choice(one, "") for one in others if one.provider != owner]
+    beside = [model_choice(one, "") for one in others if one.provider == owner]
+    return [*elsewhere, *_same_model(failed, kind), *beside]
 
 
 def _same_model(name: str, kind: str) -> list[Choice]:

@@ -11,6 +11,8 @@ from ostler.runs.costs import dollars
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FULL, _NEARLY_FULL = 0.9, 0.7
+_UNUSUAL = {"read-only": "only reads", "edit": "edits unasked", "full": "asks nothing"}
+"""Profiles that are told; to ask is what is expected."""
 _LONG_PLACE = 30
 """Cells, from which on only the end of it is shown."""
 
@@ -42,6 +44,8 @@ class Meters(msgspec.Struct, frozen=True):
     """Prompts that wait for their turn."""
     notes: tuple[str, ...] = ()
     """Of extensions."""
+    permissions: str = ""
+    """The profile; empty where another process decides."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -92,6 +96,8 @@ def status_parts(meters: Meters) -> list[Part]:
     parts += [Part(note, "info", 6) for note in meters.notes]
     thinks = f" · {meters.reasoning}" if meters.reasoning not in ("", "off") else ""
     parts.append(Part(f"{meters.model}{thinks}", "secondary", 1))
+    if meters.permissions in _UNUSUAL:
+        parts.append(Part(_UNUSUAL[meters.permissions], "warning", 3))
     if meters.waiting:
         parts.append(Part(f"{meters.waiting} waiting", "warning", 2))
     if meters.tokens:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
@@ -93,6 +94,7 @@ class Tui:
             self.rows,
             self.extensions.content_rows,
             lambda: self.writing.is_typing,
+            lambda: bool(self.writing.line.text),
         )
         questions.opened = lambda: self.panels.open(asked)
         questions.closed = lambda: self.panels.close(asked)
@@ -287,7 +289,10 @@ class Tui:
         return [self.rows.parts(fitting(status_parts(self.meters()), width))]
 
     def meters(self) -> Meters:
-        return self.meter.read(len(self.writing.waiting), self.extensions.notes)
+        read = self.meter.read(len(self.writing.waiting), self.extensions.notes)
+        if self.conversation.is_elsewhere:
+            return read
+        return msgspec.structs.replace(read, permissions=self.conversation.harness.permissions)
 
     def write(self, text: str) -> None:
         """What is for the terminal itself, and not seen in it."""

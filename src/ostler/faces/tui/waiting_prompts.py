@@ -133,6 +133,10 @@ class WaitingPrompts:
         await self.look()
         return [(self._kind(one), one) for one in self._queue]
 
+    async def held(self) -> list[str]:
+        """What waits for a word of the person's, as it is said."""
+        return [self._said(one) for kind, one in await self.all() if kind == "held"]
+
     async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
         """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
         waiting = [one.id for _, one in await self.all()]

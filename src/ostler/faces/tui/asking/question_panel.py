@@ -129,9 +129,18 @@ class QuestionPanel:
     def takes(self, key: str) -> bool:
         return key in ("esc", "enter") or key in MOVES or key in _PAGES or key in _ENDS
 
+    def leaves(self, letter: str) -> bool:
+        """All but a blank, pressed in vain, and what answers."""
+        return not letter.isspace() and self._answer(letter) is None
+
+    def _answer(self, letter: str) -> int | None:
+        answers = [answer for answer, _ in self._questions.options]
+        if letter in "123456789" and int(letter) <= len(answers):
+            return int(letter) - 1
+        return "yn".index(letter) if answers[:2] == ["yes", "no"] and letter in ("y", "n") else None
+
     def key(self, key: str) -> None:
         questions = self._questions
-        answers = [answer for answer, _ in questions.options]
         if key == "esc":
             questions.decline()
         elif key == "enter":
@@ -142,10 +151,8 @@ class QuestionPanel:
             self._top += _PAGES[key] * self._page
         elif key in _ENDS:
             self._top = _ENDS[key]
-        elif key in "123456789" and int(key) <= len(answers):
-            questions.choose(int(key) - 1)
-        elif answers[:2] == ["yes", "no"] and key in ("y", "n"):
-            questions.choose("yn".index(key))
+        elif (answer := self._answer(key)) is not None:
+            questions.choose(answer)
 
 
 def _two_rows(room: int) -> int:

@@ -79,9 +79,9 @@ class Picker:
     """A panel. `ask` opens it, and returns what was chosen: None if somebody went away from it.
 
     `keys` are further keys that choose, for something else than `enter` does, with a word for each. With
-    `elsewhere` the rows are sentences, in an order that means something: what has the words of the query in
-    one piece keeps it, then comes what was found elsewhere, and letters here and there only count where there
-    is nothing else.
+    `elsewhere` the rows are sentences, in an order that means something: those that have the words of the
+    query in one piece keep it, then comes what was found elsewhere, then what has them in `searched`, and
+    letters here and there only count where there is nothing else.
     """
 
     def __init__(
@@ -158,27 +158,32 @@ class Picker:
             self._texts.append(" ".join(filter(None, (one.text, *one.cells, one.searched))))
         if self._elsewhere is None:
             return self._fuzzy()
-        found = self._in_one_piece()
-        known = {choice.value for choice, _ in found}
-        found += [(one, ()) for one in self._beyond if one.value not in known]
+        seen, unseen = self._in_one_piece()
+        known = {choice.value for choice, _ in seen}
+        beyond = {one.value: one for one in self._beyond if one.value not in known}
+        found = [*seen, *((one, ()) for one in beyond.values())]
+        found += [one for one in unseen if one[0].value not in beyond]
         return found or self._fuzzy()
 
     def _fuzzy(self) -> list[Found]:
         ranked = fuzzy.best(self.query, self._texts, MOST_FOUND, MOST_FOUND)
         return [(self._choices[one.place], one.match.positions) for one in ranked]
 
-    def _in_one_piece(self) -> list[Found]:
-        """In the order of the list. Almost every long text has the letters of a word somewhere."""
+    def _in_one_piece(self) -> tuple[list[Found], list[Found]]:
+        """In the order of the list: what has it in its row, and what has it where it is not seen, as all
+        sessions of a folder have its name. Almost every long text has the letters of a word somewhere."""
         self._folded += map(fuzzy.folded, self._texts[len(self._folded) :])
         words = fuzzy.folded(self.query).split()
-        found: list[Found] = []
+        seen: list[Found] = []
+        unseen: list[Found] = []
         for choice, text in zip(self._choices, self._folded, strict=True):
             if all(word in text for word in words):
                 begins = [(text.index(word), len(word)) for word in words]
-                found.append(
-                    (choice, tuple(at for begin, size in begins for at in range(begin, begin + size)))
-                )
-        return found
+                end = len(text) - len(choice.searched)
+                is_seen = all(begin + size <= end for begin, size in begins)
+                letters = tuple(at for begin, size in begins for at in range(begin, begin + size))
+                (seen if is_seen else unseen).append((choice, letters))
+        return seen, unseen
 
     def _look_ahead(self) -> None:
         """A query looks through everything; without one, a little more than what is seen is enough."""
