@@ -73,6 +73,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
         place.orchard.mkdir()
         environment = dict.fromkeys((name for name in os.environ if name.startswith(_NOT_INHERITED)), "")
         environment |= {
+            "CI": "false",  # a program that believes to be there shows no screen, or refuses to begin
             "HOME": str(place.home),
             "PATH": os.pathsep.join([str(NPM_PROGRAMS), str(AIDER_PROGRAMS), os.environ["PATH"]]),
         }
