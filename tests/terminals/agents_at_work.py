@@ -28,8 +28,8 @@ QUICK = Timing(
     echo_timeout=0.4,
     echo_first_poll=0.02,
     echo_settle=0.05,
-    processing_timeout=1.2,
-    enter_again=0.5,
+    processing_timeout=40.0,  # an agent on a slow machine is not deaf
+    enter_again=40.0,
     ready_after=0.6,
 )
 

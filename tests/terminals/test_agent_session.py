@@ -21,7 +21,7 @@ from ostler.terminals.tracker import Saved
 from ostler.vocabulary import events, requests
 from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
 from ostler.vocabulary.messages import as_content
-from tests.terminals.agents_at_work import AtWork, at_work, echo_agent
+from tests.terminals.agents_at_work import QUICK, AtWork, at_work, echo_agent
 
 
 def prompt(id: str, text: str) -> requests.Prompt:
@@ -198,7 +198,8 @@ async def test_what_a_terminal_agent_cannot_be_asked_is_refused(tmp_path: Path) 
 
 async def test_an_agent_that_ignores_enter_fails_the_run_and_nothing_was_said(tmp_path: Path) -> None:
     deaf = ["sh", "-c", "stty raw -echo; printf 'I do not listen'; exec sleep 1000"]
-    async with at_work(replace(echo_agent(tmp_path), command=deaf)) as agent:
+    timing = replace(QUICK, processing_timeout=1.2, enter_again=0.5)
+    async with at_work(replace(echo_agent(tmp_path), command=deaf, timing=timing)) as agent:
         await agent.until_stable()
         with pytest.raises(OstlerError, match="failed to wait for processing to start"):
             await agent.session.send("hello?")
