@@ -298,6 +298,8 @@ def test_a_name_may_be_meant_for_a_skill_that_begins_with_it() -> None:
 
 
 def test_an_unknown_command_is_told_the_nearest() -> None:
+    with pytest.raises(UsageError, match="there is no /bogus: there is /"):
+        expand_prompt("/bogus", KINDS, ["/logout"])
     with pytest.raises(UsageError, match="there is no /reviwe: perhaps you mean /review; //reviwe says it"):
         expand_prompt("/reviwe a", KINDS)
     with pytest.raises(UsageError, match="there is /commit, /etc, /review, /skill:pdf"):

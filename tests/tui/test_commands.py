@@ -289,6 +289,7 @@ def test_with_no_model_at_all_it_opens_and_offers_the_ways_in(
     with Terminal(command, environment=environment, cwd=ostler.work, columns=90, rows=40) as terminal:
         terminal.wait_for("how shall it answer?")
         screen = terminal.wait_for_ever("this was looked for")
+        assert "a model file: none: put a file into" in screen
         assert screen.count("can answer") == 1
         for way in ("give a vendor's key", "local server", "model file", "the demo"):
             assert way in terminal.wait_for(way), screen

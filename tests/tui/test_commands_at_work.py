@@ -224,3 +224,9 @@ async def test_the_last_answer_goes_to_the_clipboard_through_the_terminal(
         prompt = max(face.tui.conversation.session.state.prompts)
         fact = (await face.tui.conversation.store.read(face.tui.conversation.session.id, prompt - 1, 1))[0]
         assert isinstance(fact.event, UserMessage) and "over two lines" in str(fact.event.content)
+
+
+async def test_a_session_that_is_not_there_points_to_where_they_are_listed() -> None:
+    async with shown() as at:
+        await at.tui.submit("/resume nope")
+        await at.see("no session 'nope'; /sessions lists those there are")

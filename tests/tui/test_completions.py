@@ -189,3 +189,15 @@ async def test_what_is_said_of_commands_stands_in_one_column() -> None:
         (clear,) = (row for row in screen.splitlines() if "begin anew" in row)
         (resume,) = (row for row in screen.splitlines() if "open another session" in row)
         assert clear.index("begin anew") == resume.index("open another session")
+
+
+async def test_a_popup_says_that_it_has_more_than_is_seen() -> None:
+    async with shown() as at:
+        at.press("/")
+        await at.see("  ↓ more")
+        at.press("up")  # from the first to the last
+        await at.see("  ↑ more")
+        at.press("up", "up", "up", "up", "up", "up")
+        await at.see("  ↑↓ more")
+        at.press("quit")
+        assert "more" not in await at.see("❯ /quit")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.way_back import tell_way_back
+from ostler.kernel.harness import Harness
+from ostler.models.scripted import ScriptedModel
+from ostler.runs.session import create_session
+from ostler.runs.stores import open_store
 from ostler.testkit.vendors import call, turn
+from ostler.vocabulary.messages import Text
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open
+from tests.tui.test_commands import sessions_of
 
 
-def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve) -> None:
+def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("# Hello\n\nIt is a **fine** day.\n\n- one\n- two\n"))
     terminal = open_tui(vendor)
     terminal.wait_for(">")
@@ -20,7 +32,25 @@ def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve)
     assert "• one" in screen or "- one" in screen
     terminal.press("ctrl+c", "ctrl+c")
     assert terminal.wait_for_end() == 0
-    assert "It is a fine day." in terminal.everything()
+    shown = terminal.everything()
+    assert "It is a fine day." in shown
+    (told,) = sessions_of(ostler)
+    assert shown.splitlines()[-1] == f"to go on with this session: ostler --session {told['id']}"
+
+
+async def test_how_to_come_back_is_told_where_something_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for store, is_told in ((open_store(home=tmp_path), True), (open_store(in_memory=True), False)):
+        session = await create_session(store, Harness(ScriptedModel(["done"])))
+        conversation = Conversation(session, None, lambda batch: None)
+        tell_way_back(conversation)
+        assert capsys.readouterr().out == "", "nothing was said in it yet"
+        await session.prompt((Text("begin"),))
+        tell_way_back(conversation, "a folder")
+        told = f"to go on with this session: ostler --cwd 'a folder' --session {session.id}\n"
+        assert capsys.readouterr().out == (told if is_told else "")
+        await session.close()
 
 
 def test_an_empty_line_says_what_can_be_typed_until_something_is(open_tui: Open, serve: Serve) -> None:

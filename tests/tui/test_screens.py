@@ -231,3 +231,8 @@ def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
     tmux.run("resize-window", "-x", "50", "-y", "28")
     tmux.run("send-keys", "typed")
     check_text(tmux.wait_for("> typed"), "tmux", 50)
+    tmux.run("resize-window", "-x", "50", "-y", "6")
+    wait_until(lambda: "openai/fake" in tmux.run("capture-pane", "-p"))  # tmux has cut it off
+    tmux.run("send-keys", "Escape")
+    shown = tmux.wait_for("■ cancelled")
+    assert [shown.count(f"value_{n}") for n in range(4)] == [1] * 4, "what was pushed above is printed again"

@@ -16,6 +16,7 @@ from ostler.faces.tui.drawing.growing_replacements import text_before
 from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.open_tail import tail_rows
+from ostler.faces.tui.pushed_rows import PushedRows
 from ostler.faces.tui.reflow import breaks_rows
 from ostler.faces.tui.transcript import Transcript
 from ostler.testkit.vendors import call, say, turn
@@ -59,6 +60,19 @@ def test_what_grows_stays_in_its_place_while_the_terminal_gets_narrower_and_wide
     terminal.type("d")
     terminal.wait_for("> abcd")
     check(terminal, "resized")
+
+
+def test_what_was_pushed_above_is_left_out_only_where_it_is_the_same() -> None:
+    pushed = PushedRows()
+    pushed.push(["", "a", "b"])
+    assert pushed.below(["", "a", "b", "c"]) == ["c"]
+    assert pushed.below(["b", "c"]) == ["b", "c"]
+    assert pushed.print(["", "a"]) == []
+    assert pushed.print(["b", "c"]) == ["c"]
+    assert pushed.print(["b", "c"]) == ["b", "c"]
+    pushed.push(["", "a", "b"])
+    assert pushed.print(["", "something else"]) == ["", "something else"]
+    assert pushed.print(["", "a", "b"]) == ["", "a", "b"], "it stands elsewhere now"
 
 
 @pytest.mark.parametrize(

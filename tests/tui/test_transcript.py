@@ -12,7 +12,7 @@ import pytest
 
 from ostler.faces.tui.activity import Activity
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Block, CallBlock, NoticeBlock, ReasoningBlock, UserBlock
+from ostler.faces.tui.blocks import Block, CallBlock, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
 from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.transcript import Transcript
 from ostler.vocabulary import events
@@ -39,6 +39,25 @@ def answer(text: str, stop: Any = "end", call: str = "m1") -> events.AssistantMe
 
 def notices(blocks: list[Block]) -> list[str]:
     return [block.text for block in blocks if isinstance(block, NoticeBlock)]
+
+
+@pytest.mark.parametrize(("stop", "status"), [("length", "completed"), ("refusal", "refused")])
+def test_why_an_answer_is_not_whole_is_said_once(stop: str, status: events.RunStatus) -> None:
+    transcript = Transcript()
+    ends: list[tuple[events.RunStatus, str]] = [(status, ""), ("limit", "no more steps")]
+    for end, reason in ends:
+        said = transcript.take([answer("It is", stop), events.RunEnded(end, "no more steps")])
+        assert isinstance(said[-1], ReceiptBlock)
+        assert said[-1].reason == reason
+
+
+def test_why_a_call_was_stopped_is_said_once() -> None:
+    text = "Cancelled: the terminal was closed."
+    for result in (text, f"{text}\nOutput before that:\none"):
+        stopped = CallBlock("c", "bash", "stopped", {"command": "make"}, result=result, summary=text)
+        rows = plain(BlockRows().closed(stopped, 80))
+        assert sum(text in row for row in rows) == 1
+        assert "make · stopped" in rows[1]
 
 
 def test_an_answer_that_was_cut_says_why() -> None:

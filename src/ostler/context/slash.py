@@ -82,7 +82,9 @@ def _unknown(command: str, kinds: Mapping[str, Kind], others: Collection[str]) -
     called |= {one: one.removeprefix("/").rpartition(":")[2] for one in others}
     names = sorted(called)
     begins = [one for one in names if called[one].startswith(begun)]
-    near = list(dict.fromkeys([*begins, *get_close_matches(command, names, 3)]))[:3]
+    close = get_close_matches(begun, {*called.values()}, 3, cutoff=0.65)
+    spelled = sorted((one for one in names if called[one] in close), key=lambda one: close.index(called[one]))
+    near = list(dict.fromkeys([*begins, *spelled]))[:3]
     if near:
         hint = f"perhaps you mean {' or '.join(near)}"
     elif names:

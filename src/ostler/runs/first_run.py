@@ -136,7 +136,7 @@ class Surroundings:
     def _finding_of_gguf(self) -> Finding:
         if self.gguf is None:
             to_do = f"put a file into {gguf_folder()}, or name one in OSTLER_GGUF"
-            return Finding("gguf", "GGUF file", False, "no file", to_do=to_do)
+            return Finding("gguf", "GGUF file", False, "none", to_do=to_do)
         if not self.gguf.is_file():
             return Finding("gguf", "GGUF file", False, f"there is no file {self.gguf}")
         if not self.can_run_gguf:

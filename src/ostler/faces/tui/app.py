@@ -41,6 +41,7 @@ from prompt_toolkit.styles.defaults import PROMPT_TOOLKIT_STYLE
 
 from ostler.faces.tui.drawing.color_depth import with_depth
 from ostler.faces.tui.own_screen import OwnScreen
+from ostler.faces.tui.pushed_rows import PushedRows
 from ostler.faces.tui.reflow import breaks_rows, cursor_after
 
 FRAMES = 15
@@ -106,6 +107,8 @@ class TerminalApp:
         """Whether a region has all the room now, on a screen of its own: when it is gone, everything is as it
         was."""
         self._own_screen = OwnScreen()
+        self._above = above
+        self.pushed = PushedRows()
         self.ends_blank = False
         """The last row that was printed is a blank one."""
         self._frame: asyncio.TimerHandle | None = None
@@ -220,11 +223,16 @@ class TerminalApp:
         )
         self._erase_after_resize()
         if self._waiting and not self._own_screen.is_seen:
-            rows, self._waiting = self._waiting, []
+            rows = self._take_waiting()
             application.renderer.erase()
-            application.output.write_raw(
-                with_depth("\r\n".join(rows), application.color_depth) + "\x1b[0m\r\n"
-            )
+            if rows:
+                application.output.write_raw(
+                    with_depth("\r\n".join(rows), application.color_depth) + "\x1b[0m\r\n"
+                )
+
+    def _take_waiting(self) -> Sequence[str]:
+        rows, self._waiting = self._waiting, []
+        return self.pushed.print(rows)
 
     def _begin_resized(self) -> None:
         self.application.output.write_raw(_BEGIN_FRAME)
@@ -234,7 +242,12 @@ class TerminalApp:
         """All of what was drawn, also where the terminal has broken its rows meanwhile."""
         renderer, columns = self.application.renderer, self.size.columns
         screen, size = renderer.last_rendered_screen, renderer._last_size
-        if screen is None or size is None or size.columns == columns:
+        if screen is None or size is None:
+            return
+        pushed = renderer._cursor_pos.y + 1 - self.size.rows  # at least: some push what is below it as well
+        if pushed > 0 and columns >= size.columns and not self._own_screen.is_seen:
+            self.pushed.push([row for region in self._above for row in self._shown[region]][:pushed])
+        if columns == size.columns:
             return
         if columns < size.columns and breaks_rows(os.environ) and not self._own_screen.is_seen:
             renderer._cursor_pos = cursor_after(screen, renderer._cursor_pos, columns)
@@ -258,7 +271,7 @@ class TerminalApp:
 
     def finish(self) -> None:
         """Prints what came while it was leaving."""
-        for row in self._waiting:
+        for row in self._take_waiting():
             self.application.output.write_raw(with_depth(f"{row}\r\n", self.application.color_depth))
         self.application.output.flush()
 

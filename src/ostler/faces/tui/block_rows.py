@@ -130,7 +130,9 @@ class BlockRows:
     # --- calls ----------------------------------------------------------------------------------------
 
     def _call(self, block: CallBlock, width: int, dress: CallDress | None) -> list[str]:
-        is_said_below = block.stage != "done" and block.summary == default_summary([Text(block.result)])
+        is_said_below = block.stage != "done" and (
+            block.result.startswith(block.summary) or block.summary == default_summary([Text(block.result)])
+        )
         note = "" if is_said_below else block.summary
         note = note or ("" if block.stage == "done" else block.stage)
         if block.seconds >= 1:

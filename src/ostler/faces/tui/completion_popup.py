@@ -191,14 +191,20 @@ class CompletionPopup:
         if self._found is None or (self._found_for != self._present() and self._looking is None):
             return []
         items = self._found.items
-        room = min(MOST_ROWS, most)
+        has_more = len(items) > min(MOST_ROWS, most)
+        room = min(MOST_ROWS, max(1, most - has_more))
         first = max(0, min(self._marked - room // 2, len(items) - room))
         wide = [cells(one_line(item.shown)) for item in items if item.description]
         column = max((one for one in wide if one <= width // 3), default=0)
-        return [
+        rows = [
             self._row(item, place == self._marked, width, column)
             for place, item in enumerate(items[first : first + room], first)
         ]
+        return [*rows, self._note_of_more(first, len(items) - first - room)] if has_more else rows
+
+    def _note_of_more(self, above: int, below: int) -> str:
+        ways = "↑" * bool(above) + "↓" * bool(below)
+        return drawn([Piece(f"  {ways} more", sgr(self._draw.colors, "muted") or DIM)])
 
     def _row(self, item: Completion, is_marked: bool, width: int, column: int) -> str:
         """What is said of it stands in one column with that of others, unless it is too long for that."""

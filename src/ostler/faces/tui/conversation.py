@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from ostler.extensions.lookout import present_host
-from ostler.faces.tui.far_store import FarStore
+from ostler.faces.tui.way_back import way_back
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
 from ostler.runs.lease import hold
@@ -107,15 +107,9 @@ class Conversation:
                     await self._follow()
         except (OstlerError, StoreError) as error:
             self.problem = error
-            how = f"leave, and {self._way_back} opens it again"
+            how = f"leave, and `{way_back(self.session)}` opens it again"
             text = f"the session cannot go on here: {error.message}; {how}"
             self.session.journal.publish([Warned(text, about="store")])
-
-    @property
-    def _way_back(self) -> str:
-        if isinstance(self.store, FarStore):
-            return f"`ostler attach {self.store.host} --session {self.session.id}`"
-        return f"`ostler --session {self.session.id}`"
 
     async def _next(self) -> Quiet:
         await self._hold()

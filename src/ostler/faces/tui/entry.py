@@ -18,6 +18,7 @@ from ostler.faces.cli.own_output import own_output
 from ostler.faces.cli.prompt import check_combination, kept_model
 from ostler.faces.cli.saying import say
 from ostler.faces.tui.typed_early import keeping_typed, take_typed
+from ostler.faces.tui.way_back import tell_way_back
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
 from ostler.runs.session import Session, create_session
@@ -123,7 +124,10 @@ async def _run(
     with face.stray.taken():
         await tui.run(" ".join(options.words))
     await tui.conversation.store.tidy()
-    return 128 + terminated[0] if terminated else 0
+    if terminated:
+        return 128 + terminated[0]
+    tell_way_back(tui.conversation, options.cwd)
+    return 0
 
 
 def leave_when_terminated(leave: Callable[[], None]) -> list[int]:
@@ -170,6 +174,8 @@ async def _run_plain(
     conversation = PlainConversation(session, face)
     await conversation.run(" ".join(options.words), needs_model=ways)
     await conversation.desk.conversation.store.tidy()
+    if not conversation.is_terminated:
+        tell_way_back(conversation.desk.conversation, options.cwd)
     return 0
 
 

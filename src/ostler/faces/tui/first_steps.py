@@ -66,11 +66,15 @@ def _in_words(findings: list[Finding], around: Surroundings) -> list[str]:
     if nobody:
         lines.append("a local server: " + ", ".join(f"{one.name} at {one.detail}" for one in nobody))
     lines += [
-        f"{_KINDS[one.kind]}: {': '.join(filter(None, (one.name, one.detail, one.to_do)))}"
+        f"{_KINDS[one.kind]}: {': '.join(filter(None, (_name(one), one.detail, one.to_do)))}"
         for one in findings
         if one.kind in _KINDS and not _is_absent_key(one) and one not in nobody
     ]
     return lines
+
+
+def _name(one: Finding) -> str:
+    return "" if one.kind == "gguf" else one.name  # its kind says it
 
 
 def _is_absent_key(one: Finding) -> bool:

@@ -108,6 +108,8 @@ class PlainConversation:
         self._transcript = Transcript()
         self.desk = PlainDesk(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
+        self.is_terminated = False
+        """By a signal: maybe nobody reads any more."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._typed = ""
         self._said: list[str] = []
@@ -125,7 +127,7 @@ class PlainConversation:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave)
+            loop.add_signal_handler(number, self._terminate)
         await self._tell_earlier()
         self._face.say(f"ostler with {self._conversation.harness.model.name}. /help says what can be typed.")
         self._conversation.begin()
@@ -158,6 +160,10 @@ class PlainConversation:
 
     def leave(self) -> None:
         self._left.set()
+
+    def _terminate(self) -> None:
+        self.is_terminated = True
+        self.leave()
 
     def _interrupt(self) -> None:
         if self._conversation.is_working:

@@ -33,11 +33,14 @@ from ostler.vocabulary.messages import Image, PlainBlock, Reasoning, Text, text_
 if TYPE_CHECKING:  # loaded when there is an answer
     from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
 
-_CUT: dict[str, str] = {
-    "length": "the answer was cut: it is as long as the model's answers may be (`max_output_tokens`)",
-    "refusal": "the model, or its vendor, declined to answer",
+_CUT: dict[str, tuple[str, str]] = {
+    "length": (
+        "completed",
+        "the answer was cut: it is as long as the model's answers may be (`max_output_tokens`)",
+    ),
+    "refusal": ("refused", "the model, or its vendor, declined to answer"),
 }
-"""Why an answer is not whole."""
+"""How the run ends then, and why the answer is not whole."""
 
 _STAGES: dict[str, CallStage] = {
     "call_refused": "refused",
@@ -65,6 +68,8 @@ class Transcript:
         self._calls: dict[str, OpenCall] = {}
         self._sources: dict[str, str] = {}
         """What the answer under way has cited, by address."""
+        self._explained = ""
+        """How the run may end without saying why: that was said of the answer."""
         self._asked: dict[str, events.QuestionAsked] = {}
         self.last_reasoning = ""
         """What the model thought last, which is shown folded."""
@@ -206,7 +211,8 @@ class Transcript:
             cited = [f"{title} {url}".strip() for url, title in self._sources.items()]
             closed.append(NoticeBlock("\n".join(["sources:", *cited])))
             self._sources.clear()
-        if why := _CUT.get(message.stop_reason):
+        self._explained, why = _CUT.get(message.stop_reason, ("", ""))
+        if why:
             closed.append(NoticeBlock(why, "warning"))
 
     def _take_answer_to_question(self, answered: events.QuestionAnswered, closed: list[Block]) -> None:
@@ -280,7 +286,7 @@ class Transcript:
         closed.append(
             ReceiptBlock(
                 ended.status,
-                ended.reason,
+                "" if ended.status == self._explained else ended.reason,
                 both.tool_calls,
                 None if is_unknown else used.total_tokens,
                 used.cost,

@@ -265,10 +265,12 @@ class Tui:
         """What is pressed is for a question."""
         return isinstance(self.panels.taking, AskedPanel)
 
-    def _tail(self, width: int, most: int) -> list[str]:
+    def _tail(self, width: int, most: int) -> Sequence[str]:
         if self.panels.is_tall:
             return []
-        return tail_rows(self.transcript.tail(), self.rows, width, most, after_blank=self.app.ends_blank)
+        tail, pushed = self.transcript.tail(), self.app.pushed
+        rows = tail_rows(tail, self.rows, width, most + len(pushed), after_blank=self.app.ends_blank)
+        return pushed.below(rows)[-most:]
 
     def _activity_row(self, width: int, most: int) -> list[str]:
         if self.notice:

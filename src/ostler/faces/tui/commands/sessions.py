@@ -12,7 +12,7 @@ from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.drawing.pieces import one_line
 from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
 from ostler.faces.tui.pickers.sessions import SessionPages
-from ostler.vocabulary.errors import OstlerError, UsageError
+from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
 from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import Rename
 
@@ -57,7 +57,11 @@ class _Sessions:
             return
         from ostler.runs.stores import find_session
 
-        await self._desk.switching.wish("open", await find_session(self._desk.conversation.store, arguments))
+        try:
+            found = await find_session(self._desk.conversation.store, arguments)
+        except NotFound:
+            raise NotFound(f"no session {arguments!r}; /sessions lists those there are") from None
+        await self._desk.switching.wish("open", found)
 
     async def sessions(self, arguments: str) -> None:
         await self._choose(only_here=False, query=arguments)
