@@ -27,7 +27,7 @@ from ostler.models.scripted import Call
 from ostler.runs.lease import new_owner
 from ostler.runs.watched_session import watch_session
 from ostler.vocabulary.errors import LeaseLost, NotFound, SessionHeld, UsageError
-from ostler.vocabulary.events import QuestionAsked, RunEnded
+from ostler.vocabulary.events import QuestionAsked, RunEnded, SessionRenamed, SessionStarted
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import Text, as_content
 from ostler.vocabulary.outcomes import NeedUser, Question
@@ -74,6 +74,24 @@ async def test_what_is_read_there_is_what_is_stored(tmp_path: Path) -> None:
         assert (await store.read(session, settled - 1, 1))[0].type == "session_renamed"
         followed = store.follow(session, len(stored))
         assert [fact.type for fact in await anext(followed)] == ["session_renamed"]
+
+
+async def test_a_session_that_was_brought_back_with_fewer_facts_is_read_anew(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served, from_afar(served) as store:
+        began = (await served.store.read(await served.new_session()))[0].event
+        assert isinstance(began, SessionStarted)
+        happened = [began, SessionRenamed("Birds")]
+        facts = [
+            Fact.of(event, seq=seq, session="ses_kept", run="", time_ms=0)
+            for seq, event in enumerate(happened, 1)
+        ]
+        await served.store.import_session(facts)
+        assert await store.read("ses_kept") == facts
+        assert (await served.http.delete("sessions/ses_kept")).status_code == 204
+        await served.store.import_session(facts[:1])
+        with pytest.raises(UsageError, match="no fact 2: its last one is 1"):
+            await store.read("ses_kept")
+        assert await store.read("ses_kept") == facts[:1]
 
 
 async def test_nothing_can_be_held_or_written_from_afar(tmp_path: Path) -> None:

@@ -6,9 +6,15 @@ import asyncio
 import json
 import signal
 
+import pytest
+
+from ostler.faces.cli.follow import _Transcript
 from ostler.log.sqlite import SqliteStore
 from ostler.runs.watching.channel import socket_of
 from ostler.testkit.vendors import Trouble, call, say, turn
+from ostler.vocabulary import events
+from ostler.vocabulary.facts import Fact
+from ostler.vocabulary.messages import Text
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 from tests.cli.open_runs import (
@@ -151,6 +157,21 @@ def test_forever_goes_on_with_the_runs_that_follow_until_it_is_interrupted(
     following.send_signal(signal.SIGINT)
     ran = read_to_end(following)
     assert (ran.code, ran.out) == (130, "") and "Traceback" not in ran.err
+
+
+def test_what_an_agent_draws_of_its_answer_later_is_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = _Transcript()
+    said = [
+        events.AssistantMessage("", (Text("One"),), "end"),
+        events.MessageRevised(1, (Text("One\nand two"),)),
+        events.MessageRevised(1, (Text("Another"),)),
+    ]
+    shown.see(
+        [Fact.of(event, seq=1 + at, session="ses_1", run="run_1", time_ms=0) for at, event in enumerate(said)]
+    )
+    assert capsys.readouterr().out == "One\nand two\nAnother\n"
 
 
 def test_a_session_that_is_not_there_cannot_be_followed(ostler: Ostler) -> None:

@@ -34,7 +34,8 @@ def test_every_provider_makes_a_model_of_its_name(name: str) -> None:
         ("sonet", "sonnet"),
         ("Sonnet", "sonnet"),
         ("antropic/claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"),
-        ("antropic/brand-new-model", "anthropic/brand-new-model"),
+        ("antropic/brand-new-model", "the provider anthropic"),
+        ("gogle/new", "google"),
         ("claude-sonnet-5-5", "anthropic/claude-sonnet-5-5"),
     ],
 )
@@ -43,7 +44,7 @@ def test_a_slip_of_the_finger_is_answered_with_what_was_meant(name: str, meant: 
         make_model(name, environment={})
 
 
-@pytest.mark.parametrize("name", ["xyzzy", "nobody/x", "", "/x"])
+@pytest.mark.parametrize("name", ["xyzzy", "nobody/x", "nope/none", "", "/x"])
 def test_an_unknown_provider_is_answered_with_the_known_ones(name: str) -> None:
     with pytest.raises(UsageError, match="anthropic, openai"):
         make_model(name, environment={})

@@ -6,6 +6,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from ostler.runs.inbox import TAKEN_BACK
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "src" / "ostler" / "faces" / "web" / "page"
 SOURCES = ("index.html", "package-lock.json", "package.json", "src", "tsconfig.json", "vite.config.ts")
@@ -35,3 +37,7 @@ def test_the_page_loads_nothing_from_elsewhere() -> None:
     assert "<script>" not in page
     for sheet in PAGE.glob("assets/*.css"):
         assert not re.search(r"url\(\s*['\"]?(?:https?:)?//", sheet.read_text())
+
+
+def test_the_page_knows_the_words_of_what_was_taken_back() -> None:
+    assert any(TAKEN_BACK in script.read_text() for script in PAGE.glob("assets/index-*.js"))

@@ -89,6 +89,11 @@ async def test_a_fact_that_is_not_there_yet_cannot_be_gone_on_from(tmp_path: Pat
             assert answer.status_code == 400, after
             assert answer.json()["kind"] == "usage_error"
         assert (await served.http.get(f"sessions/{session}/events?after={10**30}")).status_code == 400
+        last = (await served.get(f"sessions/{session}/events"))["last_seq"]
+        assert (await served.get(f"sessions/{session}/events", after=last))["facts"] == []
+        for wait in (0, 60):
+            refused = await served.get(f"sessions/{session}/events", status=400, after=last + 1, wait=wait)
+            assert refused["detail"] == f"the session has no fact {last + 1}: its last one is {last}"
 
 
 async def test_a_stream_says_what_proxies_must_know_and_is_never_compressed(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
         frames: (some) => { frames.push(...some); look(); },
         connection: (state) => { states.push(state); look(); },
         refused: (status) => { refused = status; look(); },
+        anew: () => { frames.splice(0); },
       },
       0,
       patience,
@@ -70,6 +71,18 @@ async function followed(handler: Handler, wanted: (frames: Frame[], states: Conn
 const numbers = (frames: Frame[]): number[] => frames.flatMap((frame) => (frame.seq ? [frame.seq] : []));
 
 describe("a follower", () => {
+  it("begins anew where the session was brought back with fewer facts", async () => {
+    const found = await followed(
+      (after, _, response, turn) => {
+        if (turn === 1) response.end(fact(1) + fact(2) + fact(3));
+        else if (after > 1) response.writeHead(400).end("{}");
+        else response.end(fact(1));
+      },
+      (frames, states) => numbers(frames).join() === "1" && states.filter((state) => state === "live").length > 1,
+    );
+    expect(found.asked.filter((one) => one.startsWith("stream")).slice(0, 3)).toEqual(["stream 0", "stream 3", "stream 0"]);
+  });
+
   it("goes on after the last fact when the stream is cut in the middle of one", async () => {
     const found = await followed(
       (after, _, response) => {

@@ -3,7 +3,7 @@ import { fold } from "../src/model/fold";
 import { attachedParts, typedText } from "../src/model/parts-of-prompt";
 import { canBeRescued, rescuers } from "../src/model/rescuing";
 import { costOf, groupName, spentTogether } from "../src/model/spending";
-import { emptyView } from "../src/model/view";
+import { TAKEN_BACK, asPrompt, emptyView, visibleBlocks } from "../src/model/view";
 import type { Frame } from "../src/wire/types";
 import { Log, oneCall, text } from "./frames";
 
@@ -78,6 +78,24 @@ describe("what was spent", () => {
     expect(costOf(spent)).toEqual({ cost: 1.5, isWhole: false });
     expect(groupName(group, "day", "")).toBe("2026-01-31");
     expect(groupName({ session: "ses_1" }, "session", "A title")).toBe("A title");
+  });
+});
+
+describe("a steer that came too late", () => {
+  const shown = (frames: Frame[], late?: Set<string>) => visibleBlocks(view(frames), late).flatMap((one) => (one.kind === "notice" ? [one.text] : []));
+
+  it("is no news once it was said as a prompt, or given back", () => {
+    const log = new Log();
+    const facts = [...oneCall(log), log.record("run_ended", { status: "completed" })];
+    facts.push(log.record("request_refused", { request: "req_1", reason: "no run is open" }));
+    expect(shown(facts)).toEqual(["no run is open"]);
+    expect(shown(facts, new Set(["req_1"]))).toEqual([]);
+    facts.push(log.entry("user_message", { request: asPrompt("req_1"), content: [text("Mind the gap.")] }));
+    expect(shown(facts)).toEqual([]);
+  });
+
+  it("is none that somebody took back, which is not told either", () => {
+    expect(shown([new Log().record("request_refused", { request: "req_1", reason: TAKEN_BACK })])).toEqual([]);
   });
 });
 

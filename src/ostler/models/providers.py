@@ -97,12 +97,11 @@ def _unknown(name: str, providers: Mapping[str, Provider]) -> str:
         written[info.name.lower()] = info.name
         written.setdefault(info.name.partition("/")[2].lower(), info.name)
     close = get_close_matches(name.lower(), written, n=1, cutoff=0.75)
-    start, slash, model = name.partition("/")
-    if slash and not close:
-        near = get_close_matches(start.lower(), providers, n=1)
-        close = [f"{near[0]}/{model}"] if near else []
     if close:
-        return f"there is no model {name!r}: did you mean {written.get(close[0], close[0])}?"
+        return f"there is no model {name!r}: did you mean {written[close[0]].rstrip('/')}?"
+    start, slash, _ = name.partition("/")
+    if slash and (near := get_close_matches(start.lower(), providers, n=1, cutoff=0.75)):
+        return f"there is no model {name!r}, and no provider {start!r}: did you mean the provider {near[0]}?"
     return (
         f"there is no model {name!r}: a model is named PROVIDER/ID, or by an alias that `ostler models` "
         f"lists; providers are {', '.join(providers)}"

@@ -162,3 +162,58 @@ def test_what_an_extension_asks_is_answered_by_typing(start: Start, visit: Visit
     expect(at.conversation.get_by_text("dandelions in north and south")).to_be_visible()
     expect(at.conversation.get_by_text("Which beds? → north, south")).to_be_visible()
     expect(waiting).to_have_count(0)
+
+
+def test_a_file_that_did_not_arrive_keeps_its_message_back_in_its_session(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
+    served = start(turn("Oats."))
+    at = visit(served)
+    at.begin()
+    session = at.session
+    (ostler.work / "list.txt").write_text("oats\n")
+    no_room = {"status": 507, "json": {"detail": "there is no room for it", "kind": "store_full"}}
+    at.page.route("**/api/v1/uploads*", lambda route: route.fulfill(**no_room))
+    with at.page.expect_file_chooser() as chooser:
+        at.button("Attach files").click()
+    chooser.value.set_files(ostler.work / "list.txt")
+    chip = at.page.get_by_role("list", name="Attachments").get_by_role("listitem")
+    again = chip.get_by_role("button", name="Try again")
+    expect(again).to_be_visible()
+    at.say("What is on it?")
+    said = "Nothing was sent: list.txt did not arrive. Try it again or remove it. there is no room for it"
+    expect(at.page.get_by_role("status").filter(has_text=said)).to_be_visible()
+    expect(at.message).to_have_value("What is on it?")
+
+    at.begin()
+    expect(at.message).to_have_value("")
+    expect(chip).to_have_count(0)
+    at.page.go_back()
+    expect(at.message).to_have_value("What is on it?")
+    at.page.unroute("**/api/v1/uploads*")
+    again.click()
+    expect(again).to_have_count(0)
+    expect(at.page.get_by_label("on its way")).to_have_count(0)
+    assert served.facts(session, "user_message") == []
+
+    at.page.reload()
+    expect(chip).to_have_text("list.txt")
+    at.message.press("Enter")
+    at.see_end()
+    expect(chip).to_have_count(0)
+    at.page.reload()
+    at.see_end()
+    expect(chip).to_have_count(0)
+    assert at.session == session
+    assert "oats" in str(served.told[0]["messages"])
+
+
+def test_the_present_model_is_seen_among_many(start: Start, visit: Visit) -> None:
+    at = visit(start())
+    at.begin()
+    at.button("Model: gpt-4.1").click()
+    dialog = at.page.get_by_role("dialog", name="Model and reasoning")
+    present = dialog.get_by_role("option", name=re.compile(r"^openai.gpt-4\.1 "))
+    expect(present).to_be_in_viewport()
+    dialog.get_by_role("listbox", name="Models").evaluate("(one) => one.scrollTo(0, 0)")
+    expect(present).not_to_be_in_viewport()

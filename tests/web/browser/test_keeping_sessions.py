@@ -155,3 +155,25 @@ def test_without_a_model_the_page_says_what_to_do(
     said = at.page.get_by_role("status").filter(has_text="no model can answer")
     expect(said.and_(at.page.locator(".toasts"))).to_be_visible()
     expect(at.message).to_have_value("Hello?")
+
+
+def test_a_session_that_was_begun_and_left_is_begun_again(start: Start, visit: Visit) -> None:
+    served = start(turn("One."))
+    at = visit(served)
+    at.begin()
+    first = at.session
+    listed = at.page.get_by_role("list", name="Sessions").get_by_role("link")
+    expect(listed).to_have_count(1)
+    at.page.go_back()
+    at.begin()
+    assert at.session == first
+    at.message.fill("Not sent yet.")
+    at.begin()
+    expect(listed).to_have_count(2)
+    second = at.session
+    assert second != first
+    at.say("Begin.")
+    at.see_end()
+    at.begin()
+    expect(listed).to_have_count(3)
+    assert at.session not in (first, second)

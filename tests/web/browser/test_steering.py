@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from ostler.testkit.vendors import call, turn
 from tests.cli.command import Ostler
@@ -81,3 +81,47 @@ def test_a_run_is_paused_before_its_next_step(start: Start, visit: Visit, ostler
     at.button("Go on").click()
     expect(at.answers.last).to_contain_text("Well then.")
     at.see_end()
+
+
+@pytest.mark.parametrize("end", ["Done", "Stopped"])
+def test_a_steer_that_comes_too_late_is_the_next_prompt_or_yours_again(
+    start: Start, visit: Visit, ostler: Ostler, end: str
+) -> None:
+    served = start(
+        turn(call("bash", {"command": WAITS})), turn("The first."), turn("The second."), options=("--yes",)
+    )
+    at = visit(served)
+    at.begin()
+    at.say("Begin.")
+    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    late: list[Route] = []
+
+    def delay(route: Route) -> None:
+        if '"steer"' in (route.request.post_data or ""):
+            late.append(route)
+        else:
+            route.continue_()
+
+    at.page.route("**/requests", delay)
+    at.message.fill("Mind the gap.")
+    with at.page.expect_request(lambda request: '"steer"' in (request.post_data or "")):
+        at.button("Steer").click()
+    if end == "Done":
+        (ostler.work / "go").touch()
+    else:
+        at.button("Stop").first.click()
+    at.see_end(end)
+    late[0].continue_()
+    if end == "Done":
+        expect(at.answers.last).to_contain_text("The second.")
+        expect(at.prompts).to_have_text([re.compile("Begin."), re.compile("Mind the gap.")])
+    else:
+        expect(at.message).to_have_value("Mind the gap.")
+    at.see_end(end)
+    expect(at.conversation.get_by_text("Not done")).to_have_count(0)
+    if end == "Done":
+        at.page.reload()
+        at.see_end()
+        expect(at.prompts).to_have_count(2)
+        expect(at.conversation.get_by_text("Not done")).to_have_count(0)
+    assert len(served.facts(at.session, "request_refused")) == 1

@@ -6,7 +6,7 @@ import { foldAnswer, foldDelta, foldModelFailure } from "./fold-answers";
 import { foldTools } from "./fold-tools";
 import { shortTokens } from "./words";
 import type { NoticeBlock, SessionView } from "./view";
-import { emptyView } from "./view";
+import { TAKEN_BACK, emptyView } from "./view";
 
 export function fold(view: SessionView, frames: readonly Frame[]): SessionView {
   if (!frames.length) return view;
@@ -71,7 +71,9 @@ function takeRest(draft: Draft, fact: Frame, seq: number): void {
       takeSettings(view, fact, notice);
       return;
     case "request_refused":
-      return notice("warning", "Not done", fact["reason"]);
+      if (fact["reason"] === TAKEN_BACK) return; // whoever did that knows
+      draft.put({ ...base, kind: "notice", level: "warning", title: "Not done", text: fact["reason"], request: fact["request"] });
+      return;
     case "run_started":
       view.run = {
         id: fact.run ?? "",

@@ -101,6 +101,8 @@ export interface NoticeBlock extends InTranscript {
   level: "quiet" | "info" | "warning" | "error";
   title: string;
   text: string;
+  /** The one that was refused. */
+  request?: string;
 }
 export interface SummaryBlock extends InTranscript {
   kind: "summary";
@@ -247,10 +249,17 @@ export function emptyView(id: string): SessionView {
   };
 }
 
-/** The blocks on the path to the leaf. */
-export function visibleBlocks(view: SessionView): Block[] {
-  return view.blocks.filter((block) => block.anchor === 0 || view.path.has(block.anchor));
+/** The blocks on the path to the leaf. That a steer came too late is no news once it was said as a prompt. */
+export function visibleBlocks(view: SessionView, late: ReadonlySet<string> = new Set()): Block[] {
+  const isNoNews = (request: string): boolean => late.has(request) || view.settled.has(asPrompt(request));
+  return view.blocks.filter((block) => (block.anchor === 0 || view.path.has(block.anchor)) && !(block.kind === "notice" && block.request && isNoNews(block.request)));
 }
+
+/** Why a request was refused that somebody took back. */
+export const TAKEN_BACK = "the prompt was taken back before its turn";
+
+/** The id of the prompt that a steer becomes when the run has ended: the same from whatever page it is said. */
+export const asPrompt = (steer: string): string => `${steer}.late`;
 
 /** The open questions of the session and of the children that are seen working in it. */
 export function openQuestions(view: SessionView): AskedView[] {

@@ -5,9 +5,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Suggestion, commandIn } from "../model/completing";
 import { attachedParts, typedText } from "../model/parts-of-prompt";
 import type { PlainBlock } from "../wire/types";
-import { attach, attachAgain, attachedBlocks, attachments, detach, forget, isUploading } from "../state/attachments";
+import { attach, attachAgain, attachments, blocksOf, detach, forget, hindranceOf, isOnItsWay, putBack, takeOut, upload } from "../state/attachments";
 import { mayAct, me, overlay, panel, toast } from "../state/app";
-import { composerText, focusComposer, timesSent } from "../state/composer";
+import { composerText, draftAgain, focusComposer, timesSent } from "../state/composer";
 import type { OpenSession } from "../state/open-session";
 import { Completion, useSuggestions } from "./completion";
 import { forkAt } from "./message-actions";
@@ -48,19 +48,20 @@ export function writeAgain(content: readonly PlainBlock[]): void {
 
 export function send(session: OpenSession, how: "prompt" | "steer"): void {
   const text = composerText.value.trim();
-  if (isUploading()) return toast("A file is still on its way.");
-  const blocks: PlainBlock[] = [...(text ? [{ type: "text" as const, text }] : []), ...attachedBlocks()];
+  const files = attachments.value;
+  const hindrance = hindranceOf(files);
+  if (hindrance) return toast(hindrance, "warning");
+  const blocks: PlainBlock[] = [...(text ? [{ type: "text" as const, text }] : []), ...blocksOf(files)];
   if (!blocks.length) return;
-  const found = attachments.value.length ? null : commandIn(text, session.commands.value);
+  const found = files.length ? null : commandIn(text, session.commands.value);
   composerText.value = "";
   if (found?.command.kind === "page") return runOwn(session, found.command.name, found.rest);
-  const kept = attachments.value;
-  attachments.value = [];
+  takeOut(files);
   if (!session.view.value.run) timesSent.value += 1;
   void session.request({ type: how, content: blocks }).then((sent) => {
-    if (sent) return forget(kept);
-    composerText.value ||= text;
-    attachments.value = [...kept, ...attachments.value];
+    if (sent) return forget(files);
+    draftAgain(session.id, text);
+    putBack(files);
   });
 }
 
@@ -72,8 +73,13 @@ function Attachments(): JSX.Element | null {
         <li key={one.id} class={one.problem ? "chip failed" : "chip"} title={one.problem}>
           {one.preview ? <img src={one.preview} alt="" /> : <Icon name="file" size={15} />}
           <span>{one.name}</span>
-          {!one.upload && !one.block && !one.problem && <span class="spinner" aria-label="on its way" />}
-          <button type="button" class="quiet small" aria-label={`Remove ${one.name}`} onClick={() => detach(one.id)}>
+          {isOnItsWay(one) && <span class="spinner" aria-label="on its way" />}
+          {one.problem && (
+            <button type="button" class="quiet small" onClick={() => upload(one)}>
+              Try again
+            </button>
+          )}
+          <button type="button" class="quiet small" aria-label={`Remove ${one.name}`} onClick={() => detach(one)}>
             <Icon name="close" size={13} />
           </button>
         </li>

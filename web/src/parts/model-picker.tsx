@@ -27,14 +27,25 @@ export function ModelPicker({ session, goesOn = false }: { session: OpenSession;
   const view = session.view.value;
   const now = view.model || session.shown.value?.model || "";
   const [models, setModels] = useState<ModelInfo[]>([]);
+  const [usual, setUsual] = useState("");
   const [query, setQuery] = useState("");
   const [marked, mark] = useState(-1);
   const [level, setLevel] = useState(view.reasoning || session.shown.value?.reasoning || "");
   useEffect(() => {
-    void attempt(() => api.models(view.cwd)).then((found) => found && setModels(found.models));
+    void attempt(() => api.models(view.cwd)).then((found) => {
+      if (!found) return;
+      setModels(found.models);
+      setUsual(found.default ?? "");
+    });
   }, []);
+  useEffect(() => {
+    document.querySelector("#models .chosen")?.scrollIntoView({ block: "nearest" });
+  }, [models]);
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = models.filter((one) => words.every((word) => `${one.name} ${(one.aliases ?? []).join(" ")}`.toLowerCase().includes(word))).slice(0, MOST);
+  const found = models.filter((one) => words.every((word) => `${one.name} ${(one.aliases ?? []).join(" ")}`.toLowerCase().includes(word)));
+  const isPresent = (one: ModelInfo): boolean => [one.name, ...(one.aliases ?? [])].includes(now || usual);
+  const present = words.length ? -1 : found.findIndex(isPresent);
+  const shown = found.slice(0, Math.max(MOST, present + 1));
   const at = marked >= 0 ? Math.min(marked, shown.length - 1) : words.length ? 0 : -1;
   const wanted = shown[at]?.name ?? (query.trim() || now);
   const known = models.find((one) => one.name === wanted);
@@ -68,7 +79,7 @@ export function ModelPicker({ session, goesOn = false }: { session: OpenSession;
         <input type="text" role="combobox" aria-label="Find a model" aria-expanded="true" aria-controls="models" aria-activedescendant={at >= 0 ? `model-${at}` : undefined} autofocus value={query} placeholder={now || "Find a model, or name one"} spellcheck={false} autocomplete="off" onInput={(event) => { setQuery(event.currentTarget.value); mark(-1); }} onKeyDown={key} />
         <ul class="models" id="models" role="listbox" aria-label="Models">
           {shown.map((one, place) => (
-            <li key={one.name} id={`model-${place}`} role="option" aria-selected={place === at} class={one.name === now ? "chosen" : ""} onClick={() => choose(one.name)}>
+            <li key={one.name} id={`model-${place}`} role="option" aria-selected={place === at} class={isPresent(one) ? "chosen" : ""} onClick={() => choose(one.name)}>
               <span>{one.name}</span>
               <small>{aboutModel(one)}</small>
             </li>

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { wordsOf } from "../model/command-line";
 import { attempt, me, overlay, stored, store, toast } from "../state/app";
+import { begunAndLeft, rememberBegun } from "../state/begun";
 import { focusComposer } from "../state/composer";
 import { current, type OpenSession } from "../state/open-session";
 import { goTo } from "../state/route";
@@ -24,13 +25,15 @@ const close = (): void => {
 export async function begin(cwd: string, command: string): Promise<void> {
   const asked = overlay.value;
   const words = wordsOf(command);
-  const made = await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) }));
-  if (!made) return;
+  const left = words.length ? "" : await begunAndLeft(cwd);
+  const id = left || (await attempt(() => api.create({ ...(cwd && { cwd }), ...(words.length && { agent: { command: words } }) })))?.id;
+  if (!id) return;
   store("cwd", cwd);
   if (words.length) store("agent-command", command);
+  else rememberBegun(cwd, id);
   if (overlay.value === asked) close();
   void refreshList();
-  goTo(made.id);
+  goTo(id);
   setTimeout(focusComposer, 50);
 }
 

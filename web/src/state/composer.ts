@@ -18,6 +18,15 @@ effect(() => {
   store(`draft.${kept}`, composerText.value);
 });
 
+/** What is being written to a session. */
+export const draftOf = (session: string): string => (session === sessionId.value ? composerText.value : stored(`draft.${session}`, ""));
+
+/** What could not be sent is a draft again, wherever the person is meanwhile; unless there is another. */
+export function draftAgain(session: string, text: string): void {
+  if (session === sessionId.value) composerText.value ||= text;
+  else if (!stored(`draft.${session}`, "")) store(`draft.${session}`, text);
+}
+
 export function focusComposer(): void {
   document.getElementById("composer")?.focus();
 }

@@ -5,12 +5,12 @@ import { withDrawing } from "../model/drawing";
 import { fold } from "../model/fold";
 import type { AskedView, SessionView } from "../model/view";
 import { Wishes, type Wish } from "../model/wishes";
-import { childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
+import { TAKEN_BACK, asPrompt, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
 import { Problem, api } from "../wire/api";
 import { type Connection, Follower } from "../wire/following";
 import { sessionSource } from "../wire/session-source";
 import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../wire/types";
-import { access, announcement, attempt, toast } from "./app";
+import { access, announcement, attempt, mayAct, toast } from "./app";
 import { composerText, focusComposer } from "./composer";
 import { followWhileSeen } from "./following-while-seen";
 import { goTo } from "./route";
@@ -37,10 +37,13 @@ export class OpenSession {
   readonly dresses = signal<ReadonlyMap<string, ToolDress>>(new Map());
   readonly missing = signal(false);
   readonly givenBack = signal<PlainBlock[] | null>(null);
+  /** Steers that were said again, or given back. */
+  private readonly late = signal<ReadonlySet<string>>(new Set());
+  private readonly refused = new Set<string>();
   private readonly askedElsewhere = signal<AskedView[]>([]);
   private readonly answering = signal<ReadonlySet<string>>(new Set());
 
-  readonly blocks = computed(() => withDrawing(visibleBlocks(this.view.value), this.view.value.live.get("terminal:message")));
+  readonly blocks = computed(() => withDrawing(visibleBlocks(this.view.value, this.late.value), this.view.value.live.get("terminal:message")));
   readonly questions = computed<AskedView[]>(() => {
     const view = this.view.value;
     const here = openQuestions(view);
@@ -79,6 +82,10 @@ export class OpenSession {
         if (status === 404) this.missing.value = true;
         else access.value = "login";
       },
+      anew: () => {
+        this.queue = [];
+        this.view.value = emptyView(id);
+      },
     });
   }
 
@@ -115,7 +122,7 @@ export class OpenSession {
     for (const wish of this.wished.splice(0)) this.fulfil(wish);
     if (!before.caughtUp) return;
     this.announce(frames);
-    this.giveBack(frames);
+    this.seeRefusals(frames);
     if (this.isCut.value || frames.some(isTelling)) this.lookSoon(); // somebody may go on with a run that was cut
   };
 
@@ -143,14 +150,26 @@ export class OpenSession {
     if (text) announcement.value = text.slice(0, READ_OUT);
   }
 
-  /** A steer that came too late returns to the person who wrote it. */
-  private giveBack(frames: Frame[]): void {
+  private seeRefusals(frames: Frame[]): void {
     for (const frame of frames) {
       if (frame.type !== "request_refused") continue;
       this.answering.value = new Set(); // if it was an answer, its question is still open
+      if (frame["reason"] === TAKEN_BACK) continue;
+      this.refused.add(frame["request"]);
       const mine = this.sent.value.find((one) => one.id === frame["request"]);
-      if (mine?.type === "steer" && mine.content) this.givenBack.value = mine.content;
+      if (mine?.type === "steer" && mine.by === "web") this.sayLate(mine.id, mine.content ?? []);
     }
+  }
+
+  /** A steer that came too late is the next prompt; whoever stopped the run gets it back into the line. */
+  private sayLate(steer: string, content: PlainBlock[]): void {
+    if (this.late.value.has(steer) || !mayAct()) return;
+    this.late.value = new Set([...this.late.value, steer]);
+    const giveBack = (): void => {
+      this.givenBack.value = [...(this.givenBack.value ?? []), ...content];
+    };
+    if (this.view.value.held) return giveBack();
+    void this.request({ type: "prompt", id: asPrompt(steer), content }).then((sent) => sent || giveBack());
   }
 
   private lookSoon(): void {
@@ -232,7 +251,11 @@ export class OpenSession {
     return attempt(async () => {
       const settled = await api.request(this.id, body);
       if (body.type === "prompt" || body.type === "steer") {
-        const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[] };
+        const one = { id: settled.id, type: body.type, content: body["content"] as PlainBlock[], by: "web" };
+        if (one.type === "steer" && (settled.state === "refused" || this.refused.has(one.id))) {
+          this.sayLate(one.id, one.content);
+          return settled;
+        }
         if (settled.state === "waiting") {
           this.sent.value = [...this.sent.value.filter((other) => other.id !== one.id), one];
           this.lookSoon(); // it may have become a command

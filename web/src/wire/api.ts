@@ -47,11 +47,15 @@ async function problemOf(response: Response): Promise<Problem> {
   return new Problem(response.status, said.kind ?? "", said.detail || said.title || `The server answered ${response.status}.`);
 }
 
+/** Not `crypto.randomUUID`: a page that came over plain http from another machine has none. */
+const newKey = (): string =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 export async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const method = init.method ?? "GET";
   if (method !== "GET") headers.set("X-Ostler", "1");
-  if (method === "POST" && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", crypto.randomUUID());
+  if (method === "POST" && !headers.has("Idempotency-Key")) headers.set("Idempotency-Key", newKey());
   let response: Response;
   try {
     response = await fetch(apiUrl(path), { ...init, headers, credentials: "same-origin" });

@@ -22,6 +22,8 @@ export interface Listener {
   connection(state: Connection): void;
   /** The server will not answer, however often it is asked: not logged in, no such session, or none that has a stream. */
   refused(status: number): void;
+  /** What follows is told from its first fact: the session was brought back with fewer than were told of it. */
+  anew?(): void;
 }
 
 export interface Patience {
@@ -39,6 +41,7 @@ const PATIENCE: Patience = { first: 8000, silence: 50_000, backoff: 15_000, poll
 /** Raises what the server will not answer otherwise, however often it is asked. */
 export function checked(response: Response): Response {
   if ([401, 403, 404, 409].includes(response.status)) throw new Refused(response.status);
+  if (response.status === 400) throw new NotThere("the fact to go on from is not there");
   if (!response.ok) throw new Error(`answered with ${response.status}`);
   return response;
 }
@@ -56,8 +59,11 @@ class Refused extends Error {
   }
 }
 
+class NotThere extends Error {}
+
 export class Follower {
   private after: number;
+  private isAnew = false;
   private stop: AbortController | null = null;
   private failures = 0;
   private stalls = 0;
@@ -106,6 +112,10 @@ export class Follower {
         if (error instanceof Refused) {
           this.close();
           return this.listener.refused(error.status);
+        }
+        if (error instanceof NotThere && this.after) {
+          this.after = 0;
+          this.isAnew = true;
         }
         this.failures += 1;
         if (this.failures > 1 && !(await this.isAnswered(signal)) && !signal.aborted) this.listener.connection("offline");
@@ -201,6 +211,10 @@ export class Follower {
       }
       this.after = Math.max(this.after, seq);
       passed.push(frame);
+    }
+    if (passed.length && this.isAnew) {
+      this.isAnew = false;
+      this.listener.anew?.();
     }
     if (passed.length) this.listener.frames(passed);
     if (missing) throw new Error(`fact ${missing} is missing`);

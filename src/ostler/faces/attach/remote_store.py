@@ -83,7 +83,11 @@ class RemoteStore:
         while True:
             after = len(known)
             path = f"{_path(session)}/events"
-            page: _Page = await self._read(path, _Page, after=after, limit=PAGE, wait=wait or None)
+            try:
+                page: _Page = await self._read(path, _Page, after=after, limit=PAGE, wait=wait or None)
+            except UsageError:  # it was brought back with fewer facts
+                known.clear()
+                raise
             self.learn(session, [read_line(bytes(line), session) for line in page.facts])
             if not page.has_more:
                 return

@@ -140,14 +140,28 @@ class _Transcript(Notices):
         """The one whose text is being printed."""
         self._block = 0
         self._printed = ""
+        self._told_of: dict[int, str] = {}
+        """What was said in messages that a terminal agent may go on with, by their number."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
             if isinstance(one, events.TextDelta):
                 self._grow(one.message, one.block, one.text)
-            else:
-                super().see([one])
+                continue
+            super().see([one])
+            if isinstance(one, Fact):
+                self._see_revision(one.seq, one.event)
         sys.stdout.flush()
+
+    def _see_revision(self, seq: int, event: Event | UnknownEvent) -> None:
+        """What was drawn of a message after it had become a fact; all of it, if it is another text now."""
+        match event:
+            case events.AssistantMessage(call="", content=content):
+                self._told_of[seq] = text_of(content)
+            case events.MessageRevised(message=message, content=content) if message in self._told_of:
+                text = text_of(content)
+                self._say_text("", text.removeprefix(self._told_of[message]).lstrip("\n"))
+                self._told_of[message] = text
 
     def _grow(self, message: str, block: int, text: str) -> None:
         if message != self._message:

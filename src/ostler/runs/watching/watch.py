@@ -50,7 +50,7 @@ class Watch:
             await self._learn_from_log(hub)
         if after > hub.last_seq:
             self._forget_idle(hub)
-            raise UsageError(f"the session has no fact {after}: its last one is {hub.last_seq}")
+            raise no_such_fact(after, hub.last_seq)
         follower = hub.follow(after)
         if self._is_closed:
             follower.close()
@@ -156,3 +156,7 @@ class Watch:
             hub.close()
         for relay in self._relays.values():
             relay.cancel()
+
+
+def no_such_fact(after: int, last: int) -> UsageError:
+    return UsageError(f"the session has no fact {after}: its last one is {last}")

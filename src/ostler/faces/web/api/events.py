@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from ostler.faces.web.operations import FactLine, Operations, json_response
 from ostler.faces.web.server import Server
 from ostler.faces.web.sse import EventStream, asks_for_stream
+from ostler.runs.watching.watch import no_such_fact
 from ostler.vocabulary.errors import UsageError
 
 operations = Operations("events")
@@ -37,14 +38,18 @@ async def read_events(server: Server, session: str, query: EventsQuery, request:
     """Facts after a number, or a live stream
 
     With `Accept: text/event-stream`: the facts, what is open, and then everything as it happens. Only facts
-    have an `id`, which is their number: whoever was cut off goes on with `Last-Event-ID`."""
+    have an `id`, which is their number: whoever was cut off goes on with `Last-Event-ID`. A number that the
+    session does not have yet is refused."""
     if asks_for_stream(request.scope):
         after = _last_id(request) or query.after
         return EventStream(await server.watch.follow(session, after))
     facts = await server.store.read(session, query.after, query.limit)
+    last = await server.store.last_seq(session)
+    if query.after > last:
+        raise no_such_fact(query.after, last)
     if not facts and query.wait:
         facts = await server.next_facts(session, query.after, query.wait)
-    last = await server.store.last_seq(session)
+        last = await server.store.last_seq(session)
     shown = facts[-1].seq if facts else query.after
     return json_response(FactPage([msgspec.Raw(fact.line()) for fact in facts], last, shown < last))
 
