@@ -268,8 +268,7 @@ class ChildUsed(Record, frozen=True):
 
     @property
     def totals(self) -> Totals:
-        """What it adds to those. A price that is not told is not known, but no limit of cost asks for it: the
-        agent's word is all there is."""
+        """What it adds to those. A price that is not told is not known, and no limit of cost asks for it."""
         usage = self.usage
         if usage.cost is None:
             usage = msgspec.structs.replace(usage, source="unknown")
