@@ -104,7 +104,7 @@ async def test_an_extension_hears_when_the_terminal_is_resized() -> None:
 
 
 async def test_header_widgets_footer_and_status_stand_around_the_line() -> None:
-    async with shown(columns=60) as terminal:
+    async with shown(columns=120) as terminal:
         ui = terminal.context.ui
         ui.set_footer(Content(markdown="the **foot**"))
         ui.set_header("the head")

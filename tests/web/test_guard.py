@@ -265,7 +265,7 @@ async def test_a_slow_answer_is_not_taken_for_silence(
     monkeypatch.setattr(connections, "PATIENCE", 0.05)
     async with serving(tmp_path) as served:
         session = await served.new_session()
-        page = await served.get(f"sessions/{session}/events", after=100, wait=0.3)
+        page = await served.get(f"sessions/{session}/events", after=1, wait=0.3)
         assert page["facts"] == []
 
 
