@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import select
 import termios
 from collections.abc import AsyncGenerator, Iterator
 
@@ -44,7 +45,9 @@ def terminal() -> Iterator[OwnTerminal]:
     before = termios.tcgetattr(theirs)
     yield OwnTerminal(theirs, theirs)
     assert termios.tcgetattr(theirs) == before
-    written = os.read(ours, 1 << 16)
+    written = b""
+    while not written.endswith(b"\x1b[?1049l") and select.select([ours], [], [], 60)[0]:
+        written += os.read(ours, 1 << 16)
     assert written.startswith(b"\x1b[?1049h") and written.endswith(b"\x1b[?1049l")
     os.close(ours)
     os.close(theirs)
