@@ -31,6 +31,7 @@ WITH_A_MEANING = [
     "restart_agent",
     "import_session",
     "list_sessions",
+    "read_events",
     "read_all_events",
     "show_usage",
     "show_session_usage",
