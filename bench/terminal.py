@@ -115,7 +115,7 @@ def _resume(room: Room) -> list[Row]:
             return [(program.wait_for("openai/bench") - program.started) / 1e6]
 
     medians = interleaved(
-        room.rounds * 3, ours=lambda: once("long", "--continue"), empty=lambda: once("paint")
+        room.rounds * 5, ours=lambda: once("long", "--continue"), empty=lambda: once("paint")
     )
     name = f"first paint of a session of {STEPS:,} steps / of an empty one"
     return [ratio_row(name, medians["ours"][0], medians["empty"][0], "ms", "≤", 1.2)]
