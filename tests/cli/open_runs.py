@@ -56,13 +56,16 @@ class Gated:
         self._ostler = ostler
 
     def open(self) -> None:
-        open_gate(self._ostler)
+        # The command may have begun, and not come to the gate yet.
+        wait_until(lambda: open_gate(self._ostler) or self.process.poll() is not None)
 
 
-def open_gate(ostler: Ostler) -> None:
-    # Without blocking: whoever should read may be gone.
+def open_gate(ostler: Ostler) -> bool:
+    """Whether somebody stood there."""
     with suppress(OSError):
         os.close(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
+        return True
+    return False
 
 
 @contextmanager

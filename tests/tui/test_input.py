@@ -120,7 +120,7 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     prompts = ostler.work / ".ostler" / "prompts"
     prompts.mkdir(parents=True)
     (prompts / "greet.md").write_text("---\ndescription: says hello\n---\nSay hello to $1.")
-    vendor = serve(turn("read"), turn("hello"))
+    vendor = serve(turn("It was looked at."), turn("Good day, Ada!"))
     terminal = open_tui(vendor)
     terminal.wait_for(">")
     terminal.type("what is in @notes")
@@ -128,7 +128,7 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     terminal.press("tab")
     terminal.wait_for('> what is in @"some folder/notes.md"')
     terminal.press("enter")
-    terminal.wait_for("read")
+    terminal.wait_for("It was looked at.")
     assert "the notes say 42" in told(vendor)
 
     terminal.type("/gre")
@@ -138,7 +138,7 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     terminal.wait_for("❯ /greet", gone=True)
     terminal.type("et Ada")
     terminal.press("enter")
-    terminal.wait_for("hello")
+    terminal.wait_for("Good day, Ada!")
     assert "Say hello to Ada." in told(vendor)
 
     say(terminal, "/gret Ada")
