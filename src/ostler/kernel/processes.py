@@ -6,6 +6,8 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -112,28 +114,34 @@ def kill_processes_of(session: str, call: str = "") -> int:
     if call:
         wanted.add(f"{CALL_VARIABLE}={call}".encode())
     killed = 0
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if wanted <= set(entry.read_bytes().split(b"\0")):
-                os.kill(int(entry.parent.name), signal.SIGKILL)
+    for pid, variables in _environments():
+        if wanted <= variables:
+            with suppress(OSError):  # it ended meanwhile
+                os.kill(pid, signal.SIGKILL)
                 killed += 1
-        except (OSError, ValueError):
-            continue  # it ended meanwhile, or is another user's
     return killed
 
 
 def sessions_with_processes() -> set[str]:
     """Those that the environments of living processes name, besides our own. Linux only."""
-    named = set()
+    beginning = f"{SESSION_VARIABLE}=".encode()
+    named = {
+        one.removeprefix(beginning).decode(errors="replace")
+        for _, variables in _environments()
+        for one in variables
+        if one.startswith(beginning)
+    }
+    return named - {os.environ.get(SESSION_VARIABLE, "")}
+
+
+def _environments() -> Iterator[tuple[int, set[bytes]]]:
+    """The variables of each process, as `NAME=value`."""
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = entry.read_bytes().split(b"\0")
         except OSError:
             continue  # it ended meanwhile, or is another user's
-        for name, _, value in (one.partition(b"=") for one in variables):
-            if name == SESSION_VARIABLE.encode():
-                named.add(value.decode(errors="replace"))
-    return named - {os.environ.get(SESSION_VARIABLE, "")}
+        yield int(entry.parent.name), set(variables)
 
 
 def _ask(*command: str) -> str:

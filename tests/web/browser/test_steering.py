@@ -10,22 +10,28 @@ from playwright.sync_api import Route, expect
 from ostler.testkit.vendors import call, turn
 from tests.cli.command import Ostler
 from tests.web.browser.conftest import Start, Visit
+from tests.web.browser.serving import Served
+from tests.web.browser.visitor import Visitor
 
 pytestmark = pytest.mark.long
 
 WAITS = "until [ -e go ]; do sleep 0.02; done"
 
 
-def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
-    start: Start, visit: Visit, ostler: Ostler
-) -> None:
-    served = start(
-        turn(call("bash", {"command": WAITS})), turn("The first."), turn("The second."), options=("--yes",)
-    )
+def in_a_command(start: Start, visit: Visit, command: str, *answers: str) -> tuple[Served, Visitor]:
+    """A run that was begun with "Begin.", while it runs this; after it come the answers."""
+    served = start(turn(call("bash", {"command": command})), *map(turn, answers), options=("--yes",))
     at = visit(served)
     at.begin()
     at.say("Begin.")
     expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    return served, at
+
+
+def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
+    start: Start, visit: Visit, ostler: Ostler
+) -> None:
+    served, at = in_a_command(start, visit, WAITS, "The first.", "The second.")
     waiting = at.page.get_by_role("region", name="Waiting messages").get_by_role("listitem")
 
     at.say("Not this.")
@@ -56,11 +62,7 @@ def test_what_is_said_while_it_runs_is_queued_or_told_and_can_be_taken_back(
 
 
 def test_a_run_is_stopped_and_goes_on(start: Start, visit: Visit) -> None:
-    served = start(turn(call("bash", {"command": "sleep 60"})), turn("Well then."), options=("--yes",))
-    at = visit(served)
-    at.begin()
-    at.say("Wait.")
-    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    _, at = in_a_command(start, visit, "sleep 60", "Well then.")
     at.button("Stop").first.click()
     at.see_end("Stopped")
     at.button("Continue").click()
@@ -69,11 +71,7 @@ def test_a_run_is_stopped_and_goes_on(start: Start, visit: Visit) -> None:
 
 
 def test_a_run_is_paused_before_its_next_step(start: Start, visit: Visit, ostler: Ostler) -> None:
-    served = start(turn(call("bash", {"command": WAITS})), turn("Well then."), options=("--yes",))
-    at = visit(served)
-    at.begin()
-    at.say("Wait.")
-    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    served, at = in_a_command(start, visit, WAITS, "Well then.")
     at.button("Pause").click()
     (ostler.work / "go").touch()
     expect(at.page.get_by_text("Paused", exact=True)).to_be_visible()
@@ -87,13 +85,7 @@ def test_a_run_is_paused_before_its_next_step(start: Start, visit: Visit, ostler
 def test_a_steer_that_comes_too_late_is_the_next_prompt_or_yours_again(
     start: Start, visit: Visit, ostler: Ostler, end: str
 ) -> None:
-    served = start(
-        turn(call("bash", {"command": WAITS})), turn("The first."), turn("The second."), options=("--yes",)
-    )
-    at = visit(served)
-    at.begin()
-    at.say("Begin.")
-    expect(at.call("bash")).to_have_accessible_name(re.compile("running$"))
+    served, at = in_a_command(start, visit, WAITS, "The first.", "The second.")
     late: list[Route] = []
 
     def delay(route: Route) -> None:
