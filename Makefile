@@ -8,12 +8,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 
 export PYTHON
 
-# $(call pytest,ARGUMENTS). On a shared machine (OSTLER_CI) what failed beside everything else is tried once
-# more by itself, and stays in the output with its traceback: a test that passes then is unsteady, not broken.
-define pytest
-$(BIN)/python -m pytest $(1) || { [ -n "$$OSTLER_CI" ] && echo "once more, by itself, what failed:" && \
-	$(BIN)/python -m pytest $(filter-out -n 2,$(1)) --last-failed --last-failed-no-failures none; }
-endef
+# The long suites take a new seed each time, and the smoke tests one for each commit. Both print it;
+# OSTLER_SEED=… runs the same cases again.
+LONG_SEED = $${OSTLER_SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
+SMOKE_SEED = $${OSTLER_SEED:-$$(printf '%d' "0x$$(git rev-parse --short=6 HEAD 2>/dev/null | cut -c1-6)" 2>/dev/null || echo 0)}
 
 .PHONY: help
 help:  ## list the targets
@@ -31,12 +29,22 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
-	$(call pytest,-n 2)
+	$(BIN)/python -m pytest -n 2
+
+.PHONY: test-smoke
+test-smoke: .venv/.dev  ## a seeded sample of each suite of test-long, in a few minutes
+	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long -n 2 --sample 2
 
 .PHONY: test-long
-test-long: local-model real-agents  ## the tests that take many seconds; those of the page need chromium
-	$(call pytest,-m long -n 2)
+test-long: local-model real-agents  ## the slow and heavy tests, up to hours; prints its seed; the page's tests need chromium
+	export OSTLER_SEED=$(LONG_SEED) && \
+		$(BIN)/python -m pytest -m long -n 2 --hypothesis-seed="$$OSTLER_SEED" && \
+		$(MAKE) --no-print-directory test-elsewhere
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory test-web; fi
+
+.PHONY: test-elsewhere
+test-elsewhere:  ## the suite of `make test` in a long path, as another user, in another time zone and language, in random order
+	OSTLER_SEED=$(LONG_SEED) scripts/test-elsewhere.sh
 
 .PHONY: test-web
 test-web: web/node_modules/.installed  ## the tests of the page's own code; needs Node 20

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
 
 from ostler.testkit.watch import watched_sessions
+from tests.seeds import SEED
 
 # The programs that tests start are told to hang up, also where the tests were started with `nohup`:
 # what is ignored would stay so in them, what has a handler does not.
@@ -18,6 +22,36 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # A slow machine is no reason for a test to fail.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("selection")
+    group.addoption(
+        "--sample", type=int, metavar="N", help="at most N tests of each file, chosen by the seed"
+    )
+    group.addoption("--shuffle", action="store_true", help="run the tests in an order that the seed decides")
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED} (set OSTLER_SEED={SEED} to run the same again)"
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have made their choice
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (most := config.getoption("--sample")) is not None:
+        suites: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            suites[item.path].append(item)
+        # Each file has a generator of its own, so that a new test changes the sample of its own file only.
+        sample = {
+            item
+            for path, suite in suites.items()
+            for item in Random(f"{SEED}:{path.name}").sample(suite, min(most, len(suite)))
+        }
+        config.hook.pytest_deselected(items=[item for item in items if item not in sample])
+        items[:] = [item for item in items if item in sample]
+    if config.getoption("--shuffle"):
+        Random(SEED).shuffle(items)
 
 
 @pytest.fixture(autouse=True)

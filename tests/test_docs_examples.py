@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from ostler.runs.settings import Settings
 from ostler.testkit.vendors import FakeVendor
 from tests.documented import PAGES, ROOT, Folder, Section, blocks_in, sections_of
+from tests.needed import program
 
 SECTIONS = [section for page in PAGES for section in sections_of(page)]
 
@@ -22,8 +22,8 @@ SECTIONS = [section for page in PAGES for section in sections_of(page)]
 def test_the_code_of_a_section_runs(
     section: Section, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if any(re.search(r"\bjq\b", block.code) for block in section.blocks) and not shutil.which("jq"):
-        pytest.skip("jq is not installed")
+    if any(re.search(r"\bjq\b", block.code) for block in section.blocks):
+        program("jq")
     for name in list(os.environ):
         if name.startswith("OSTLER_"):
             monkeypatch.delenv(name)

@@ -17,7 +17,7 @@ from ostler.context.tokenizers import RoutedTokenizer, tokenizer_for
 from ostler.kernel.tokenizer import Count
 from ostler.vocabulary.messages import Image, Message, Text, user
 
-pytest.importorskip("splintr")
+pytest.importorskip("splintr", reason="splintr is not installed; `make .venv/.dev` installs it")
 
 OPENAI = "openai/gpt-5.4"
 

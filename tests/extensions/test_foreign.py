@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.runs.session import create_session
 from ostler.vocabulary import events
 from ostler.vocabulary.messages import as_content
+from tests import needed
 from tests.extensions.at_work import facts_of, session_with
 from tests.extensions.foreign_process import EXAMPLES, WAIT, Watch, loaded, with_tool, written
 
@@ -63,8 +63,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
     language: str, program: str, bad: Any, own: Call, said: str, output: str, command: str
 ) -> None:
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
+    needed.program(program)
     found = await load_foreign(EXAMPLES / language, "host")
     assert (found.standing, found.problem, found.version) == ("loaded", "", "1.0.0")
     model = ScriptedModel([[Call("shell", bad), Call("shell", {"command": "ls"})], own, "done"])

@@ -26,6 +26,7 @@ from ostler.models.scripted import Call, ScriptedModel
 from ostler.runs.session import Session, create_session
 from ostler.runs.trust import trust_edits
 from ostler.vocabulary.messages import as_content
+from tests import needed
 from tests.extensions.at_work import facts_of
 from tests.extensions.foreign_process import written
 
@@ -103,7 +104,7 @@ def noticed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(watching, "_notifier", lambda places: None)
         monkeypatch.setattr(watching, "SECONDS", 0.02)
     else:
-        pytest.importorskip("watchfiles")
+        needed.module("watchfiles")
 
 
 @pytest.mark.usefixtures("noticed")

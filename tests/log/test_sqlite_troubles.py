@@ -245,7 +245,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
             [mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
         ).returncode
     ):
-        pytest.skip("a tiny disk can only be mounted by root, on Linux")
+        pytest.skip("only root can mount a small disk, and only on Linux: run this test with sudo")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 

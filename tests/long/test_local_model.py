@@ -38,7 +38,7 @@ FILE = smollm2()
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(FILE is None, reason="no local model: `make test-local-model` installs one"),
+    pytest.mark.skipif(FILE is None, reason="there is no local model; `make local-model` installs one"),
 ]
 in_the_loop_of_the_model = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ipaddress
-import shutil
 import socket
 import ssl
 import subprocess
@@ -25,9 +24,8 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from ostler.models.transport import Reply, Transport
+from tests.needed import program
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity", "authorization": "Bearer sk-1"}
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -170,8 +168,8 @@ def make_authority(directory: Path) -> Authority:
 @contextmanager
 def real_server(name: str, directory: Path) -> Iterator[str]:
     """The address of a real server; skips when its program is not installed."""
-    if name in ("nginx", "node") and shutil.which(name) is None:
-        pytest.skip(f"{name} is not installed")
+    if name in ("nginx", "node"):
+        program(name)
     serve = {"uvicorn": _uvicorn, "aiohttp": _aiohttp, "nginx": _nginx, "node": _node}[name]
     with serve(directory) as port:
         yield f"http://127.0.0.1:{port}"

@@ -67,7 +67,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
             (AIDER_PINS, AIDER_PROGRAMS) if self.package == "aider-chat" else (NPM_PINS, NPM_PROGRAMS)
         )
         if not is_installed(FOLDER / programs.relative_to(FOLDER).parts[0], pins):
-            pytest.skip(f"{self.package} is not installed: `make test-real-agents` does it, if it can be had")
+            pytest.skip(f"{self.package} is not installed; `make real-agents` installs it")
 
     def agent(self, place: Place) -> TerminalAgent:
         place.orchard.mkdir()

@@ -24,7 +24,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     mount = shutil.which("mount")
     command = [mount or "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
     if mount is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a tiny disk can only be mounted by root, on Linux")
+        pytest.skip("only root can mount a small disk, and only on Linux: run this test with sudo")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 

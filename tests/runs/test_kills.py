@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,6 +19,7 @@ from ostler.log.invariants import violations
 from ostler.testkit.vendors import FakeVendor, call, turn
 from ostler.vocabulary.facts import Fact
 from tests.runs.real_run import PATIENCE, Home, processes_of, statuses
+from tests.seeds import random_for
 
 STEPS = 4
 RECORD = 'echo "$OSTLER_CALL" >> effects; echo recorded; sleep 0.02'
@@ -210,7 +210,7 @@ def test_a_run_killed_at_some_moment_loses_nothing_and_repeats_nothing(
     process = home.start("do", "the", "work")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["type"] == "run_started"
-    kill_after(process, Random(seed).uniform(0, unkilled.seconds))
+    kill_after(process, random_for(seed).uniform(0, unkilled.seconds))
     script.may_end.set()
     assert statuses(check_after_kill(home)) == ["interrupted", "completed"]
 
@@ -221,7 +221,7 @@ def test_runs_killed_after_any_line_lose_nothing_and_repeat_nothing(
     home: Home, script: Script, unkilled: Unkilled, seed: int
 ) -> None:
     script.may_end.set()
-    kill_at_line(home.start("do", "the", "work"), Random(seed).randint(1, unkilled.lines))
+    kill_at_line(home.start("do", "the", "work"), random_for(seed).randint(1, unkilled.lines))
     check_after_kill(home)
 
 
@@ -232,7 +232,7 @@ def test_processes_killed_at_any_moment_lose_nothing_and_repeat_nothing(
 ) -> None:
     """Also while they start, when there may be no session to go on with, or hardly a store."""
     script.may_end.set()
-    kill_after(home.start("do", "the", "work"), Random(seed).uniform(0, unkilled.seconds))
+    kill_after(home.start("do", "the", "work"), random_for(seed).uniform(0, unkilled.seconds))
     if home.facts():
         check_after_kill(home)
     else:

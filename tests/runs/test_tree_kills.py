@@ -7,7 +7,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from ostler.testkit.vendors import FakeVendor, call, turn
 from ostler.vocabulary import events
 from ostler.vocabulary.requests import Answer
 from tests.runs.real_run import PATIENCE, Home, processes_of
+from tests.seeds import random_for
 
 RECORD = 'echo "$OSTLER_SESSION/$OSTLER_CALL" >> effects; echo recorded; sleep 0.02'
 ASKED = f"touch asked && {RECORD}"
@@ -136,7 +136,7 @@ def is_child(facts: list[Any]) -> bool:
 
 def kill_and_drive_on(home: Home, seed: int, lines: tuple[int, int]) -> None:
     """Kills the process that begins, and that which goes on with the answers; sometimes only one of them."""
-    random = Random(seed)
+    random = random_for(seed)
     before, after = lines
     first = random.choice((0, random.randint(1, before), random.randint(1, before)))
     later = [random.randint(1, after) for _ in range(random.choice((0, 1)) if first else 1)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PATIENCE, Ostler
+from tests.needed import program
 from tests.serving_agents.served_agent import GREETING, scripted, serving_agent
 
 SOURCE = Path(__file__).with_name("go_client")
@@ -20,9 +21,7 @@ DOWNLOAD, BUILD, TALK = 60, 300, 60 + PATIENCE
 @pytest.fixture
 def go_client(tmp_path: Path) -> Path:
     """Built, where there is a toolchain and the package can be had."""
-    go = shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin")
-    if go is None:
-        pytest.skip("there is no Go here")
+    go = program("go")
     folder = shutil.copytree(SOURCE, tmp_path / "client")
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     try:

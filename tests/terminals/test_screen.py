@@ -11,6 +11,7 @@ from ostler.terminals import format_message, new_text
 from ostler.terminals.lines import cell_width, pad
 from ostler.terminals.screen import Screen, open_screen, read_out, unwrap
 from ostler.vocabulary.errors import UsageError
+from tests.needed import missing
 from tests.terminals.emulators import ALL, EMULATORS
 from tests.terminals.test_escape_sequences import CASES, QUERIES
 
@@ -30,7 +31,7 @@ def again(screen: Screen) -> Screen:
 @pytest.mark.parametrize("emulator", ALL)
 def test_each_emulator_can_be_named(emulator: str) -> None:
     if emulator not in EMULATORS:
-        pytest.skip(f"{emulator} is not installed, so nothing here was tried with it")
+        missing(emulator, "make .venv/.dev")
     open_screen(20, 10, emulator=emulator).close()
 
 

@@ -18,7 +18,7 @@ from ostler.vocabulary.outcomes import Failed, Ok
 PYTHON = GrepTool(lambda: None)
 RIPGREP = GrepTool(ripgrep)
 
-needs_ripgrep = pytest.mark.skipif(ripgrep() is None, reason="no ripgrep here")
+needs_ripgrep = pytest.mark.skipif(ripgrep() is None, reason="no ripgrep; `make .venv/.dev` installs it")
 engines = pytest.mark.parametrize(
     "grep", [pytest.param(PYTHON, id="python"), pytest.param(RIPGREP, id="ripgrep", marks=needs_ripgrep)]
 )

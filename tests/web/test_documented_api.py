@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from pathlib import Path
 
-import pytest
-
+from tests.needed import program
 from tests.web.served import serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "server.md"
 
 
-@pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl")), reason="needs curl and jq")
 async def test_the_examples_of_the_api_run(tmp_path: Path) -> None:
+    program("curl")
+    program("jq")
     section = PAGE.read_text().partition("\n## The API\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     async with serving(tmp_path, "It adds two numbers.") as served:

@@ -32,7 +32,10 @@ def normalised(value: Any) -> Any:
     return {name: normalised(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
-@pytest.mark.skipif(not RECORDED.exists(), reason="the original's document is not beside this repository")
+@pytest.mark.skipif(
+    not RECORDED.exists(),
+    reason=f"agentapi's own document is not at {RECORDED}",
+)
 def test_the_document_is_that_of_the_original_but_for_its_version() -> None:
     recorded = json.loads(RECORDED.read_text())
     recorded["info"]["version"] = __version__
