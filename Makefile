@@ -7,6 +7,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 	--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 export PYTHON
+# Hundreds of tests start a program: compiling it anew each time would take a third of the whole time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The long suites take a new seed each time, and the smoke tests one for each commit. Both print it;
 # OSTLER_SEED=… runs the same cases again.
