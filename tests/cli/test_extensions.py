@@ -6,6 +6,7 @@ import json
 import subprocess
 import textwrap
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     mark = ostler.work / "ran"
     notice = (
         "ostler: extensions of this project are left out until you look at them and say "
-        f"`ostler trust {ostler.work}`: mark\n"
+        f"`ostler trust {quote(str(ostler.work))}`: mark\n"
     )
 
     def run(*arguments: str) -> tuple[str, bool]:
@@ -142,7 +143,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     assert run("--trust") == ("", True)
     assert in_process("trust")[1] == (
         f"{file} runs with your rights:\n  mark.py: 3 lines\n"
-        f"trusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
     )
     assert run() == ("", True)
     file.write_text(file.read_text() + "# changed\n")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_file_that_is_open_to_others_is_refused_with_what_to_do(file: Path, mo
     file.chmod(mode)
     with pytest.raises(ConfigurationError) as refused:
         find_key(OPENAI, KeySearch(file=file))
-    assert f"chmod 600 {file}" in refused.value.message and "canary" not in refused.value.message
+    assert f"chmod 600 {quote(str(file))}" in refused.value.message and "canary" not in refused.value.message
     with pytest.raises(ConfigurationError, match="chmod 600"):
         store_key(file, "groq", "two")
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project:
     assert only(agents).model == ""
     assert problems(agents, path) == [
         "its model 'openai/dear' is ignored, and that of its parent used, until you look at it "
-        f"and say `ostler trust {project}`"
+        f"and say `ostler trust {quote(str(project))}`"
     ]
     (wanted,) = agents.models_to_trust
     assert (wanted.path, wanted.content, wanted.model) == (path, path.read_bytes(), "openai/dear")

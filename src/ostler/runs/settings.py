@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ostler.context.text_files import quoted_path
 from ostler.models.provider_table import ProviderSettings, Wire, configured_providers
 from ostler.runs.home import configuration_file
 from ostler.runs.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
@@ -165,7 +166,7 @@ def load_settings(
             ignored = project.risky
             notices.append(
                 f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
-                f"and say `ostler trust {project.path.parent}`"
+                f"and say `ostler trust {quoted_path(project.path.parent)}`"
             )
         wanted = {name: one for name, one in project.values.items() if name not in ignored}
         wanted = _with_paths_of(project.path.parent, _with_rules_of(project.path.parent, wanted))

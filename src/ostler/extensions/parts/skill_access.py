@@ -10,7 +10,7 @@ import msgspec
 
 from ostler.context import skills as found_skills
 from ostler.context.skills import FILE, LARGEST_FILE, PLACES, SkillToTrust, contents, told_of
-from ostler.context.text_files import Unusable, printable_path, read_beginning
+from ostler.context.text_files import Unusable, printable_path, quoted_path, read_beginning
 from ostler.runs.guidance import skills_in
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
@@ -162,7 +162,7 @@ def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:
 def _untrusted(path: Path, project: Path) -> str:
     """Why a project's file is not used, and what to do about it."""
     if any(f"/{place}/" in path.as_posix() for place in PLACES):
-        return f"it is this project's: look at it and say `ostler trust {printable_path(project)}`"
+        return f"it is this project's: look at it and say `ostler trust {quoted_path(project)}`"
     return f"it is this project's, and can be trusted only in {' or '.join(PLACES)}"
 
 
