@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from ostler.kernel.user_paths import expand_home
 from ostler.tools.globs import compile_glob
 from ostler.vocabulary.errors import UsageError
 
@@ -64,7 +65,8 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
         try:
             shlex.split(pattern.removeprefix("="))
             compile_glob(pattern)
-        except (ValueError, re.error) as error:
+            expand_home(pattern)
+        except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
     return Rule(effect, match[1], pattern, base, origin)
 
@@ -160,7 +162,7 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
 
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
     if pattern.startswith(("/", "~")):
-        return _compiled(_with_real_beginning(str(Path(pattern).expanduser())), 0)
+        return _compiled(_with_real_beginning(str(expand_home(pattern))), 0)
     anywhere = "" if "/" in pattern else "**/"
     return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
 
@@ -170,7 +172,7 @@ def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
     flags = re.IGNORECASE if sys.platform == "darwin" else 0
     pattern = pattern.rstrip("/") or "/"
     if pattern.startswith(("/", "~")):
-        whole = str(Path(pattern).expanduser())
+        whole = str(expand_home(pattern))
     elif "/" in pattern:
         whole = f"{escaped_path(base)}/{pattern.removeprefix('./')}"
     else:

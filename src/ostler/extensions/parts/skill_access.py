@@ -11,6 +11,7 @@ import msgspec
 from ostler.context import skills as found_skills
 from ostler.context.skills import FILE, LARGEST_FILE, PLACES, SkillToTrust, contents, told_of
 from ostler.context.text_files import Unusable, printable_path, quoted_path, read_beginning
+from ostler.kernel.user_paths import expand_home
 from ostler.runs.guidance import skills_in
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
@@ -118,7 +119,7 @@ class Skills:
         return self._found
 
     def _absolute(self, path: str | Path) -> Path:
-        return (self._context.cwd / Path(path).expanduser()).absolute()
+        return (self._context.cwd / expand_home(path)).absolute()
 
     def _project_of(self, path: Path) -> Path | None:
         """The project that a path belongs to, if that is the session's: then it needs trust."""
