@@ -67,7 +67,8 @@ def _identity(pid: int) -> ProcessId:
 
 @cache
 def host_name() -> str:
-    return socket.gethostname()
+    """In characters that can be stored: a host's name may be any bytes."""
+    return os.fsencode(socket.gethostname()).decode(errors="replace")
 
 
 @cache
@@ -84,7 +85,7 @@ def boot_id() -> str:
 def start_time(pid: int) -> str:
     """When a process began, in the kernel's own terms; empty when there is none (or only a zombie)."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # a process may call itself any bytes
     except OSError:
         return "" if _has_proc() else _ask("ps", "-o", "lstart=", "-p", str(pid))
     fields = stat.rpartition(")")[2].split()
@@ -145,4 +146,7 @@ def _environments() -> Iterator[tuple[int, set[bytes]]]:
 
 
 def _ask(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """The same answer to each of our processes, whatever its language and time zone: `ps` tells local time."""
+    environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return done.stdout.strip()
