@@ -278,7 +278,7 @@ def test_a_link_within_the_project_or_of_the_user_is_followed(
 
 
 def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory(dir="/tmp") as name:  # $TMPDIR may lie in a folder that is closed to others
         folder = Path(name).resolve()
         folder.chmod(0o755)
         monkeypatch.setenv("OSTLER_HOME", str(folder / "home"))
