@@ -63,7 +63,8 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
     pattern = match[2].strip() if match[2] is not None else None
     if pattern is not None:
         try:
-            shlex.split(pattern.removeprefix("="))
+            if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
+                shlex.split(pattern.removeprefix("="))
             compile_glob(pattern)
             expand_home(pattern)
         except (ValueError, re.error, UsageError) as error:
@@ -208,7 +209,7 @@ def escaped_path(path: Path) -> str:
 def anchored(rule: Rule, folder: Path) -> Rule:
     """The same rule with its path made absolute, if it has one that begins in that folder."""
     pattern = rule.pattern
-    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule):
+    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule.tool):
         return rule
     if "/" not in pattern and rule.restricts:
         return rule
@@ -217,8 +218,8 @@ def anchored(rule: Rule, folder: Path) -> Rule:
     return msgspec.structs.replace(rule, pattern=whole)
 
 
-def _is_about_paths(rule: Rule) -> bool:
-    return rule.tool in ("read", "search", "edit", "write", "ls", "grep", "find")
+def _is_about_paths(tool: str) -> bool:
+    return tool in ("read", "search", "edit", "write", "ls", "grep", "find")
 
 
 # --- domains ----------------------------------------------------------------------------------------
