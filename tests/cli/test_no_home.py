@@ -70,11 +70,12 @@ def test_with_a_folder_of_its_own_everything_works(homeless: Homeless) -> None:
 def test_a_home_that_nobody_knows_is_refused_where_it_is_named(homeless: Homeless, name: str) -> None:
     asked = ("-p", "--model", "demo", "hello")
     refused = homeless(*asked, OSTLER_HOME=f"{name}/own")
-    problem = f"{name}/own: there is no home directory {name}; write the whole path\n"
+    reason = f"there is no home directory {name}; write the whole path\n"
+    problem = f"{name}/own: {reason}"
     assert (refused.code, refused.err) == (2, f"ostler: {problem}")
     refused = homeless(*asked, "-e", f"{name}/own")
     assert (refused.code, refused.err) == (2, f"ostler: {problem}")
     for setting in (f"extensions = ['{name}/own']", f"deny = ['edit({name}/own)']"):
         homeless.configure(setting)
         refused = homeless(*asked)
-        assert refused.code == 2 and refused.err.endswith(problem) and refused.err.count("\n") == 1
+        assert refused.code == 2 and refused.err.endswith(reason) and refused.err.count("\n") == 1

@@ -221,6 +221,15 @@ def test_a_domain_is_itself_and_all_below_it(host: str | None, allow: str, deny:
     assert matches_host(parse_rule("fetch(example.com)", "deny"), host) == deny
 
 
+def test_a_home_may_have_wildcards_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "[ab] {c,d} *"
+    monkeypatch.setenv("HOME", str(home))
+    for effect in EFFECTS:
+        rule = parse_rule("read(~/.ssh/**)", effect)
+        assert matches_path(rule, home / ".ssh" / "id", Path("/")) == "yes"
+        assert matches_path(rule, tmp_path / "a c x" / ".ssh" / "id", Path("/")) == "no"
+
+
 @pytest.mark.parametrize("name", ["it's", 'a "b', "a (b", "a) b", "[x] {y, z} *", "a\\b", "a\nb", "~", " =x"])
 def test_a_rule_of_a_project_can_be_read_again_whatever_its_folder_is_called(
     tmp_path: Path, name: str

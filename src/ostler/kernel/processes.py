@@ -146,7 +146,7 @@ def _environments() -> Iterator[tuple[int, set[bytes]]]:
 
 
 def _ask(*command: str) -> str:
-    """The same answer to each of our processes, whatever its language and time zone: `ps` tells local time."""
+    """The same answer to all of our processes, whatever their time zone and language: `ps` tells local time."""
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return done.stdout.strip()

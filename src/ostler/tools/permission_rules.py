@@ -66,7 +66,7 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
             if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
                 shlex.split(pattern.removeprefix("="))
             compile_glob(pattern)
-            expand_home(pattern)
+            _with_home(pattern)
         except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
     return Rule(effect, match[1], pattern, base, origin)
@@ -163,7 +163,7 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
 
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
     if pattern.startswith(("/", "~")):
-        return _compiled(_with_real_beginning(str(expand_home(pattern))), 0)
+        return _compiled(_with_real_beginning(_with_home(pattern)), 0)
     anywhere = "" if "/" in pattern else "**/"
     return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
 
@@ -173,7 +173,7 @@ def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
     flags = re.IGNORECASE if sys.platform == "darwin" else 0
     pattern = pattern.rstrip("/") or "/"
     if pattern.startswith(("/", "~")):
-        whole = str(expand_home(pattern))
+        whole = _with_home(pattern)
     elif "/" in pattern:
         whole = f"{escaped_path(base)}/{pattern.removeprefix('./')}"
     else:
@@ -188,6 +188,13 @@ def _compiled(glob: str, flags: int) -> re.Pattern[str]:
     if stem and stem != glob:
         expression = f"{expression}|/(?:{compile_glob(stem if '/' in stem[1:] else stem + '/.').pattern})"
     return re.compile(expression, flags | re.DOTALL)
+
+
+def _with_home(pattern: str) -> str:
+    """The home's path is meant as it is: characters in it are no wildcards."""
+    name, slash, rest = pattern.partition("/")
+    home = escaped_path(expand_home(name)) if name.startswith("~") else name
+    return str(Path(f"{home}{slash}{rest}"))
 
 
 def _with_real_beginning(glob: str) -> str:
