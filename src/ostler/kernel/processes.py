@@ -146,7 +146,7 @@ def _environments() -> Iterator[tuple[int, set[bytes]]]:
 
 
 def _ask(*command: str) -> str:
-    """The same answer to all of our processes, whatever their time zone and language: `ps` tells local time."""
+    """The same answer to all of our processes: `ps` tells local time, in the language of whoever asks."""
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return done.stdout.strip()
