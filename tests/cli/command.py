@@ -86,7 +86,7 @@ class Ostler:
         **variables: str,
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "ostler", *arguments],
+            [sys.executable, "-X", "warn_default_encoding", "-W", "error", "-m", "ostler", *arguments],
             cwd=cwd or self.work,
             env=self.environment(variables),
             stdin=stdin,
