@@ -222,7 +222,7 @@ def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
 
 def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Serve) -> None:
     read, opened = ostler.work / "read", ostler.work / "opened"
-    waiting = turn(call("bash", {"command": f"until test -e {read}; do sleep 0.02; done"}))
+    waiting = turn(call("bash", {"command": f"until test -e {quote(str(read))}; do sleep 0.02; done"}))
     vendor = serve(by=lambda request: turn("done") if opened.exists() else waiting)
     process = ostler.start("-p", "--json", "--yes", *use(vendor), "go", stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -250,8 +250,9 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
                 Path({str(opened)!r}).touch()
         """,
     )
+    rest = process.stdout.read()  # of the same reader, which has read ahead
     ran = finish(process)
-    facts = [json.loads(line) for line in ran.out.splitlines()]
+    facts = [json.loads(line) for line in rest.splitlines()]
     kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
     assert ran.code == 0, ran.err
     assert kept["SessionOpened"] == "reload"

@@ -312,7 +312,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of wheels in place of PyPI."""
     folder = tmp_path / "wheels"
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     folder.mkdir()
     return folder

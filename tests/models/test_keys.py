@@ -169,7 +169,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_began(
     monkeypatch.setattr(keys, "KEY_COMMAND_SECONDS", 1.0)
     note = tmp_path / "pid"
     with pytest.raises(ConfigurationError, match="no key within 1 s"):
-        find_key(OPENAI, KeySearch(command=f"sleep 300 & echo $! > {note}; wait"))
+        find_key(OPENAI, KeySearch(command=f"sleep 300 & echo $! > {quote(str(note))}; wait"))
     wait_until(lambda: not has_mark(int(note.read_text())))
 
 
