@@ -282,9 +282,11 @@ def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         folder = Path(name).resolve()
         folder.chmod(0o755)
         monkeypatch.setenv("OSTLER_HOME", str(folder / "home"))
+        umask = os.umask(0o022)  # the folders can be entered, whoever one is
         path = write(folder / "project", "a")
-        path.chmod(0)
         mine = write(folder / "home", "b").parent
+        os.umask(umask)
+        path.chmod(0)
         mine.chmod(0)
         with not_as_root():
             told = find_agents(folder / "project").problems
