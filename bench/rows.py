@@ -80,12 +80,12 @@ def table(rows: Sequence[Row]) -> str:
 
 def write_between_marks(path: Path, text: str) -> None:
     """Replaces what stands between the two marks of a document."""
-    whole = path.read_text()
+    whole = path.read_text(encoding="utf-8")
     if BEGIN not in whole or END not in whole:
         raise SystemExit(f"{path} lacks the lines {BEGIN} and {END}; the table goes between them")
     before, _, rest = whole.partition(BEGIN)
     _, _, after = rest.partition(END)
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def _figure(value: float | None, unit: str) -> str:

@@ -81,7 +81,9 @@ def tests_in(file: Path) -> frozenset[str]:
     if not file.is_file():
         return frozenset()
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    named = [node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)]
+    named = [
+        node.name for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, kinds)
+    ]
     return frozenset(name for name in named if name.startswith(("test_", "Test")))
 
 
@@ -121,8 +123,8 @@ def _code_of(named: str) -> str:
     if not path.is_file():
         return ""
     if not anchor:
-        return path.read_text()
-    for part in re.split(r"(?m)^## ", path.read_text())[1:]:
+        return path.read_text(encoding="utf-8")
+    for part in re.split(r"(?m)^## ", path.read_text(encoding="utf-8"))[1:]:
         if _anchor(part.partition("\n")[0]) == anchor:
             return "\n".join(re.findall(r"(?ms)^```(?:python|sh)\n(.*?)^```$", part))
     return ""

@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "kit.md"
 
 @cache
 def _mapping() -> dict[str, Any]:
-    return tomllib.loads(MAPPING.read_text())
+    return tomllib.loads(MAPPING.read_text(encoding="utf-8"))
 
 
 def symbol_table(rows: Mapping[str, Entry]) -> Iterator[str]:

@@ -35,7 +35,7 @@ compared. A row names the tests that show what happens here, or says that there 
 
 
 def linnkit_page(notice: str) -> str:
-    mapping = tomllib.loads(MAPPING.read_text())
+    mapping = tomllib.loads(MAPPING.read_text(encoding="utf-8"))
     parts = [notice, INTRODUCTION.strip(), "## Names"]
     for title, rows in mapping["names"].items():
         parts += [f"### {title}", "\n".join(name_table(rows))]

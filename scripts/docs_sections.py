@@ -218,7 +218,7 @@ def sample() -> Sample:
     """A run with one tool call and nothing in it that depends on the moment or the machine."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        (folder / "plants.txt").write_text("thyme\nsage\n")
+        (folder / "plants.txt").write_text("thyme\nsage\n", encoding="utf-8")
         return asyncio.run(_sample(folder))
 
 

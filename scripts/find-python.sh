@@ -3,11 +3,14 @@
 # A name on PATH proves nothing (it may be a shim without a version behind it), so each one is asked.
 set -u
 
+set -- python3.11 python3.12 python3.13 python3.14 python3 python
+[ -z "${PYTHON:-}" ] || set -- "$PYTHON" "$@" # quoted: a path may have spaces in it
+
 too_bare=
-for candidate in ${PYTHON:-} python3.11 python3.12 python3.13 python3.14 python3 python; do
+for candidate in "$@"; do
     "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || continue
     if "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
-        echo "$candidate"
+        printf '%s\n' "$candidate"
         exit 0
     fi
     too_bare=${too_bare:-$candidate}

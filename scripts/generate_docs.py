@@ -117,12 +117,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args().check
-    outdated = {path: text for path, text in pages().items() if not path.exists() or path.read_text() != text}
+    outdated = {
+        path: text
+        for path, text in pages().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
     for path, text in outdated.items():
         if check:
             print(f"{path.relative_to(ROOT)} is out of date: run `make docs`", file=sys.stderr)
         else:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
     return 1 if check and outdated else 0
 
@@ -136,7 +140,7 @@ def pages() -> dict[Path, str]:
         docs / "openapi.json": openapi_document(),
     }
     handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - written.keys())
-    return written | {path: filled(path.read_text(), path.name) for path in handwritten}
+    return written | {path: filled(path.read_text(encoding="utf-8"), path.name) for path in handwritten}
 
 
 def openapi_document() -> str:
@@ -160,7 +164,7 @@ def events_page() -> str:
         f"```\n{order_of_a_run()}```",
         BESIDE_THE_ORDER.strip(),
         MAPPING_INTRODUCTION.strip(),
-        *mapping_tables(tomllib.loads(MAPPING.read_text())),
+        *mapping_tables(tomllib.loads(MAPPING.read_text(encoding="utf-8"))),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -113,7 +113,7 @@ def fetch_prices(folder: Path) -> tuple[dict[str, Any], str]:
     )
     sys.path.insert(0, str(packages))
     data = importlib.import_module("genai_prices.data")
-    text = Path(str(data.__file__)).read_text()
+    text = Path(str(data.__file__)).read_text(encoding="utf-8")
     return {provider.id: provider for provider in data.providers}, newest_day(text)
 
 

@@ -46,13 +46,13 @@ def main() -> int:
     check = parser.parse_args().check
     drawn = draw(lines_of(masked(record())), "ostler demo")
     name = PICTURE.relative_to(ROOT)
-    if PICTURE.exists() and PICTURE.read_text() == drawn:
+    if PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == drawn:
         return 0
     if check:
         print(f"{name} is out of date: run `make picture`", file=sys.stderr)
         return 1
     PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(drawn)
+    PICTURE.write_text(drawn, encoding="utf-8")
     print(f"wrote {name}")
     return 0
 

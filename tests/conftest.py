@@ -14,10 +14,13 @@ from hypothesis import settings
 from ostler.testkit.watch import watched_sessions
 from tests.seeds import SEED
 
-# The programs that tests start are told to hang up, also where the tests were started with `nohup`:
-# what is ignored would stay so in them, what has a handler does not.
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda number, frame: None)
+# The programs that tests start are told to hang up or interrupted, also where the tests were started with
+# `nohup`, or by a script with `&`: what is ignored would stay so in them, what has a handler does not.
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda number, frame: None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine is no reason for a test to fail.
 settings.register_profile("patient", deadline=None)

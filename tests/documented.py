@@ -15,6 +15,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ostler.testkit.vendors import Answer, call, turn
@@ -117,7 +118,7 @@ class Folder:
         programs = path / "programs"
         programs.mkdir()
         ostler = programs / "ostler"
-        ostler.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ostler "$@"\n')
+        ostler.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -m ostler "$@"\n')
         ostler.chmod(0o755)
         self._environment = {
             **os.environ,

@@ -69,8 +69,13 @@ def sections(generator: ModuleType) -> ModuleType:
 
 
 def test_the_generated_pages_are_current() -> None:
+    strict = ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")  # pages are UTF-8 in any locale
     checked = subprocess.run(
-        [sys.executable, GENERATOR, "--check"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *strict, GENERATOR, "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (checked.returncode, checked.stderr) == (0, "")
 

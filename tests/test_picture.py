@@ -24,8 +24,9 @@ def picture() -> Iterator[ModuleType]:
 
 
 def test_the_picture_of_the_demo_is_current() -> None:
+    strict = ("-X", "warn_default_encoding", "-W", "error::EncodingWarning")  # it is UTF-8 in any locale
     checked = subprocess.run(
-        [sys.executable, SCRIPTS / "picture.py", "--check"],
+        [sys.executable, *strict, SCRIPTS / "picture.py", "--check"],
         capture_output=True,
         text=True,
         timeout=100,

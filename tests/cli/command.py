@@ -71,8 +71,9 @@ class Ostler:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith("OSTLER_") and not name.endswith(("_API_KEY", "_BASE_URL"))
+            if not name.startswith(("OSTLER_", "LC_")) and not name.endswith(("_API_KEY", "_BASE_URL"))
         }
+        inherited.pop("LANGUAGE", None)  # it and LC_ALL would win over a LANG that a test asks for
         inherited.pop("PYTHONUNBUFFERED", None)  # it hides output that is never flushed
         own = {"HOME": str(self.home), "OSTLER_HOME": str(self.home), "TMPDIR": str(self.home.parent)}
         return {**inherited, **own, **variables}
@@ -86,7 +87,7 @@ class Ostler:
         **variables: str,
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "ostler", *arguments],
+            [sys.executable, "-X", "warn_default_encoding", "-W", "error", "-m", "ostler", *arguments],
             cwd=cwd or self.work,
             env=self.environment(variables),
             stdin=stdin,

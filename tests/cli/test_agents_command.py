@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from tests.cli.command import Ostler
 
@@ -108,10 +109,11 @@ def test_trust_lets_a_projects_agents_choose_their_model_until_they_change(ostle
     assert before.out.split()[1] == "inherit"
     assert before.err == (
         f"ostler: {path}: its model 'openai/dear' is ignored, and that of its parent used, "
-        f"until you look at it and say `ostler trust {ostler.work}`\n"
+        f"until you look at it and say `ostler trust {quote(str(ostler.work))}`\n"
     )
     assert ostler("trust").out == (
-        f"{path} sets:\n  model = openai/dear\ntrusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"{path} sets:\n  model = openai/dear\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
     )
     after = ostler("agents")
     assert (after.out.split()[1], after.err) == ("openai/dear", "")
@@ -132,7 +134,7 @@ def test_one_consent_is_for_the_project_file_and_the_agents(ostler: Ostler) -> N
     ran = ostler("trust")
     assert ran.out == (
         f"{ostler.work}/ostler.toml sets:\n  base_url = http://there\n{path} sets:\n  model = sonnet\n"
-        f"trusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
     )
     assert ostler("trust", "--list").out == f"{ostler.work}\n{path}\n"
     ostler("trust", "--remove")

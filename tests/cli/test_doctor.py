@@ -93,6 +93,7 @@ def test_what_a_run_would_meet_is_what_is_said(ostler: Ostler, serve: Serve, con
 
 def test_what_is_broken_is_part_of_the_answer(ostler: Ostler, configure: Configure) -> None:
     configure(f"api_key = '{KEY}'\nmodel = 'openai/x'")
+    (ostler.home / "config.toml").chmod(0o644)
     (told,) = ostler("doctor", "--json").lines
     assert not place(told, "configuration")["sound"] and "chmod 600" in place(told, "configuration")["state"]
     (ostler.home / "config.toml").chmod(0o600)

@@ -182,7 +182,7 @@ def test_a_wheel_is_installed_and_its_extension_loaded_from_its_own_folder(
     index = tmp_path / "wheels"
     code = {"gatekeeper/__init__.py": "from gatekeeper.rules import setup\n", "gatekeeper/rules.py": GUARDED}
     wheel(index, "gatekeeper", "1.2", code, "gate = gatekeeper:setup")
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull}
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": index.as_uri(), "PIP_CONFIG_FILE": os.devnull}
     (ostler.work / "pip.py").write_text("raise SystemExit('this is not pip')")
     ran = ostler("ext", "install", "gatekeeper", **offline)
     assert (ran.code, ran.out) == (0, "installed gatekeeper 1.2: 1 extension (gate)\n")

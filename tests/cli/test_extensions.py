@@ -6,6 +6,7 @@ import json
 import subprocess
 import textwrap
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     mark = ostler.work / "ran"
     notice = (
         "ostler: extensions of this project are left out until you look at them and say "
-        f"`ostler trust {ostler.work}`: mark\n"
+        f"`ostler trust {quote(str(ostler.work))}`: mark\n"
     )
 
     def run(*arguments: str) -> tuple[str, bool]:
@@ -142,7 +143,7 @@ def test_a_projects_extension_is_refused_until_it_is_trusted(
     assert run("--trust") == ("", True)
     assert in_process("trust")[1] == (
         f"{file} runs with your rights:\n  mark.py: 3 lines\n"
-        f"trusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
     )
     assert run() == ("", True)
     file.write_text(file.read_text() + "# changed\n")
@@ -221,7 +222,7 @@ def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
 
 def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Serve) -> None:
     read, opened = ostler.work / "read", ostler.work / "opened"
-    waiting = turn(call("bash", {"command": f"until test -e {read}; do sleep 0.02; done"}))
+    waiting = turn(call("bash", {"command": f"until test -e {quote(str(read))}; do sleep 0.02; done"}))
     vendor = serve(by=lambda request: turn("done") if opened.exists() else waiting)
     process = ostler.start("-p", "--json", "--yes", *use(vendor), "go", stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -249,8 +250,9 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
                 Path({str(opened)!r}).touch()
         """,
     )
+    rest = process.stdout.read()  # of the same reader, which has read ahead
     ran = finish(process)
-    facts = [json.loads(line) for line in ran.out.splitlines()]
+    facts = [json.loads(line) for line in rest.splitlines()]
     kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
     assert ran.code == 0, ran.err
     assert kept["SessionOpened"] == "reload"

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -42,7 +43,10 @@ def test_a_key_that_is_piped_in_is_kept_and_used(ostler: Ostler, serve: Serve, c
     file.chmod(0o644)
     refused = ostler("-p", "--model", "openai/fake", "--base-url", vendor.chat_url, "hello")
     assert (refused.code, refused.out) == (2, "")
-    assert refused.err == f"ostler: {file} holds keys and is open to others: say `chmod 600 {file}`\n"
+    assert (
+        refused.err
+        == f"ostler: {file} holds keys and is open to others: say `chmod 600 {quote(str(file))}`\n"
+    )
 
 
 def test_a_key_that_is_typed_is_not_echoed(ostler: Ostler) -> None:

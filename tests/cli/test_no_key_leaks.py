@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
@@ -56,7 +57,8 @@ class Prepared:
                 self.own_files = {configuration}
             case "command":
                 (ostler.home / "secret").write_text(CANARY)
-                configuration.write_text(f"[providers.openai]\nkey_command = 'cat {ostler.home / 'secret'}'")
+                command = shlex.join(["cat", str(ostler.home / "secret")])
+                configuration.write_text(f"[providers.openai]\nkey_command = {json.dumps(command)}")
                 self.own_files = {ostler.home / "secret"}
             case "file":
                 self.own_files = {ostler.home / "keys.json"}

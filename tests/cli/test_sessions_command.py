@@ -142,7 +142,9 @@ def test_a_session_goes_out_to_a_file_and_comes_back_in_another_directory(
     folder.mkdir()
 
     (file,) = ostler("sessions", "export", session, str(folder)).out.splitlines()
-    assert re.fullmatch(rf"{folder}/\d{{4}}-\d\d-\d\d-{session[:14]}-what-is-the-question\.jsonl", file)
+    assert re.fullmatch(
+        rf"{re.escape(str(folder))}/\d{{4}}-\d\d-\d\d-{session[:14]}-what-is-the-question\.jsonl", file
+    )
     named = ostler("sessions", "export", session[:14], "exports/mine").out
     assert named == "exports/mine.jsonl\n"
     assert Path(file).read_bytes() == (folder / "mine.jsonl").read_bytes()

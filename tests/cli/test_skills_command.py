@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ostler.testkit.vendors import FakeVendor, call, turn
@@ -79,13 +80,13 @@ def test_trust_lets_a_projects_skill_be_used_until_it_changes(ostler: Ostler) ->
     before = ostler("skills")
     notice = (
         "ostler: skills of this project are left out until you look at them and say "
-        f"`ostler trust {ostler.work}`: release\n"
+        f"`ostler trust {quote(str(ostler.work))}`: release\n"
     )
     assert (before.out, before.err) == ("", notice)
     assert ostler("trust").out == (
         f"{path} tells the model:\n  release: Tags: and pushes.\n"
         "  5 lines in all, read when the skill is used\n"
-        f"trusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
     )
     after = ostler("skills")
     assert (after.out.split()[0], after.err) == ("release", "")

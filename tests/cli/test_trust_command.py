@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 from ostler.testkit.vendors import turn
@@ -21,7 +23,7 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     arguments = ("-p", "hello")
     notice = (
         f"ostler: {file} sets base_url, which is ignored until you look at it "
-        f"and say `ostler trust {ostler.work}`\n"
+        f"and say `ostler trust {shlex.quote(str(ostler.work))}`\n"
     )
     before = ostler(*arguments)
     assert (before.code, before.err) == (
@@ -34,7 +36,7 @@ def test_a_project_may_name_another_server_only_when_it_is_trusted(ostler: Ostle
     given = ostler("trust")
     assert given.out == (
         f"{file} sets:\n  base_url = {vendor.chat_url}\n"
-        f"trusted; `ostler trust --remove {ostler.work}` takes it back\n"
+        f"trusted; `ostler trust --remove {shlex.quote(str(ostler.work))}` takes it back\n"
     )
     after = ostler(*arguments)
     assert (after.code, after.out, after.err) == (0, "from the project's server\n", "")
@@ -100,3 +102,30 @@ def test_nothing_is_trusted_where_nothing_needs_it(ostler: Ostler) -> None:
     broken = ostler("trust")
     assert broken.code == 2 and "is not valid TOML" in broken.err
     assert ostler("trust", "/no/such/place").err == "ostler: there is no directory /no/such/place\n"
+
+
+def test_the_commands_that_are_named_can_be_typed_as_they_stand_also_where_paths_have_spaces(
+    ostler: Ostler,
+) -> None:
+    project = ostler.work / "a project's"
+    (project / ".git").mkdir(parents=True)
+    (project / "ostler.toml").write_text("base_url = 'http://there'\n")
+    for name, text in {
+        ".ostler/extensions/led.py": "def setup(ostler): pass\n",
+        ".ostler/agents/tester.md": "---\ndescription: Tests.\nmodel: openai/dear\n---\nTest.\n",
+        ".agents/skills/release/SKILL.md": "---\nname: release\ndescription: Tags.\n---\nTag.\n",
+    }.items():
+        path = project / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    told = [
+        ostler("-p", "--model", "demo", "hello", cwd=project).err,
+        *(ostler(command, cwd=project).err for command in ("agents", "skills")),
+        ostler("ext", "list", cwd=project).out,
+    ]
+    named = [shlex.split(command) for text in told for command in re.findall("`(ostler trust .*?)`", text)]
+    assert len(named) >= 6 and all(command == ["ostler", "trust", str(project)] for command in named)
+
+    taken_back = re.findall("`(ostler trust --remove .*?)`", ostler(*named[0][1:]).out)
+    assert [shlex.split(command) for command in taken_back] == [["ostler", "trust", "--remove", str(project)]]
+    assert ostler(*shlex.split(taken_back[0])[1:]).out == f"{project} is no longer trusted\n"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from hypothesis import given
@@ -109,8 +110,8 @@ def test_a_projects_skill_is_left_out_until_it_is_trusted(root: Path, own: Path)
     assert [(one.name, one.path) for one in skills.to_trust] == [("other", other), ("release", theirs)]
     assert skills.problems == ()
     assert skills.notices == (
-        f"skills of this project are left out until you look at them and say `ostler trust {root}`: "
-        "other, release",
+        f"skills of this project are left out until you look at them and say "
+        f"`ostler trust {quote(str(root))}`: other, release",
     )
     assert find(root, own).found["release"].description == "theirs"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -172,10 +173,10 @@ async def test_an_undo_that_fails_says_so_and_keeps_the_checkpoint(repository: P
 async def test_the_notifier_tells_of_questions_and_of_runs_that_failed(tmp_path: Path) -> None:
     told = tmp_path / "told"
     program = tmp_path / "notify"
-    program.write_text(f'#!/bin/sh\necho "$2" >> {told}\n')
+    program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(told))}\n')
     program.chmod(0o755)
     face = TestFace("no")
-    options = {"notify-command": f"{program} ostler"}
+    options = {"notify-command": f"{quote(str(program))} ostler"}
     async with ExtensionTest(EXAMPLES / "notifier.py", face=face, options=options) as test:
         await test.context.ui.confirm("Go on?")
         await test.prompt("go")

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from msgspec.structs import replace
@@ -98,7 +99,7 @@ def test_a_ref_that_is_not_there_leaves_nothing_behind(tmp_path: Path, scope: Sc
 def test_nothing_of_a_repository_runs_but_the_extensions_that_are_tried(
     tmp_path: Path, scope: Scope, put: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trap = f"#!/bin/sh\ntouch '{tmp_path}/sprung'\n"
+    trap = f"#!/bin/sh\ntouch {quote(str(tmp_path))}/sprung\n"
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("gate"), "hooks/post-checkout": trap})
     (repository.folder / "hooks" / "post-checkout").chmod(0o755)
     submodule = Repository(tmp_path / "inner", {"evil.py": tool("evil")})
@@ -311,7 +312,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of wheels in place of PyPI."""
     folder = tmp_path / "wheels"
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_FIND_LINKS", folder.as_uri())
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     folder.mkdir()
     return folder
@@ -373,7 +374,9 @@ def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     tmp_path: Path, put: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ostler.extensions.installing.wheels.find_spec", lambda name: None)
-    programs = write(tmp_path / "programs", {"uv": f'#!/bin/sh\necho "$@" > {tmp_path}/told\nexit 3\n'})
+    programs = write(
+        tmp_path / "programs", {"uv": f'#!/bin/sh\necho "$@" > {quote(str(tmp_path))}/told\nexit 3\n'}
+    )
     (programs / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.defpath}")
     with pytest.raises(OstlerError, match="tidy==1 cannot be installed: "):
@@ -381,7 +384,8 @@ def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     told = (tmp_path / "told").read_text().split()
     assert told[:2] == ["pip", "install"] and told[-4:] == ["--only-binary", ":all:", "--", "tidy==1"]
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match="neither pip nor uv is here"):
+    monkeypatch.setattr("sys.executable", "/a folder/python")
+    with pytest.raises(UsageError, match="neither pip nor uv is here: say `'/a folder/python' -m ensurepip`"):
         put("tidy")
 
 

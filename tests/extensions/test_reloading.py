@@ -8,6 +8,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -255,7 +256,7 @@ async def test_a_changed_extension_of_a_project_waits_for_trust(room: Room) -> N
     (warned,) = await facts_of(session, "warned")
     assert warned.text == (
         "the extension gate was changed: its old version runs on until you look at it and say "
-        f"`ostler trust {room.project}`"
+        f"`ostler trust {quote(str(room.project))}`"
     )
     for one in extensions_to_trust(room.project):
         one.trust()

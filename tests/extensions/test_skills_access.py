@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ async def test_a_projects_skills_are_found_only_once_they_are_trusted(project: P
     session, context, _ = await at_work(project)
     assert context.skills.available() == []
     (problem,) = context.skills.discover().problems
-    assert f"`ostler trust {project}`" in problem
+    assert f"`ostler trust {quote(str(project))}`" in problem
     with pytest.raises(UsageError, match="look at it and say `ostler trust"):
         context.skills.load(file)
     with pytest.raises(UsageError, match="look at it and say `ostler trust"):

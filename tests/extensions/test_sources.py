@@ -26,6 +26,7 @@ GIT = [
     ("git:git@github.com:ada/tidy", "git@github.com:ada/tidy", "github.com/ada/tidy", ""),
     ("file:///srv/tidy.git@v1", "file:///srv/tidy.git", "/srv/tidy", "v1"),
     ("git:/srv/a folder/tidy@v1", "file:///srv/a%20folder/tidy", "/srv/a folder/tidy", "v1"),
+    ("file:///srv/a%20folder/tidy", "file:///srv/a%20folder/tidy", "/srv/a folder/tidy", ""),
     ("git:./srv/tidy", "file:///srv/tidy", "/srv/tidy", ""),
 ]
 

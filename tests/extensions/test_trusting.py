@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -55,7 +56,7 @@ async def test_nothing_of_it_runs_before_it_is_trusted(project: Project) -> None
     assert not file.with_suffix(".ran").exists()
     assert project.told == [
         "extensions of this project are left out until you look at them and say "
-        f"`ostler trust {project.folder}`: gate"
+        f"`ostler trust {quote(str(project.folder))}`: gate"
     ]
     project.trust()
     assert await project.standings() == {"gate": "loaded"}

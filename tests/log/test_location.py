@@ -84,18 +84,18 @@ def test_opening_a_store_there_is_refused_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"server:/x {tmp_path / 'far'} nfs rw 0 0\n")
+    mounts.write_text(f"server:/x {str(tmp_path / 'far').replace(' ', chr(92) + '040')} nfs rw 0 0\n")
     monkeypatch.setattr(location, "MOUNTS", mounts)
     with pytest.raises(StoreError, match="network file system"):
         SqliteStore(tmp_path / "far" / "store.db")
     assert not (tmp_path / "far").exists()
 
 
-def test_looking_costs_next_to_nothing(tmp_path: Path) -> None:
+def test_looking_costs_next_to_nothing() -> None:
     many = MOUNTS + "".join(f"overlay /var/lib/{number}/merged overlay rw 0 0\n" for number in range(200))
     spent = []
     for _ in range(20):
         began = time.perf_counter()
-        refuse_network_disk(tmp_path / "store.db", many)
+        refuse_network_disk(Path("/var/lib/store.db"), many)
         spent.append(time.perf_counter() - began)
     assert min(spent) < 0.001

@@ -181,8 +181,8 @@ def test_a_path_that_cannot_be_a_file_is_refused(tmp_path: Path, place: str) -> 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that also another user may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="ostler-test-"))
+    """A folder that also another user may enter: $TMPDIR may lie in one that is closed."""
+    folder = Path(tempfile.mkdtemp(prefix="ostler-test-", dir="/tmp"))
     folder.chmod(0o755)
     yield folder
     folder.chmod(0o755)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_file_that_is_open_to_others_is_refused_with_what_to_do(file: Path, mo
     file.chmod(mode)
     with pytest.raises(ConfigurationError) as refused:
         find_key(OPENAI, KeySearch(file=file))
-    assert f"chmod 600 {file}" in refused.value.message and "canary" not in refused.value.message
+    assert f"chmod 600 {quote(str(file))}" in refused.value.message and "canary" not in refused.value.message
     with pytest.raises(ConfigurationError, match="chmod 600"):
         store_key(file, "groq", "two")
 
@@ -168,7 +169,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_began(
     monkeypatch.setattr(keys, "KEY_COMMAND_SECONDS", 1.0)
     note = tmp_path / "pid"
     with pytest.raises(ConfigurationError, match="no key within 1 s"):
-        find_key(OPENAI, KeySearch(command=f"sleep 300 & echo $! > {note}; wait"))
+        find_key(OPENAI, KeySearch(command=f"sleep 300 & echo $! > {quote(str(note))}; wait"))
     wait_until(lambda: not has_mark(int(note.read_text())))
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_projects_model_counts_only_when_its_file_is_trusted_as_it_is(project:
     assert only(agents).model == ""
     assert problems(agents, path) == [
         "its model 'openai/dear' is ignored, and that of its parent used, until you look at it "
-        f"and say `ostler trust {project}`"
+        f"and say `ostler trust {quote(str(project))}`"
     ]
     (wanted,) = agents.models_to_trust
     assert (wanted.path, wanted.content, wanted.model) == (path, path.read_bytes(), "openai/dear")
@@ -277,13 +278,15 @@ def test_a_link_within_the_project_or_of_the_user_is_followed(
 
 
 def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory(dir="/tmp") as name:  # $TMPDIR may lie in a folder that is closed to others
         folder = Path(name).resolve()
         folder.chmod(0o755)
         monkeypatch.setenv("OSTLER_HOME", str(folder / "home"))
+        umask = os.umask(0o022)  # the folders can be entered, whoever one is
         path = write(folder / "project", "a")
-        path.chmod(0)
         mine = write(folder / "home", "b").parent
+        os.umask(umask)
+        path.chmod(0)
         mine.chmod(0)
         with not_as_root():
             told = find_agents(folder / "project").problems

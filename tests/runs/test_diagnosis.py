@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -155,9 +157,10 @@ def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> N
 
 def test_a_command_for_a_key_counts_and_is_not_run(diagnosed: Diagnose, tmp_path: Path) -> None:
     ran = tmp_path / "was-run"
+    command = json.dumps(f"touch {quote(str(ran))}")
     found = diagnosed(
-        f"model = 'xai/x'\nkey_command = 'touch {ran}'\nfallback = ['groq/x']\n"
-        f"[providers.groq]\nkey_command = 'touch {ran}'"
+        f"model = 'xai/x'\nkey_command = {command}\nfallback = ['groq/x']\n"
+        f"[providers.groq]\nkey_command = {command}"
     )
     assert found.answering.model == "xai/x"
     assert [(one.name, one.found) for one in fallbacks(found)] == [("groq/x", True)]

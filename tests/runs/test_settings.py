@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 import pytest
@@ -87,7 +88,7 @@ def test_what_needs_trust_is_ignored_until_it_is_given_and_again_when_the_file_c
     assert getattr(untrusted.settings, name) == getattr(Settings(), name)
     assert untrusted.settings.model == "a/b"
     (notice,) = untrusted.notices
-    assert name in notice and f"ostler trust {project}" in notice and "evil" not in notice
+    assert name in notice and f"ostler trust {quote(str(project))}" in notice and "evil" not in notice
 
     trust(project, file.read_bytes())
     assert trusted_folders() == [str(project)]

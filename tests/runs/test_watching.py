@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -157,6 +158,25 @@ async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(
     machine.go_on.set()
     await running
     assert list(folder.iterdir()) == []
+
+
+async def test_where_paths_are_too_long_the_socket_lies_where_nobody_else_gets_at_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / ("long " * 20) / "ostler.db")
+        session = await create_session(store, Harness(ScriptedModel([])))
+        channel = Channel(session.journal)
+        await channel.open()
+    finally:
+        os.umask(before)
+    path = socket_of(store.meeting_place, session.journal.lease.owner)
+    assert path is not None and path.is_socket()
+    folders = path.parents[: path.parents.index(Path("/tmp"))]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+    channel.close()
+    await session.close()
+    await store.close()
+    path.parent.rmdir()
 
 
 def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(

@@ -357,7 +357,7 @@ async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Pa
         await go(ran)
         assert ran.results() == ["The person declined this call."]
         (question,) = asked
-        command = " ".join(PROGRAM)
+        command = shlex.join(PROGRAM)
         assert question.question.text.startswith(f"Allow agent: {command[:100]}")
         assert question.question.details is not None
         assert question.question.details["arguments"]["command"] == command
@@ -378,7 +378,7 @@ async def test_nothing_is_started_where_commands_are_refused(tmp_path: Path) -> 
 
 
 async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -> None:
-    allowed = guard("ask", f"agent({' '.join(PROGRAM)})")
+    allowed = guard("ask", f"agent({shlex.join(PROGRAM)})")
     script = [
         ask(agent="asking", prompt="/write notes"),
         lambda request: ask(session=child_of(ran), keys=["y"]),
@@ -393,7 +393,7 @@ async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -
 
 
 async def test_a_command_of_the_models_own_is_judged_as_it_will_run(tmp_path: Path) -> None:
-    plain = " ".join(PROGRAM)
+    plain = shlex.join(PROGRAM)
     calls = [ask(command=f"{plain} # more", prompt="hello"), ask(command=plain, prompt="hello"), "done"]
     async with session_of(calls, tmp_path, permission=guard("ask", f"agent(={plain})")) as ran:
         await go(ran)

@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -147,7 +148,7 @@ async def test_long_output_is_cut_at_its_beginning_and_kept_whole(context: FakeT
 
 
 async def test_the_result_stays_within_its_limits(context: FakeToolContext) -> None:
-    command = f"{sys.executable} -c \"print(('\\\\U0001f600' * 3000 + '\\\\n') * 40)\""
+    command = f"{quote(sys.executable)} -c \"print(('\\\\U0001f600' * 3000 + '\\\\n') * 40)\""
     text = told(await run_tool(bash, {"command": command}, context))
     body = text.split("\n", 1)[1]
     assert len(body.encode()) <= 50 * 1024

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +17,20 @@ from ostler.tools.globs import compile_glob
 def test_stars_and_question_marks_mean_what_they_always_mean(glob: str, name: str) -> None:
     if "**" not in glob:
         assert bool(compile_glob(glob).fullmatch(name)) == fnmatchcase(name, glob)
+
+
+@pytest.mark.parametrize("glob", ["[+--]", "[--a]", "[a-]", "[!+--]", "[a&&b]", "[a||b]", "[a~~b]", "[[ab]"])
+@pytest.mark.parametrize("name", list("+,-ab&|~[x"))
+def test_in_brackets_a_hyphen_may_end_a_range_and_twice_the_same_is_no_operation(
+    glob: str, name: str
+) -> None:
+    assert bool(compile_glob(glob).fullmatch(name)) == fnmatchcase(name, glob)
+
+
+@given(st.text("ab!&~|-[]+,? ", max_size=8), st.sampled_from("ab!&~|-[]+,? x"))
+def test_brackets_mean_what_they_always_mean(inside: str, name: str) -> None:
+    with suppress(re.error):  # a range that runs backwards
+        assert bool(compile_glob(f"[{inside}]").fullmatch(name)) == fnmatchcase(name, f"[{inside}]")
 
 
 def test_many_stars_in_a_long_name_are_decided_at_once() -> None:

@@ -501,3 +501,15 @@ def test_each_scope_remembers_a_path_in_its_own_words(here: Path) -> None:
         "project": ("edit(./b.py)",),
         "user": (f"edit({real}/b.py)",),
     }
+
+
+def test_without_a_home_what_a_tilde_stands_for_is_not_guessed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert bash(here, "rm ~/a", deny="bash(rm -r)", allow="bash(rm a)").verdict == "ask"
+    assert bash(here, "rm a", deny="bash(rm -r)", allow="bash(rm a)").verdict == "allow"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.tools.permission_rules import (
+    EFFECTS,
     Effect,
     anchored,
     command_pattern,
@@ -218,3 +219,22 @@ def test_a_host_is_known_only_where_programs_agree_on_it(url: str, host: str | N
 def test_a_domain_is_itself_and_all_below_it(host: str | None, allow: str, deny: str) -> None:
     assert matches_host(parse_rule("fetch(example.com)", "allow"), host) == allow
     assert matches_host(parse_rule("fetch(example.com)", "deny"), host) == deny
+
+
+def test_a_home_may_have_wildcards_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "[ab] {c,d} *"
+    monkeypatch.setenv("HOME", str(home))
+    for effect in EFFECTS:
+        rule = parse_rule("read(~/.ssh/**)", effect)
+        assert matches_path(rule, home / ".ssh" / "id", Path("/")) == "yes"
+        assert matches_path(rule, tmp_path / "a c x" / ".ssh" / "id", Path("/")) == "no"
+
+
+@pytest.mark.parametrize("name", ["it's", 'a "b', "a (b", "a) b", "[x] {y, z} *", "a\\b", "a\nb", "~", " =x"])
+def test_a_rule_of_a_project_can_be_read_again_whatever_its_folder_is_called(
+    tmp_path: Path, name: str
+) -> None:
+    for effect in EFFECTS:
+        rule = parse_rule(anchored(parse_rule("edit(src/**)", effect), tmp_path / name).text, effect)
+        assert matches_path(rule, tmp_path / name / "src" / "a", Path("/")) == "yes"
+        assert matches_path(rule, tmp_path / "other" / "src" / "a", Path("/")) == "no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from base64 import b64decode
 from html.parser import HTMLParser
@@ -25,7 +26,7 @@ def editor(folder: Path) -> str:
     """One that writes a line into the file it is given."""
     file = folder / "editor.py"
     file.write_text("import sys\nwith open(sys.argv[1], 'a') as file:\n    file.write('edited\\n')\n")
-    return f"{sys.executable} {file}"
+    return shlex.join([sys.executable, str(file)])
 
 
 def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_while(

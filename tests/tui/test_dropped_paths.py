@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import example, given
@@ -26,13 +28,20 @@ PIXEL = bytes.fromhex(
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Its own path needs no quoting: the tests are about the names in it."""
+    with TemporaryDirectory(dir="/tmp", prefix="ostler-test-") as name:
+        folder = Path(name).resolve()
+        monkeypatch.setenv("HOME", str(folder))
+        fill(folder)
+        yield folder
+
+
+def fill(folder: Path) -> None:
     for name in ("plain.txt", "my notes.md", "it's.txt", 'say "x".txt', "a(1).txt", "$HOME.txt", "ünï.txt"):
-        (tmp_path / name).write_text(f"{name}\n")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "pixel.png").write_bytes(PIXEL)
-    return tmp_path
+        (folder / name).write_text(f"{name}\n")
+    (folder / "folder").mkdir()
+    (folder / "pixel.png").write_bytes(PIXEL)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -317,7 +319,7 @@ def test_the_line_is_written_in_an_editor_and_stays_when_that_fails(
 ) -> None:
     editor = program(ostler, "edit", 'grep -q broken "$1" && exit 7\necho "from the editor" >> "$1"')
     vendor = serve(turn("done"))
-    terminal = open_tui(vendor, VISUAL=str(editor))
+    terminal = open_tui(vendor, VISUAL=quote(str(editor)))
     terminal.wait_for(">")
     terminal.type("broken")
     terminal.press("ctrl+x", "e")
@@ -337,13 +339,13 @@ def test_a_picture_comes_from_the_clipboard_or_from_a_drop(
 ) -> None:
     picture = ostler.work / "a picture.png"
     picture.write_bytes(png())
-    folder = program(ostler, "wl-paste", f"cat '{picture}'").parent
+    folder = program(ostler, "wl-paste", f"cat {quote(str(picture))}").parent
     vendor = serve(turn("seen"))
     terminal = open_tui(vendor, WAYLAND_DISPLAY="none", PATH=f"{folder}:/usr/bin:/bin")
     terminal.wait_for(">")
     terminal.press("ctrl+v")
     terminal.wait_for("[image #1 PNG 2x2]")
-    terminal.paste(str(picture).replace(" ", "\\ "))
+    terminal.paste(re.sub(r"([^\w/.-])", r"\\\1", str(picture)))
     terminal.wait_for("[image #2 PNG 2x2]")
     say(terminal, "look")
     terminal.wait_for("completed")

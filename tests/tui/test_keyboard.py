@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -102,7 +103,7 @@ def test_an_unmarked_paste_has_lines_with_more_behind_them_or_very_many_letters(
 @pytest.mark.skipif(sys.platform != "linux", reason="needs setsid --ctty")
 def test_ctrl_z_gives_the_terminal_to_the_shell_until_fg(serve: Serve, ostler: Ostler) -> None:
     vendor = serve(turn("done"))
-    command = " ".join(map(str, [Path(sys.executable).parent / "ostler", *use(vendor)]))
+    command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(vendor)])
     shell = ["setsid", "--ctty", "--wait", "bash", "--norc", "-i"]
     environment = ostler.environment({"LANG": "C.UTF-8", "PS1": "SHELL: "})
     with Terminal(shell, environment=environment, cwd=ostler.work) as terminal:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -193,7 +194,10 @@ def fake_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     def install(code: str) -> Path:
         program = tmp_path / "bin" / "git"
         program.parent.mkdir()
-        program.write_text(f"#!{sys.executable}\n{code}")
+        script = program.with_suffix(".py")
+        script.write_text(code)
+        # Not in the first line itself, which may neither be long nor have spaces in its path.
+        program.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} {quote(str(script))} "$@"\n')
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         return program
@@ -261,7 +265,7 @@ def test_a_repository_cannot_make_us_run_its_programs(tmp_path: Path, opened: Op
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "a.py")
     trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/caught\n")
+    trap.write_text(f"#!/bin/sh\ntouch {quote(str(tmp_path))}/caught\n")
     trap.chmod(0o755)
     git(tmp_path, "config", "core.fsmonitor", str(trap))
     (tmp_path / "a.py").write_text("changed")

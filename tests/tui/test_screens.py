@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -187,16 +188,17 @@ def test_what_stood_there_before_is_still_there_afterwards(open_tui: Open, serve
 
 @pytest.fixture
 def tmux(ostler: Ostler) -> Iterator[Tmux]:
-    server = Tmux(program("tmux"), ostler)
-    yield server
-    server.run("kill-server")
+    with TemporaryDirectory(dir="/tmp", prefix="ostler-test-") as folder:  # a socket's path must be short
+        server = Tmux(program("tmux"), ostler, Path(folder, "tmux"))
+        yield server
+        server.run("kill-server")
 
 
 class Tmux:
     """A server of its own, with one window."""
 
-    def __init__(self, program: str, ostler: Ostler) -> None:
-        self._command = [program, "-S", str(ostler.home.parent / "tmux"), "-f", "/dev/null"]
+    def __init__(self, program: str, ostler: Ostler, socket: Path) -> None:
+        self._command = [program, "-S", str(socket), "-f", "/dev/null"]
         self._ostler = ostler
 
     def run(self, *words: str) -> str:

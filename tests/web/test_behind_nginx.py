@@ -39,14 +39,14 @@ def nginx(folder: Path, upstream: str) -> Iterator[int]:
     for said, here in {
         "listen 443": f"listen 127.0.0.1:{port}",
         "http://127.0.0.1:8420": upstream,
-        "/etc/ssl/certs/ostler.pem": str(folder / "cert.pem"),
-        "/etc/ssl/private/ostler.key": str(folder / "key.pem"),
+        "/etc/ssl/certs/ostler.pem": f'"{folder}/cert.pem"',
+        "/etc/ssl/private/ostler.key": f'"{folder}/key.pem"',
     }.items():
         assert said in documented
         documented = documented.replace(said, here)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    own = "".join(f"{kind}_temp_path {folder / kind};\n" for kind in kinds)
-    around = f"daemon off; pid {folder / 'pid'}; error_log stderr; events {{}}"
+    own = "".join(f'{kind}_temp_path "{folder}/{kind}";\n' for kind in kinds)
+    around = f'daemon off; pid "{folder}/pid"; error_log stderr; events {{}}'
     (folder / "nginx.conf").write_text(f"{around}\nhttp {{ access_log off;\n{own}{documented}}}\n")
     process = subprocess.Popen(
         [program("nginx"), "-p", folder, "-c", folder / "nginx.conf", "-e", "stderr"], stderr=subprocess.PIPE

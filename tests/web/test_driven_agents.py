@@ -56,7 +56,7 @@ async def test_it_is_started_with_what_was_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     agent = {
-        "command": ["sh", "-c", 'printf "%s in %s\\n\\nready" "$NAME" "$PWD"; exec cat'],
+        "command": ["sh", "-c", 'printf "%s in %s\\n\\nready" "$NAME" "${PWD##*/}"; exec cat'],
         "type": "goose",
         "columns": 120,
         "rows": 20,
@@ -75,7 +75,7 @@ async def test_it_is_started_with_what_was_asked_for(tmp_path: Path) -> None:
         assert event["content"][0]["text"] == "hello"
         screen = await served.get(f"sessions/{session}/terminal")
         assert screen["columns"] == 120
-        assert f"ada in {folder}" in screen["text"]
+        assert "ada in elsewhere" in screen["text"]
         facts = json.dumps((await served.get(f"sessions/{session}/events"))["facts"])
         assert "environment" not in facts
 

@@ -15,7 +15,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.context.text_files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
+from ostler.context.text_files import (
+    Unusable,
+    entries_in,
+    folders_up_to,
+    printable_path,
+    quoted_path,
+    read_beginning,
+)
 from ostler.tools.freshness import digest_of
 from ostler.tools.paths import shown
 from ostler.tools.truncation import byte_length, without_surrogates
@@ -85,7 +92,7 @@ class Skills(msgspec.Struct, frozen=True):
             return self.problems
         names = ", ".join(dict.fromkeys(one.name for one in self.to_trust))
         projects = dict.fromkeys(project_of(one.path) for one in self.to_trust)
-        how = " and ".join(f"`ostler trust {printable_path(project)}`" for project in projects)
+        how = " and ".join(f"`ostler trust {quoted_path(project)}`" for project in projects)
         return (
             *self.problems,
             f"skills of this project are left out until you look at them and say {how}: {names}",
@@ -348,7 +355,7 @@ def told_of(name: str, skills: Skills, cwd: Path) -> str:
     if name not in skills.found:
         for one in skills.to_trust:
             if one.name == name:
-                project = printable_path(project_of(one.path))
+                project = quoted_path(project_of(one.path))
                 raise UsageError(
                     f"the skill {name} is this project's: look at it and say `ostler trust {project}`"
                 )

@@ -58,6 +58,13 @@ def printable_path(path: Path) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
+def quoted_path(path: Path) -> str:
+    """A path as one word of the command that a message says to type."""
+    from shlex import quote
+
+    return quote(printable_path(path))
+
+
 def folders_up_to(root: Path, folder: Path) -> list[Path]:
     """The folder and those above it up to `root`, the nearest first; the folder alone outside of `root`."""
     if not folder.is_relative_to(root):

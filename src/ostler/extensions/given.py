@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostler.kernel.harness import Harness
+from ostler.kernel.user_paths import expand_home
 from ostler.vocabulary.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class GivenExtensions:
 
     def __init__(self, given: Iterable[GivenExtension]) -> None:
         given = list(given)
-        self._paths = tuple(Path(one).expanduser() for one in given if isinstance(one, str | Path))
+        self._paths = tuple(expand_home(one) for one in given if isinstance(one, str | Path))
         self._functions = [one for one in given if not isinstance(one, str | Path)]
         self._host: ExtensionHost | None = None
         for one in self._functions:

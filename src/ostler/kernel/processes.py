@@ -67,7 +67,8 @@ def _identity(pid: int) -> ProcessId:
 
 @cache
 def host_name() -> str:
-    return socket.gethostname()
+    """In characters that can be stored: a host's name may be any bytes."""
+    return os.fsencode(socket.gethostname()).decode(errors="replace")
 
 
 @cache
@@ -75,7 +76,7 @@ def boot_id() -> str:
     """Changes at each boot, and differs between containers that count their pids apart: a pid of another
     boot or container is never taken for one of ours."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return _ask("sysctl", "-n", "kern.bootsessionuuid")
@@ -84,7 +85,8 @@ def boot_id() -> str:
 def start_time(pid: int) -> str:
     """When a process began, in the kernel's own terms; empty when there is none (or only a zombie)."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        # A process may call itself any bytes.
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "" if _has_proc() else _ask("ps", "-o", "lstart=", "-p", str(pid))
     fields = stat.rpartition(")")[2].split()
@@ -145,4 +147,7 @@ def _environments() -> Iterator[tuple[int, set[bytes]]]:
 
 
 def _ask(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    """The same answer to all of our processes: `ps` tells local time, in the language of whoever asks."""
+    environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
+    return done.stdout.decode(errors="replace").strip()

@@ -22,7 +22,7 @@ def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
     """Raises `StoreError` when `path` is on a network file system; where that cannot be known, it is fine."""
     if mounts is None:
         try:
-            mounts = MOUNTS.read_text(errors="surrogateescape")
+            mounts = os.fsdecode(MOUNTS.read_bytes())
         except OSError:
             return
     point, kind = _mount_of(os.path.realpath(path), mounts)

@@ -14,6 +14,7 @@ from secrets import token_urlsafe
 import msgspec
 
 from ostler.kernel.model import ModelEvent, ModelFailure, ModelRequest
+from ostler.kernel.user_paths import expand_home
 from ostler.models.chat import ChatModel
 from ostler.models.dialects import DIALECTS
 from ostler.models.direct_transport import DirectTransport
@@ -40,7 +41,7 @@ class GgufModel:
     def __init__(self, file: str, *, settings: ModelSettings, context: int | None = None) -> None:
         self.name = f"gguf/{file}"
         self._file = file
-        self._path = _checked(Path(file).expanduser())
+        self._path = _checked(expand_home(file))
         self._settings = settings
         self._context = context
         self._loading: asyncio.Task[_Serving] | None = None

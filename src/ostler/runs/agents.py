@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ostler.context.text_files import Unusable, entries_in, folders_up_to
+from ostler.context.text_files import Unusable, entries_in, folders_up_to, quoted_path
 from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
@@ -212,7 +212,7 @@ class _Search:
         self.models_to_trust.append(ModelToTrust(path, content, model, field))
         problems.append(
             f"its {field} {model!r} is ignored, and that of its parent used, until you look at it "
-            f"and say `ostler trust {project_of(path)}`"
+            f"and say `ostler trust {quoted_path(project_of(path))}`"
         )
         return ""
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from ostler.kernel.journal import Journal
+from ostler.kernel.user_paths import expand_home
 from ostler.models.keys import without_keys
 from ostler.runs.audit import Trail
 from ostler.runs.audit_actions import AuditEntry
@@ -119,7 +120,7 @@ def configured_sinks(audit: str) -> list[AuditSink]:
         raise ConfigurationError(
             f"audit must be a whole path, such as ~/ostler-audit.jsonl, or {TO_LOG}; it is {audit!r}"
         )
-    return [FileAudit(Path(audit).expanduser())]
+    return [FileAudit(expand_home(audit))]
 
 
 def _logger_to_stderr() -> Logger:

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from ostler.kernel.user_paths import expand_home
 from ostler.models.keys import places_of_key
 from ostler.models.provider_table import Provider, configured_providers
 from ostler.runs.home import gguf_folder, server_consent_file
@@ -99,7 +100,7 @@ class Surroundings:
     def gguf(self) -> Path | None:
         """The model file that is named, or the first in its folder."""
         if self.settings.gguf:
-            return Path(self.settings.gguf).expanduser().absolute()
+            return expand_home(self.settings.gguf).absolute()
         return min(gguf_folder().glob("*.gguf"), default=None)
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ostler.context.instructions import Instructions, find_instructions, system_prompt
 from ostler.context.text_files import folders_up_to
+from ostler.kernel.user_paths import home_folder
 from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.settings import Settings
@@ -74,7 +75,5 @@ def own_folder() -> Path:
 
 def shared_folder() -> Path:
     """What is the user's and for all programs of this kind."""
-    try:
-        return Path.home() / ".agents"
-    except RuntimeError:  # there is no home, only $OSTLER_HOME
-        return own_folder()
+    home = home_folder()
+    return own_folder() if home is None else home / ".agents"

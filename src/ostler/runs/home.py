@@ -6,13 +6,16 @@ import os
 import sys
 from pathlib import Path
 
+from ostler.kernel.user_paths import expand_home, home_folder
+from ostler.vocabulary.errors import ConfigurationError
+
 
 def state_folder() -> Path:
     """`$OSTLER_HOME`, or the platform's place for an application's data."""
     if home := os.environ.get("OSTLER_HOME"):
-        return Path(home).expanduser()
+        return expand_home(home)
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "ostler"
+        return _home() / "Library" / "Application Support" / "ostler"
     return _xdg("XDG_DATA_HOME", ".local/share") / "ostler"
 
 
@@ -54,4 +57,11 @@ def gguf_folder() -> Path:
 def _xdg(variable: str, default: str) -> Path:
     configured = os.environ.get(variable, "")
     # The standard says that a relative path there is to be ignored.
-    return Path(configured) if configured.startswith("/") else Path.home() / default
+    return Path(configured) if configured.startswith("/") else _home() / default
+
+
+def _home() -> Path:
+    home = home_folder()
+    if home is None:
+        raise ConfigurationError("there is no home directory: set HOME, or OSTLER_HOME to a folder")
+    return home

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ostler.context.text_files import quoted_path
+from ostler.kernel.user_paths import expand_home
 from ostler.models.provider_table import ProviderSettings, Wire, configured_providers
 from ostler.runs.home import configuration_file
 from ostler.runs.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
@@ -165,7 +167,7 @@ def load_settings(
             ignored = project.risky
             notices.append(
                 f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
-                f"and say `ostler trust {project.path.parent}`"
+                f"and say `ostler trust {quoted_path(project.path.parent)}`"
             )
         wanted = {name: one for name, one in project.values.items() if name not in ignored}
         wanted = _with_paths_of(project.path.parent, _with_rules_of(project.path.parent, wanted))
@@ -213,7 +215,7 @@ def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
     """The extensions that a configuration file in that folder names, wherever work is done."""
-    return [str(folder / Path(path).expanduser()) for path in values.get("extensions", ())]
+    return [str(folder / expand_home(path)) for path in values.get("extensions", ())]
 
 
 def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def pid_file(path: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):  # somebody else's by now, or gone
-            if path.read_text() == own:
+            if path.read_text(encoding="utf-8") == own:
                 path.unlink()
 
 
@@ -58,5 +58,5 @@ def _write(path: Path, text: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise UsageError(f"another instance is starting at this moment (PID file: {path})") from None
-    with os.fdopen(descriptor, "w") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

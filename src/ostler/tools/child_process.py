@@ -222,7 +222,7 @@ def group_is_alive(group: int) -> bool:
         if not entry.name.isdigit():
             continue
         try:
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # it ended meanwhile
         if int(fields[2]) == group and fields[0] not in "ZX":

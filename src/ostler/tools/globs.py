@@ -81,7 +81,16 @@ def _closing_bracket(glob: str, after: int) -> int:
     return glob.find("]", first + 1)
 
 
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+
+
+def _escaped_member(member: re.Match[str]) -> str:
+    """Both ends of a range are escaped, hyphens too: `--`, `&&` or `||` would be operations on sets."""
+    first, last = member.groups()
+    return re.escape(first) if last is None else f"{re.escape(first)}-{re.escape(last)}"
+
+
 def _character_class(inside: str) -> str:
     negated = inside[0] in "!^"
-    members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[1:] if negated else inside)
+    members = _MEMBER.sub(_escaped_member, inside[1:] if negated else inside)
     return f"[^/{members}]" if negated else f"(?!/)[{members}]"

@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from ostler.kernel.user_paths import expand_home
 from ostler.tools.globs import compile_glob
 from ostler.vocabulary.errors import UsageError
 
@@ -62,9 +63,11 @@ def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -
     pattern = match[2].strip() if match[2] is not None else None
     if pattern is not None:
         try:
-            shlex.split(pattern.removeprefix("="))
+            if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
+                shlex.split(pattern.removeprefix("="))
             compile_glob(pattern)
-        except (ValueError, re.error) as error:
+            _with_home(pattern)
+        except (ValueError, re.error, UsageError) as error:
             raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
     return Rule(effect, match[1], pattern, base, origin)
 
@@ -160,7 +163,7 @@ def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
 
 def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
     if pattern.startswith(("/", "~")):
-        return _compiled(_with_real_beginning(str(Path(pattern).expanduser())), 0)
+        return _compiled(_with_real_beginning(_with_home(pattern)), 0)
     anywhere = "" if "/" in pattern else "**/"
     return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
 
@@ -170,7 +173,7 @@ def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
     flags = re.IGNORECASE if sys.platform == "darwin" else 0
     pattern = pattern.rstrip("/") or "/"
     if pattern.startswith(("/", "~")):
-        whole = str(Path(pattern).expanduser())
+        whole = _with_home(pattern)
     elif "/" in pattern:
         whole = f"{escaped_path(base)}/{pattern.removeprefix('./')}"
     else:
@@ -185,6 +188,13 @@ def _compiled(glob: str, flags: int) -> re.Pattern[str]:
     if stem and stem != glob:
         expression = f"{expression}|/(?:{compile_glob(stem if '/' in stem[1:] else stem + '/.').pattern})"
     return re.compile(expression, flags | re.DOTALL)
+
+
+def _with_home(pattern: str) -> str:
+    """The home's path is meant as it is: characters in it are no wildcards."""
+    name, slash, rest = pattern.partition("/")
+    home = escaped_path(expand_home(name)) if name.startswith("~") else name
+    return str(Path(f"{home}{slash}{rest}"))
 
 
 def _with_real_beginning(glob: str) -> str:
@@ -206,7 +216,7 @@ def escaped_path(path: Path) -> str:
 def anchored(rule: Rule, folder: Path) -> Rule:
     """The same rule with its path made absolute, if it has one that begins in that folder."""
     pattern = rule.pattern
-    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule):
+    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule.tool):
         return rule
     if "/" not in pattern and rule.restricts:
         return rule
@@ -215,8 +225,8 @@ def anchored(rule: Rule, folder: Path) -> Rule:
     return msgspec.structs.replace(rule, pattern=whole)
 
 
-def _is_about_paths(rule: Rule) -> bool:
-    return rule.tool in ("read", "search", "edit", "write", "ls", "grep", "find")
+def _is_about_paths(tool: str) -> bool:
+    return tool in ("read", "search", "edit", "write", "ls", "grep", "find")
 
 
 # --- domains ----------------------------------------------------------------------------------------

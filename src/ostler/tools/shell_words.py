@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ostler.kernel.user_paths import home_folder
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -66,7 +67,7 @@ def _joined(node: Node) -> str | None:
             text = text_of(child)
             if not _is_plain(text) or ("{" in text and not _has_only_empty_braces(node)):
                 return None
-            piece: str | None = _home_for_tilde(text) if not pieces else _unescaped(text)
+            piece = _home_for_tilde(text) if not pieces else _unescaped(text)
             if not pieces and text == "~":
                 return None
         else:
@@ -95,9 +96,10 @@ def _is_plain(word: str) -> bool:
     return not bare.startswith("~") or word == "~" or word.startswith("~/")
 
 
-def _home_for_tilde(word: str) -> str:
+def _home_for_tilde(word: str) -> str | None:
     if word == "~" or word.startswith("~/"):
-        return str(Path.home()) + _unescaped(word[1:])
+        home = home_folder()  # without one the shell decides what it stands for
+        return None if home is None else str(home) + _unescaped(word[1:])
     return _unescaped(word)
 
 

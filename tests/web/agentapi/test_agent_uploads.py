@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -46,7 +47,9 @@ async def test_a_file_is_kept_below_a_folder_named_after_its_content(served: Ser
         % (served.base_url.encode(), str(path).encode())
     )
     assert path.read_bytes() == b"hello"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
     assert (await upload(served, b"hello")).json()["filePath"] == str(path)
     assert (await upload(served, b"other")).json()["filePath"] != str(path)
     assert len(list(served.uploads.rglob("*.txt"))) == 2

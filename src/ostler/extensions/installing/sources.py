@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -109,7 +109,10 @@ def _url(address: str, scheme: str) -> tuple[str, str, str]:
         raise UsageError("an address of a git repository has no '?' and no '#'")
     if (scheme == "file") == bool(host) or (parts.username or "").startswith("-"):
         raise UsageError(f"that is no address of a git repository: say {EXAMPLES}")
-    return address, f"{host}:{port}" if port else host, parts.path
+    path = (
+        unquote(parts.path) if scheme == "file" else parts.path
+    )  # as the same folder is named without a URL
+    return address, f"{host}:{port}" if port else host, path
 
 
 def _path(text: str, cwd: Path) -> Source:

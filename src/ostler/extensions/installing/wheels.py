@@ -9,6 +9,7 @@ from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 
+from ostler.context.text_files import quoted_path
 from ostler.extensions.installing.bounded_program import run_program
 from ostler.tools.programs import find_program
 from ostler.vocabulary.errors import OstlerError, UsageError
@@ -46,7 +47,8 @@ def _installer() -> list[str]:
         return [sys.executable, "-P", "-m", "pip", "install", *quiet]
     if uv := find_program("uv"):
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
-    raise UsageError(f"neither pip nor uv is here: say `{sys.executable} -m ensurepip`, or install uv")
+    python = quoted_path(Path(sys.executable))
+    raise UsageError(f"neither pip nor uv is here: say `{python} -m ensurepip`, or install uv")
 
 
 def _reason(said: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ostler.context.text_files import Unusable, printable_path
+from ostler.context.text_files import Unusable, printable_path, quoted_path
 from ostler.extensions.loader.code_files import CodeFiles
 from ostler.extensions.loader.finding import Found, Search, find_extensions
 from ostler.extensions.loader.loading import Version
@@ -94,13 +94,13 @@ class Assembly:
         if before is None or not _runs(before):
             version = Version(found, CodeFiles(found, {}))
             version.extension.standing = "untrusted"
-            version.extension.problem = f"not trusted: `ostler trust {printable_path(_folder(found))}`"
+            version.extension.problem = f"not trusted: `ostler trust {quoted_path(_folder(found))}`"
             return version
         before.extension.standing = "changed"
         self._say(
             found.name,
             f"the extension {found.name} was changed: its old version runs on until you look at it and say "
-            f"`ostler trust {printable_path(_folder(found))}`",
+            f"`ostler trust {quoted_path(_folder(found))}`",
         )
         return before
 
@@ -110,7 +110,7 @@ class Assembly:
             self._told.pop("", None)
             return
         names = ", ".join(one.name for one in held)
-        folders = dict.fromkeys(printable_path(_folder(one)) for one in held)
+        folders = dict.fromkeys(quoted_path(_folder(one)) for one in held)
         how = " and ".join(f"`ostler trust {folder}`" for folder in folders)
         self._say(
             "", f"extensions of this project are left out until you look at them and say {how}: {names}"

@@ -10,7 +10,8 @@ import msgspec
 
 from ostler.context import skills as found_skills
 from ostler.context.skills import FILE, LARGEST_FILE, PLACES, SkillToTrust, contents, told_of
-from ostler.context.text_files import Unusable, printable_path, read_beginning
+from ostler.context.text_files import Unusable, printable_path, quoted_path, read_beginning
+from ostler.kernel.user_paths import expand_home
 from ostler.runs.guidance import skills_in
 from ostler.runs.permission_memory import project_folder
 from ostler.runs.trust import is_trusted
@@ -118,7 +119,7 @@ class Skills:
         return self._found
 
     def _absolute(self, path: str | Path) -> Path:
-        return (self._context.cwd / Path(path).expanduser()).absolute()
+        return (self._context.cwd / expand_home(path)).absolute()
 
     def _project_of(self, path: Path) -> Path | None:
         """The project that a path belongs to, if that is the session's: then it needs trust."""
@@ -162,7 +163,7 @@ def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:
 def _untrusted(path: Path, project: Path) -> str:
     """Why a project's file is not used, and what to do about it."""
     if any(f"/{place}/" in path.as_posix() for place in PLACES):
-        return f"it is this project's: look at it and say `ostler trust {printable_path(project)}`"
+        return f"it is this project's: look at it and say `ostler trust {quoted_path(project)}`"
     return f"it is this project's, and can be trusted only in {' or '.join(PLACES)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ostler.kernel.user_paths import below_home
 from ostler.vocabulary.errors import UsageError
 
 
@@ -28,5 +29,4 @@ def short_path(path: Path, cwd: Path) -> str:
     """As a person would say it in that directory."""
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+    return below_home(path) or str(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ostler.context.text_files import Unusable
+from ostler.context.text_files import Unusable, quoted_path
 from ostler.extensions.extension import Standing
 from ostler.extensions.installing.manifest import (
     InstalledExtension,
@@ -91,7 +91,7 @@ def _not_tried(found: Found) -> ExtensionRow | None:
             if ToTrust(found).is_trusted:
                 return None
             standing = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
-            problem = f"look at it, and say `ostler trust {found.project}`"
+            problem = f"look at it, and say `ostler trust {quoted_path(found.project)}`"
         except Unusable as unusable:
             problem = str(unusable)
     if not problem:

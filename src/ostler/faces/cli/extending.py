@@ -18,6 +18,7 @@ from ostler.faces.cli.own_output import keep_output
 from ostler.faces.cli.person import ask_person, has_terminal
 from ostler.faces.cli.saying import say
 from ostler.kernel.harness import Harness
+from ostler.kernel.user_paths import expand_home
 from ostler.runs.inbox import InboxReader
 from ostler.runs.session import Session
 from ostler.runs.settings import Settings
@@ -83,7 +84,7 @@ def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Searc
 
     return Search(
         cwd,
-        named=tuple(Path(path).expanduser().absolute() for path in options.extension or ()),
+        named=tuple(expand_home(path).absolute() for path in options.extension or ()),
         configured=tuple(cwd / path for path in settings.extensions),
         automatic=not options.no_extensions,
         trusts=options.trust,

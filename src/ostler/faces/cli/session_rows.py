@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ostler.faces.cli.columns import aligned, cut, cut_left, one_line, printable, width_of
 from ostler.kernel.store import Hit, SessionSummary
+from ostler.kernel.user_paths import home_folder
 
 _SHORTEST_ID = 8
 _FOLDER_WIDTH = 30
@@ -32,7 +33,7 @@ def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> It
         return
     width = shutil.get_terminal_size().columns
     short = short_ids([one.id for one in known])
-    home, now = str(Path.home()), time.time()
+    home, now = home_folder(), time.time()
     left = [(short[one.id], age(now - one.updated_ms / 1000), one.status or "new") for one in shown]
     folders = [cut_left(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in shown]
     taken = sum(max(map(width_of, column)) + 2 for column in (*zip(*left, strict=True), folders))
@@ -92,5 +93,7 @@ def moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _under_home(folder: str, home: str) -> str:
-    return f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(f"{home}/") else folder
+def _under_home(folder: str, home: Path | None) -> str:
+    if home is not None and (folder == str(home) or folder.startswith(f"{home}/")):
+        return f"~{folder.removeprefix(str(home))}"
+    return folder

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ostler.context import skills
-from ostler.context.text_files import Unusable
+from ostler.context.text_files import Unusable, quoted_path
 from ostler.extensions.loader.finding import Found, kind_of
 from ostler.extensions.loader.trusting import ToTrust, extensions_to_trust
 from ostler.faces.cli.arguments import Parser
@@ -98,7 +98,7 @@ def _consent(folder: Path, *, edits: bool = False) -> None:
     if edits:
         trust_edits(root)
     for trusted in dict.fromkeys([*(one.folder for one in wanted), *([root] if edits else ())]):
-        print(f"trusted; `ostler trust --remove {trusted}` takes it back")
+        print(f"trusted; `ostler trust --remove {quoted_path(trusted)}` takes it back")
 
 
 def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:

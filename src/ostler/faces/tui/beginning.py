@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ostler.kernel.user_paths import below_home
+
 if TYPE_CHECKING:
     from ostler.faces.tui.tui import Tui
     from ostler.runs.settings import Settings
@@ -43,8 +45,7 @@ def _place(path: Path, cwd: Path) -> str:
     """As short as it can be said."""
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else os.path.relpath(path, cwd)
+    return below_home(path) or os.path.relpath(path, cwd)
 
 
 def _counted(count: int, what: str) -> str:

@@ -13,6 +13,7 @@ from ostler.faces.tui.commands.models import ask_for_key, set_model
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.faces.tui.pickers.text_line import TextLine
 from ostler.kernel.store import Store
+from ostler.kernel.user_paths import expand_home
 from ostler.models.provider_table import Provider
 from ostler.runs.first_run import Finding, Surroundings, remember_server
 from ostler.runs.home import gguf_folder
@@ -145,7 +146,7 @@ async def _model_file(desk: Desk, around: Surroundings) -> str:
 
 
 def _existing(named: str) -> Path:
-    file = Path(named).expanduser().absolute()
+    file = expand_home(named).absolute()
     if not file.is_file():
         raise UsageError(f"there is no file {file}")
     return file

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from rich.cells import cell_len
 
+from ostler.kernel.user_paths import below_home
 from ostler.runs.costs import dollars
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -133,6 +134,5 @@ def _cut(text: str, width: int) -> str:
 
 
 def _place(cwd: Path) -> str:
-    home = Path.home()
-    place = f"~/{cwd.relative_to(home)}" if cwd.is_relative_to(home) and cwd != home else str(cwd)
+    place = below_home(cwd) or str(cwd)
     return place if cell_len(place) <= _LONG_PLACE else f"…/{cwd.name}"

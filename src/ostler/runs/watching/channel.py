@@ -69,7 +69,8 @@ def socket_of(folder: Path | None, owner: ProcessId) -> Path | None:
     import hashlib
 
     short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    return Path(f"/tmp/ostler-{os.getuid()}", short, path.name)
+    # One folder, not one in another: its parents would get whatever mode the umask leaves.
+    return Path(f"/tmp/ostler-{os.getuid()}-{short}", path.name)
 
 
 def _make_private(folder: Path) -> None:

@@ -14,6 +14,7 @@ from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.copying import copy
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.kernel.state import path_of
+from ostler.kernel.user_paths import expand_home
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.events import AssistantMessage
 from ostler.vocabulary.messages import text_of
@@ -129,7 +130,7 @@ class _Faces:
 
 
 def _file_named(name: str, cwd: Path) -> Path:
-    file = cwd / Path(name).expanduser()
+    file = cwd / expand_home(name)
     if file.is_dir():
         raise UsageError(f"{file} is a folder; say which file in it: /edit FILE")
     return file

@@ -12,6 +12,7 @@ from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.drawing.pieces import one_line
 from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
 from ostler.faces.tui.pickers.sessions import SessionPages
+from ostler.kernel.user_paths import expand_home
 from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
 from ostler.vocabulary.events import RequestRefused
 from ostler.vocabulary.requests import Rename
@@ -188,4 +189,4 @@ class _Sessions:
         await self._desk.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:
-        return self._desk.conversation.harness.cwd / Path(name).expanduser()
+        return self._desk.conversation.harness.cwd / expand_home(name)
