@@ -8,6 +8,7 @@ import re
 import sys
 
 from ostler.faces.cli.arguments import Parser, add_model_options, add_work_options, parse_words
+from ostler.faces.cli.help_format import RawHelpFormatter
 from ostler.vocabulary.errors import ConfigurationError
 from ostler.vocabulary.extras import how_to_install
 
@@ -89,7 +90,7 @@ def _parser() -> Parser:
         usage=_USAGE,
         description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
         "With an agent behind --, that agent: agentapi's API at the root, the same session in our own.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
