@@ -33,6 +33,10 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python scripts/generate_docs.py --check
 	$(call pytest,-n 2)
 
+.PHONY: test-pythons
+test-pythons:  ## generated docs and tests on every Python from 3.11 on that is found here
+	scripts/test-pythons.sh -n 2
+
 .PHONY: test-long
 test-long: local-model real-agents  ## the tests that take many seconds; those of the page need chromium
 	$(call pytest,-m long -n 2)
@@ -107,7 +111,7 @@ lock: .venv/.created  ## renew the lock files from pyproject.toml
 
 .PHONY: clean
 clean:  ## remove what make made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	rm -rf web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
