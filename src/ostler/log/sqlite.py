@@ -314,9 +314,13 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
-        await self._pulse.close()
-        await self._writer.close()
-        self._reader.close()
+        try:
+            await self._pulse.close()
+        finally:  # also when we are cancelled: a connection that nobody closes holds the file
+            try:
+                await self._writer.close()
+            finally:
+                self._reader.close()
 
     # --- reading ------------------------------------------------------------------------------------
 
