@@ -87,6 +87,18 @@ def test_an_option_names_its_value_once(monkeypatch: pytest.MonkeyPatch) -> None
         """)
 
 
+def test_there_is_no_room_for_a_value_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    made = Parser(prog="paint", add_help=False)
+    made.add_argument("-q", "--quick-drying", metavar="", help="or --quick-drying=false")
+    assert made.format_help() == dedent("""\
+        usage: paint [-q]
+
+        options:
+          -q, --quick-drying  or --quick-drying=false
+        """)
+
+
 def test_the_longest_command_has_its_text_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     made = Parser(prog="paint")

@@ -28,7 +28,7 @@ class HelpFormatter(argparse.HelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
-        return f"{', '.join(action.option_strings)} {self._value_of(action)}"
+        return self._with_value(", ".join(action.option_strings), action)
 
     def _format_usage(
         self,
@@ -83,15 +83,16 @@ class HelpFormatter(argparse.HelpFormatter):
             return self._format_args(action, self._get_default_metavar_for_positional(action))
         if action.nargs == 0:
             return action.format_usage()
-        return f"{action.option_strings[0]} {self._value_of(action)}"
+        return self._with_value(action.option_strings[0], action)
 
     def _usage_in_group(self, action: argparse.Action) -> str:
         part = self._usage_of(action)
         is_in_brackets = not action.option_strings and part.startswith("[") and part.endswith("]")
         return part[1:-1] if is_in_brackets else part
 
-    def _value_of(self, action: argparse.Action) -> str:
-        return self._format_args(action, self._get_default_metavar_for_optional(action))
+    def _with_value(self, option: str, action: argparse.Action) -> str:
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{option} {value}".rstrip()  # a switch that --name=false turns off has a value without a name
 
 
 class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 
 from ostler.faces.cli.arguments import Parser, add_model_options, add_work_options, parse_words
@@ -76,16 +75,10 @@ def _require_extra() -> None:
     del starlette, uvicorn
 
 
-class _ServeParser(Parser):
-    def format_help(self) -> str:
-        """A switch can have a value behind `=`, and argparse leaves room for its name."""
-        return re.sub(r" +(?=,|$)", "", super().format_help(), flags=re.MULTILINE)
-
-
 def _parser() -> Parser:
     from ostler.faces.cli.agent_options import PORT, add_agent_options, port
 
-    parser = _ServeParser(
+    parser = Parser(
         prog="ostler serve",
         usage=_USAGE,
         description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
