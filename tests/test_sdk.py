@@ -116,8 +116,11 @@ async def test_two_agents_do_not_share_a_session_at_once(tmp_path: Path) -> None
 
     async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
         await first.run("go")
-        with pytest.raises(SessionHeld):
-            await Agent(ScriptedModel(["no"]), store=tmp_path / "s.db", session=first.session).run("go")
+        second = Agent(ScriptedModel(["no"]), store=tmp_path / "s.db", session=first.session)
+        for _ in range(2):
+            with pytest.raises(SessionHeld):
+                await second.run("go")
+    assert not (tmp_path / "s.db-wal").exists(), "an agent that got no session kept the store open"
 
 
 async def test_a_resumed_session_is_known_once_it_is_open(tmp_path: Path) -> None:
