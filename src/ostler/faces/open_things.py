@@ -69,4 +69,9 @@ class OpenThings:
 
     def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
         runner.run(self.close())
-        runner.close()
+        try:
+            runner.close()
+        except RuntimeError as error:
+            # Nor does it start the thread with which asyncio ends others. They have ended by then.
+            if "interpreter shutdown" not in str(error):
+                raise
