@@ -37,6 +37,10 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 test-smoke: .venv/.dev  ## a seeded sample of each suite of test-long, in a few minutes
 	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long -n 2 --sample 2
 
+.PHONY: test-pythons
+test-pythons:  ## generated docs and tests on every Python from 3.11 on that is found here
+	scripts/test-pythons.sh -n 2
+
 .PHONY: test-long
 test-long: local-model real-agents  ## the slow and heavy tests, up to hours; prints its seed; the page's tests need chromium
 	export OSTLER_SEED=$(LONG_SEED) && \
@@ -117,7 +121,7 @@ lock: .venv/.created  ## renew the lock files from pyproject.toml
 
 .PHONY: clean
 clean:  ## remove what make made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	rm -rf web/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -99,7 +99,7 @@ RUN_COMMANDS = ("follow", "steer", "cancel", "pause", "resume", "release")
 
 def help_of_each(command: str) -> str:
     """The help of each command below this one."""
-    names = re.findall(r"(?m)^    (\w+) ", help_of(command))
+    names = re.findall(r"(?m)^    (\w+)(?: |$)", help_of(command))
     return "\n\n".join(help_of(command, name) for name in names)
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from starlette.applications import Starlette
+
 from ostler.testkit.vendors import Answer, call, turn
 
 ROOT = Path(__file__).parent.parent
@@ -109,6 +111,12 @@ def _answer(described: Any) -> Answer:
     return turn(*calls)
 
 
+async def _start_and_stop(app: Starlette) -> None:
+    """As a server of applications does."""
+    async with app.router.lifespan_context(app):
+        pass
+
+
 class Folder:
     """Runs the blocks of a section, one after the other."""
 
@@ -138,6 +146,8 @@ class Folder:
                 if block.prints is not None:
                     as_printed = f"this code:\n{block.code}\nprints:\n{printed}"
                     assert printed.rstrip("\n") == block.prints.rstrip("\n"), as_printed
+            if isinstance(app := self._namespace.get("app"), Starlette):
+                runner.run(_start_and_stop(app))
             self._namespace.clear()
             gc.collect()
 

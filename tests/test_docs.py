@@ -135,6 +135,14 @@ def test_help_does_not_depend_on_the_terminal(sections: ModuleType, monkeypatch:
     assert before.startswith("```\nusage: ostler trust ")
 
 
+def test_a_command_that_fills_its_line_has_its_help_too(
+    sections: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = "  COMMAND\n    list  all of them\n    uncompact\n          one of them\n"
+    monkeypatch.setattr(sections, "help_of", lambda *command: " ".join(command) if command[1:] else listed)
+    assert sections.help_of_each("sessions") == "sessions list\n\nsessions uncompact"
+
+
 def test_every_setting_has_a_meaning(sections: ModuleType) -> None:
     _, _, *rows = sections.settings_table()
     assert len(rows) == len(sections.settings.Settings.__struct_fields__)

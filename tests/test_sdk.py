@@ -67,6 +67,34 @@ def test_run_sync_keeps_the_conversation() -> None:
     assert agent.usage.input_tokens == 30
 
 
+AT_THE_END = """
+import asyncio, sys
+from pathlib import Path
+from ostler import Agent, tool
+from ostler.models.scripted import Call, ScriptedModel
+
+@tool
+async def add(a: int, b: int) -> int:
+    "Adds."
+    return await asyncio.to_thread(int.__add__, a, b)
+
+agent = Agent(ScriptedModel([Call("add", {"a": 1, "b": 2}), "three"]), tools=[add], store=Path(sys.argv[1]))
+print(agent.run_sync("1 + 2?").text)
+"""
+
+
+def test_an_agent_of_run_sync_is_closed_at_the_end_of_the_program(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", AT_THE_END, str(tmp_path / "s.db")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "three\n", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+
+
 async def test_run_sync_inside_an_event_loop_says_what_to_do() -> None:
     with pytest.raises(UsageError, match="await"):
         Agent(ScriptedModel(["hi"])).run_sync("go")
@@ -116,8 +144,11 @@ async def test_two_agents_do_not_share_a_session_at_once(tmp_path: Path) -> None
 
     async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
         await first.run("go")
-        with pytest.raises(SessionHeld):
-            await Agent(ScriptedModel(["no"]), store=tmp_path / "s.db", session=first.session).run("go")
+        second = Agent(ScriptedModel(["no"]), store=tmp_path / "s.db", session=first.session)
+        for _ in range(2):
+            with pytest.raises(SessionHeld):
+                await second.run("go")
+    assert not (tmp_path / "s.db-wal").exists(), "an agent that got no session kept the store open"
 
 
 async def test_a_resumed_session_is_known_once_it_is_open(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ostler.faces import cli
+from ostler.log.sqlite import SqliteStore
 from ostler.models.provider_table import PROVIDERS
 from ostler.testkit.vendors import Answer, FakeVendor, Script
 from tests.cli.command import Ostler
@@ -73,6 +74,8 @@ def in_process(
     monkeypatch.setenv("OSTLER_HOME", str(ostler.home))
     monkeypatch.chdir(ostler.work)
     monkeypatch.setattr("sys.stdin", io.StringIO())
+    # A command leaves its store to the end of its process. This process goes on.
+    monkeypatch.setattr(SqliteStore, "tidy", SqliteStore.close)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = cli.run(list(arguments))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from ostler.vocabulary import events
 from ostler.vocabulary.messages import as_content
 from tests.extensions.at_work import facts_of, session_with
 from tests.extensions.foreign_process import WAIT, Watch, loaded, with_tool, written
+from tests.process_end import has_ended
 
 LONG = Limits(intercept=60.0)
 """What is refused under it was not refused because time was up."""
@@ -398,14 +397,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the kernel of L
 
 
 def _wait_for_end(pid: int) -> None:
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([watched], [], [], WAIT)[0], f"process {pid} lives on"
-    finally:
-        os.close(watched)
+    assert has_ended(pid, WAIT), f"process {pid} lives on"
 
 
 _WITH_CHILD = """

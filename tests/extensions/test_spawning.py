@@ -723,6 +723,7 @@ async def test_kill_9_leaves_no_child_that_is_never_ended(tmp_path: Path, when: 
     assert all("count" not in str(request.transcript[0]) for request in model.requests)
     assert await problems(store) == []
     await session.close()
+    await store.close()
     assert check(path) == []
 
 

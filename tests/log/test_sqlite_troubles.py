@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -282,6 +283,21 @@ async def test_after_a_full_disk_has_room_again_the_same_store_goes_on(path: Pat
     await store.append(lease, [said(2), said(3, "x" * 50_000)])
     assert await numbers(store) == [1, 2, 3]
     await store.close()
+
+
+async def test_a_store_whose_closing_is_cancelled_holds_no_file(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.create(first(), HERE)
+    following = asyncio.ensure_future(anext(store.follow("ses_1", 1)))
+    await asyncio.sleep(0)  # it waits now, and somebody looks at the file for it
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    closing.cancel()
+    await asyncio.wait({closing, following}, timeout=60)
+    assert closing.cancelled()
+    assert isinstance(following.exception(), StoreError)
+    assert open_files(path) == []
 
 
 # --- errors in our words ----------------------------------------------------------------------------

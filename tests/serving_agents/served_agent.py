@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import select
 import subprocess
 import sys
 import time
@@ -19,6 +17,7 @@ import httpx2
 
 from ostler.faces.web.tokens import TokenBook
 from tests.cli.command import PATIENCE, Ostler, Ran
+from tests.process_end import has_ended
 
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-S", "-E")
@@ -154,11 +153,4 @@ def scripted(ostler: Ostler, turns: list[dict[str, Any]]) -> tuple[str, ...]:
 
 def is_gone(pid: int) -> bool:
     """Within the bound."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watched], [], [], PATIENCE)[0])
-    finally:
-        os.close(watched)
+    return has_ended(pid, PATIENCE)

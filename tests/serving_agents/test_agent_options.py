@@ -252,7 +252,7 @@ def test_what_is_for_sessions_without_an_agent_is_refused_with_one(
 
 def test_the_help_has_a_line_for_each_option_and_no_room_for_what_is_not_there(ostler: Ostler) -> None:
     lines = ostler("serve", "--help").out.splitlines()
-    assert "  -P, --print-openapi" in lines
+    assert "  -P, --print-openapi   print agentapi's document, and end" in lines
     assert [line for line in lines if line != line.rstrip() or " ," in line] == []
     shown = " ".join(lines)
     assert [one.name for one in OPTIONS if not one.is_hidden and one.flags[-1] not in shown] == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import select
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +18,7 @@ from ostler.terminals.timing import Timing
 from ostler.vocabulary.events import Event
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import text_of
+from tests.process_end import has_ended
 
 PATIENCE = 60
 ECHO_AGENT = (sys.executable, "-S", "-E", str(Path(__file__).with_name("echo_agent.py")))
@@ -109,11 +108,4 @@ def _observe(journal: Any, seen: list[Fact | Event]) -> None:
 
 def wait_until_gone(pid: int) -> bool:
     """Whether a process of anybody's has ended, within the bound."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([watched], [], [], PATIENCE)[0])
-    finally:
-        os.close(watched)
+    return has_ended(pid, PATIENCE)

@@ -360,13 +360,17 @@ async def test_an_error_in_showing_output_ends_the_command(tmp_path: Path) -> No
     assert is_gone(context.processes[0].pid)
 
 
+@pytest.mark.parametrize("lacks_it", ["the kernel", "Python"])
 async def test_a_child_is_watched_by_a_thread_where_there_is_no_pidfd(
-    context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
+    context: FakeToolContext, monkeypatch: pytest.MonkeyPatch, lacks_it: str
 ) -> None:
     def unknown(pid: int) -> int:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(os, "pidfd_open", unknown, raising=False)
+    if lacks_it == "Python":
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    else:
+        monkeypatch.setattr(os, "pidfd_open", unknown, raising=False)
     assert told(await run_tool(bash, {"command": "echo hi; exit 2"}, context)) == "hi\n[exit code 2]"
     outcome = await run_tool(bash, {"command": "sleep 60", "timeout": 0.2}, context)
     assert told(outcome).endswith("[timed out after 0.2 s]")

@@ -51,6 +51,7 @@ async def test_how_to_come_back_is_told_where_something_is_kept(
         told = f"to go on with this session: ostler --cwd 'a folder' --session {session.id}\n"
         assert capsys.readouterr().out == (told if is_told else "")
         await session.close()
+        await store.close()
 
 
 def test_an_empty_line_says_what_can_be_typed_until_something_is(open_tui: Open, serve: Serve) -> None:

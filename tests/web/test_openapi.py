@@ -60,6 +60,13 @@ def test_everything_is_described(document: dict[str, Any]) -> None:
     assert len(names) == len(set(names))
 
 
+def test_descriptions_are_not_indented_as_the_code_is(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"].values()
+    texts = [schema["description"] for schema in schemas if "description" in schema]
+    assert any("\n\n" in text for text in texts)
+    assert not [text for text in texts if "\n " in text]
+
+
 def test_the_union_of_requests_is_closed_and_needs_no_id(document: dict[str, Any]) -> None:
     operation = document["paths"]["/api/v1/sessions/{session}/requests"]["post"]
     body = operation["requestBody"]["content"]["application/json"]["schema"]

@@ -42,23 +42,36 @@ class OpenThings:
     async def close(self) -> None:
         if self.session is not None:
             await self.session.close()
-        if self.store is not None:
-            from ostler.runs.shared_store import SHARED_STORES
-
-            await SHARED_STORES.give_back(self.store)
+            self.session = None
+        await self.close_store()
         for model in self.models:
             await model.aclose()
-        self.session = self.store = None
+
+    async def close_store(self) -> None:
+        store, self.store = self.store, None
+        if store is not None:
+            from ostler.runs.shared_store import SHARED_STORES
+
+            await SHARED_STORES.give_back(store)
 
     def close_at_last(self) -> None:
         """For agents that were used without an event loop: nobody else will close for them."""
         if self._runner is None:
             return
-        # In a thread of its own: the agent may become garbage where another event loop is running.
+        if asyncio._get_running_loop() is None:
+            self._close_in_own_loop(self._runner)
+            return
+        # The agent became garbage where another event loop is running. Not at the end of the program: Python
+        # 3.12 starts no thread then.
         closing = threading.Thread(target=self._close_in_own_loop, args=(self._runner,))
         closing.start()
         closing.join()
 
     def _close_in_own_loop(self, runner: asyncio.Runner) -> None:
         runner.run(self.close())
-        runner.close()
+        try:
+            runner.close()
+        except RuntimeError as error:
+            # Nor does it start the thread with which asyncio ends others. They have ended by then.
+            if "interpreter shutdown" not in str(error):
+                raise

@@ -368,10 +368,14 @@ class Agent:
         if session is None:
             await self._extensions.equip(self._harness)
             store = self._open_store()
-            if self._session_id:
-                session = await open_session(store, self._session_id, self._harness)
-            else:
-                session = await create_session(store, self._harness)
+            try:
+                if self._session_id:
+                    session = await open_session(store, self._session_id, self._harness)
+                else:
+                    session = await create_session(store, self._harness)
+            except BaseException:  # the agent has nothing to close then: nobody would give the store back
+                await self._open_things.close_store()
+                raise
             self._open_things.session = session
             for observer in self._observers:
                 session.observe(observer)

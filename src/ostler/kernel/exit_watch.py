@@ -14,7 +14,7 @@ def when_ended(pid: int, tell: Callable[[], None]) -> None:
     """`tell` is called once, on the running loop. The child is still to be reaped: until then its number is
     nobody else's."""
     loop = asyncio.get_running_loop()
-    if sys.platform == "linux":
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # Pythons for every Linux, as uv's, lack it
         with suppress(OSError):  # an old kernel, or a sandbox that does not know it
             pidfd = os.pidfd_open(pid)
             loop.add_reader(pidfd, _tell_once, loop, pidfd, tell)

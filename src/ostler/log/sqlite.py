@@ -44,13 +44,14 @@ _KEY = "(select key from sessions where id = ?)"
 _FACTS = "select seq, type, parent, run, time, origin, body from facts"
 _READ = f"{_FACTS} where session = {_KEY} and seq > ? order by seq limit ?"
 _READ_OPENING = (
-    f"{_FACTS} where session = (select key from sessions where id = ?1)"
-    " and (opening = 1 or seq >= (select tail_seq from sessions where id = ?1)) order by seq"
+    f"{_FACTS} where session = (select key from sessions where id = :session)"
+    " and (opening = 1 or seq >= (select tail_seq from sessions where id = :session)) order by seq"
 )
 # The sessions come first, so that those which nobody used since then are not looked through.
 _USAGES = (
     "select id, seq, type, parent, run, time, origin, body from sessions cross join facts on session = key"
-    " where updated >= ?1 and (?2 = '' or id = ?2) and type = 'usage' and origin = '' and time >= ?1"
+    " where updated >= :since and (:session = '' or id = :session)"
+    " and type = 'usage' and origin = '' and time >= :since"
     " order by time, session, seq"
 )
 
@@ -112,7 +113,7 @@ class SqliteStore:
 
     async def read_opening(self, session: str) -> list[Fact]:
         with in_our_words(self.path):
-            rows = self._reader.execute(_READ_OPENING, (session,))
+            rows = self._reader.execute(_READ_OPENING, {"session": session})
             # Of thousands of rows, the memory of one serves the next.
             facts = [
                 Fact(seq, session, run, time_ms, body, tag, parent, origin)
@@ -149,9 +150,10 @@ class SqliteStore:
     ) -> list[SessionSummary]:
         rows = self._query(
             f"select {SUMMARY_COLUMNS} from sessions"
-            " where updated >= ?4 and (?1 is null or cwd = ?1) and substr(id, 1, length(?2)) = ?2"
-            " order by updated desc, id desc limit ?3",
-            (cwd, prefix, -1 if limit is None else limit, since_ms),
+            " where updated >= :since and (:cwd is null or cwd = :cwd)"
+            " and substr(id, 1, length(:prefix)) = :prefix"
+            " order by updated desc, id desc limit :limit",
+            {"since": since_ms, "cwd": cwd, "prefix": prefix, "limit": -1 if limit is None else limit},
         )
         return [SessionSummary(*row) for row in rows]
 
@@ -164,7 +166,7 @@ class SqliteStore:
             return search(self._reader, query, limit)
 
     async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
-        rows = self._query(_USAGES, (since_ms, session))
+        rows = self._query(_USAGES, {"since": since_ms, "session": session})
         if not rows and session:
             self._require(session)
         return [fact_of(row[0], row[1:]) for row in rows]
@@ -312,13 +314,17 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
-        await self._pulse.close()
-        await self._writer.close()
-        self._reader.close()
+        try:
+            await self._pulse.close()
+        finally:  # also when we are cancelled: a connection that nobody closes holds the file
+            try:
+                await self._writer.close()
+            finally:
+                self._reader.close()
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def _query(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, values: tuple[Any, ...] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with in_our_words(self.path):
             return self._reader.execute(sql, values).fetchall()
 

@@ -98,8 +98,8 @@ def _renew_row(db: sqlite3.Connection, session: str) -> None:
     names = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"update sessions set {names} where key = ?", (*columns.values(), *row))
     db.executemany(
-        "update facts set opening = ?1 where session = ?2 and seq = ?3 and opening <> ?1",
-        [(is_opening(fact.type, fact.run), *row, fact.seq) for fact in facts],
+        "update facts set opening = :opening where session = :key and seq = :seq and opening <> :opening",
+        [{"opening": is_opening(fact.type, fact.run), "key": row[0], "seq": fact.seq} for fact in facts],
     )
 
 

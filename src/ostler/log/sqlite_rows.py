@@ -93,9 +93,9 @@ def _leave_out_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
     last of them only."""
     rows = db.execute(
         "select seq, type, parent, run, time, origin, body from facts"
-        " where session = ?1 and type = 'extension_state' and seq < ?2"
-        " and seq >= (select tail_seq from sessions where key = ?1) order by seq",
-        (key, tail),
+        " where session = :key and type = 'extension_state' and seq < :tail"
+        " and seq >= (select tail_seq from sessions where key = :key) order by seq",
+        {"key": key, "tail": tail},
     )
     replaced = replaced_values([fact_of("", row) for row in rows])
     unneeded = [(key, seq) for seq in replaced]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from ostler.vocabulary.errors import StoreError, StoreNewer
@@ -135,12 +136,8 @@ def copy_store(path: Path, to: Path) -> None:
     part = to.with_name(f"{to.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
-    source, target = sqlite3.connect(path), sqlite3.connect(part)
-    try:
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
         source.backup(target)
-    finally:
-        source.close()
-        target.close()
     part.replace(to)
 
 

@@ -132,9 +132,11 @@ class Writer:
         """What was begun is finished first."""
         self._closed = True
         self._hand_over()
-        if self._flushing or (self._checkpoint and not self._checkpoint.done()):
-            await asyncio.to_thread(self._threads.shutdown)
-        self.close_at_once()
+        try:
+            if self._flushing or (self._checkpoint and not self._checkpoint.done()):
+                await asyncio.to_thread(self._threads.shutdown)
+        finally:
+            self.close_at_once()
 
     def close_at_once(self) -> None:
         self._closed = True

@@ -140,7 +140,7 @@ class ChildProcess:
             self.close()
 
     def _watch(self) -> None:
-        if sys.platform == "linux":
+        if sys.platform == "linux" and hasattr(os, "pidfd_open"):  # Pythons for every Linux, as uv's, lack it
             with suppress(OSError):  # an old kernel, or a sandbox that does not know it
                 self._pidfd = os.pidfd_open(self._child.pid)
                 self._loop.add_reader(self._pidfd, self._reap)

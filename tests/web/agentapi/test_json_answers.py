@@ -187,7 +187,12 @@ async def test_a_body_is_required(served: ServedAgent) -> None:
         (b"{'content': 1}", 'invalid character "\'" at offset 1'),
         (b'{"content": NaN}', "invalid character 'N' looking for beginning of value"),
         (b"[1e999]", "json: cannot unmarshal number 1e999 into Go value of type float64"),
-        (b"[" * 5000, "exceeded max depth"),
+        (b"[" * 501, "exceeded max depth"),
+        (b"[" * 100_000, "exceeded max depth"),
+        (b'{"a":' * 501 + b"1" + b"}" * 501, "exceeded max depth"),
+        (b"[" * 500, "unexpected end of JSON input"),
+        (b'["\\"' + b"[" * 501, "unexpected end of JSON input"),
+        (b"[" + b"[]," * 501, "unexpected end of JSON input"),
     ],
 )
 async def test_what_is_no_json_is_shown_again(served: ServedAgent, body: bytes, said: str) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 
 from ostler import __version__
+from ostler.faces.cli.help_format import HelpFormatter, RawHelpFormatter
 
 TYPE_CHECKING = False  # not from typing, which takes longer to import than all of this to run
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 _EXAMPLES = """\
 examples:
@@ -25,7 +27,13 @@ exit codes: 0 done, 1 failed, 2 usage, 3 no model, 4 something was refused, 5 li
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line."""
+    """A parser whose complaint is one line, and whose help is the same on every version of Python."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", HelpFormatter)
+        if sys.version_info >= (3, 14):
+            options["color"] = False
+        super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
         message = re.sub(r"(--[\w-]+)=\S+", r"\1=…", message)  # a mistyped --api-key has a key behind it
@@ -41,7 +49,7 @@ def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
         "       ostler COMMAND …",
         description="An agent for your directory: every run is a log you can follow, resume and replay.",
         epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is added to it")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 
 from ostler.faces.cli.arguments import Parser, add_model_options, add_work_options, parse_words
+from ostler.faces.cli.help_format import RawHelpFormatter
 from ostler.vocabulary.errors import ConfigurationError
 from ostler.vocabulary.extras import how_to_install
 
@@ -75,21 +75,15 @@ def _require_extra() -> None:
     del starlette, uvicorn
 
 
-class _ServeParser(Parser):
-    def format_help(self) -> str:
-        """A switch can have a value behind `=`, and argparse leaves room for its name."""
-        return re.sub(r" +(?=,|$)", "", super().format_help(), flags=re.MULTILINE)
-
-
 def _parser() -> Parser:
     from ostler.faces.cli.agent_options import PORT, add_agent_options, port
 
-    parser = _ServeParser(
+    parser = Parser(
         prog="ostler serve",
         usage=_USAGE,
         description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
         "With an agent behind --, that agent: agentapi's API at the root, the same session in our own.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)

@@ -65,6 +65,7 @@ def openapi(operations: Iterable[Operation], prefix: str) -> dict[str, Any]:
         types += [kind for kind in (operation.types.get("body"), operation.answers) if kind not in _NOTHING]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     schema_of = {_key(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+    _dedent_descriptions(components)
     _describe_fields(components, types)
     _leave_out_false(components)
     components["Fact"] = _fact(schema_of)
@@ -112,6 +113,13 @@ def _fact(schema_of: dict[Any, Any]) -> dict[str, Any]:
             {"anyOf": list(kinds.values()), "discriminator": {"propertyName": "type", "mapping": mapping}},
         ],
     }
+
+
+def _dedent_descriptions(components: dict[str, Any]) -> None:
+    """They are docstrings as the compiler keeps them: indented before Python 3.13."""
+    for component in components.values():
+        if "description" in component:
+            component["description"] = inspect.cleandoc(component["description"])
 
 
 def _describe_fields(components: dict[str, Any], types: Iterable[Any]) -> None:

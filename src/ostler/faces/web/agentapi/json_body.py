@@ -17,9 +17,12 @@ from ostler.faces.web.agentapi.pieces import discard
 
 MOST_BODY = 1024 * 1024
 """One byte less is the largest body that is taken."""
+MOST_NESTED = 500
+"""Checked by us: how deep the parser can go depends on the version of Python."""
 SECONDS = 5.0
 TYPES = ("user", "raw")
 _HALF_PAIRS = re.compile("[\ud800-\udfff]")
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class MessageRequest(msgspec.Struct, frozen=True):
@@ -35,8 +38,9 @@ async def read_message(request: Request) -> MessageRequest:
     text = body.decode("utf-8", "replace")
     _check_content_type(request.headers, text)
     try:
+        _refuse_deep(text)
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Refusal(400, INVALID, [_about(_complaint(error, text), "body", text)]) from None
     return _checked(value)
 
@@ -103,10 +107,19 @@ def _about(message: str, location: str, value: Any) -> ErrorDetail:
 
 def _complaint(error: Exception, text: str) -> str:
     if not isinstance(error, json.JSONDecodeError):
-        return "exceeded max depth" if isinstance(error, RecursionError) else str(error)
+        return str(error)
     if error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip()):
         return "unexpected end of JSON input"
     return f"invalid character {text[error.pos]!r} at offset {error.pos}"
+
+
+def _refuse_deep(text: str) -> None:
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        depth += match[0] in "[{"
+        depth -= match[0] in "]}"
+        if depth > MOST_NESTED:
+            raise ValueError("exceeded max depth")
 
 
 def _refuse_constant(name: str) -> None:
