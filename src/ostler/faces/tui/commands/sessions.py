@@ -13,7 +13,7 @@ from ostler.faces.tui.drawing.pieces import one_line
 from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
 from ostler.faces.tui.pickers.sessions import SessionPages
 from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
-from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.events import SessionRenamed
 from ostler.vocabulary.requests import Rename
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ class _Sessions:
         if not title:
             raise UsageError("say the title behind it: /rename TITLE")
         came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
-        if not isinstance(came, RequestRefused):
-            self._desk.say(f"this session is called {title!r} now")
+        if isinstance(came, SessionRenamed):
+            self._desk.say(f"this session is called {came.title!r} now")
 
     async def export(self, arguments: str) -> None:
         from ostler.faces.cli.portable_file import format_of
