@@ -10,6 +10,7 @@ import msgspec
 
 from ostler.extensions.lookout import Lookout, present_host
 from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.far_store import FarStore
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
@@ -87,7 +88,8 @@ class Switching:
             raise
         self._keep_model(there)
         if Path(there.state.cwd) != harness.cwd:
-            self._desk.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
+            before, now = quoted(there.state.cwd), quoted(harness.cwd)
+            self._desk.say(f"it began in {before}; from now on its tools work in {now}")
         return there
 
     def _keep_model(self, session: Session) -> None:

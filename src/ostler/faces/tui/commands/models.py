@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ostler.faces.tui.commands.command import Command, Complete
 from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.far_store import model_candidates
 from ostler.faces.tui.pickers.models import model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picker
@@ -183,5 +184,5 @@ async def ask_for_key(desk: Desk, provider: str) -> bool:
     given = await line.ask(desk.panels)
     if not given:
         return False
-    desk.say(f"the key for {provider} is kept in {keep(known, given)}")
+    desk.say(f"the key for {provider} is kept in {quoted(keep(known, given))}")
     return True
