@@ -20,7 +20,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: .venv/.core  ## install what a user needs, then watch a scripted run; no key, no network
+demo: .venv/.demo  ## install all of Ostler, then watch a run survive kill -9; no key, no network
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/ostler demo
 
@@ -95,11 +95,11 @@ docs: .venv/.dev  ## write what the documentation takes from the code
 	$(BIN)/python scripts/generate_docs.py
 
 .PHONY: catalogue
-catalogue: .venv/.core  ## renew what is known of models from its sources; needs npm and the network
+catalogue: .venv/.demo  ## renew what is known of models from its sources; needs npm and the network
 	$(BIN)/python scripts/make_catalogue.py
 
 .PHONY: picture
-picture: .venv/.core  ## draw the picture of the demo, docs/pictures/demo.svg
+picture: .venv/.demo  ## draw the picture of the demo, docs/pictures/demo.svg
 	$(BIN)/python scripts/picture.py
 
 .PHONY: screens
@@ -116,7 +116,8 @@ format: .venv/.dev  ## format the code and mend what ruff can mend
 lock: .venv/.created  ## renew the lock files from pyproject.toml
 	$(INSTALL) uv
 	$(COMPILE) pyproject.toml --extra all --group dev --output-file requirements/dev.lock
-	$(COMPILE) pyproject.toml --group build --constraint requirements/dev.lock --output-file requirements/core.lock
+	$(COMPILE) pyproject.toml --extra all --group build --constraint requirements/dev.lock \
+		--output-file requirements/demo.lock
 	$(COMPILE) --group local-model --no-deps --output-file requirements/local-model.lock
 
 .PHONY: clean
@@ -129,8 +130,9 @@ clean:  ## remove what make made
 	@python=$$(scripts/find-python.sh) && "$$python" -m venv --clear .venv
 	@touch $@
 
-.venv/.core: requirements/core.lock pyproject.toml | .venv/.created
-	$(INSTALL) --require-hashes -r requirements/core.lock
+# Everything that the README shows: the server, other vendors' agents, pictures, search.
+.venv/.demo: requirements/demo.lock pyproject.toml | .venv/.created
+	$(INSTALL) --require-hashes -r requirements/demo.lock
 	$(INSTALL) --no-build-isolation --no-deps -e .
 	@touch $@
 

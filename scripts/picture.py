@@ -101,6 +101,9 @@ def _converse(terminal: int) -> str:
 def masked(written: str) -> str:
     """Without what is another every time."""
     written = re.sub(r"ostler-demo-\w+", "ostler-demo-1", written)
+    pids = dict.fromkeys(re.findall(r"process,? (\d+)", written))
+    for number, pid in enumerate(pids, 4711):
+        written = re.sub(rf"(process,?) {pid}\b", rf"\1 {number}", written)
     return re.sub(r"ses_\w+", "ses_…", written)
 
 

@@ -152,7 +152,8 @@ def test_the_link_that_the_server_prints_lets_one_in_once(
 
 
 def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: Serve) -> None:
-    server = served(serve(turn("the answer")))
+    vendor = serve(turn("the answer"))
+    server = served(vendor)
     session = new_session(server)
     terminal = attach(server.base_url, "--session", session, OSTLER_TOKEN=server.token)
     terminal.wait_for("openai/fake")
@@ -164,6 +165,7 @@ def test_models_are_those_of_the_server(attach: Attach, served: Served, serve: S
     terminal.wait_for("called 'Elsewhere' now")
     enter(terminal, "go")
     terminal.wait_for("the answer")
+    assert [request.json["model"] for request in vendor.requests] == ["other"]
 
 
 def test_a_server_that_was_away_is_found_again_and_nothing_is_missing(

@@ -1,11 +1,34 @@
-"""`ostler demo`: works anywhere, and what it says at the end is true."""
+"""`ostler demo`: works anywhere, survives `kill -9`, and what it says at the end is true."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
-from tests.cli.command import Ostler
+from ostler.kernel.processes import kill_processes_of
+from tests.cli.command import Ostler, Ran
+from tests.tui.terminal import Terminal
+
+COUNTED = """\
+  python3 hello.py           1 time   recorded as finished, not repeated
+  python3 hello.py --slowly  1 time   recorded as interrupted, not repeated
+"""
+
+
+def folder_of(ran: Ran) -> Path:
+    return Path(re.findall("^folder: (.+)$", ran.out, re.MULTILINE)[0])
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Commands that name the folder of a demo."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True, timeout=60
+    )
+    return [line for line in listed.stdout.splitlines() if str(folder) in line]
 
 
 def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -> None:
@@ -13,7 +36,8 @@ def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -
     ostler.store.write_text("this is no database, " * 100)
     ran = ostler("demo")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.count("def greeting") == 1, "what was seen as it was written is not shown again"
+    assert "no terminal: the demo answers its own question" in ran.out
+    assert ran.out.count("Greets the world, and writes") == 1, "what was seen as written is not shown again"
     (hint,) = re.findall("`(OSTLER_HOME=.*)`", ran.out)
     variable, command, *arguments = shlex.split(hint)
     assert command == "ostler"
@@ -21,8 +45,48 @@ def test_without_a_terminal_the_demo_keeps_its_store_to_itself(ostler: Ostler) -
     assert shown.code == 0 and "hello.py" in shown.out
 
 
+def test_a_process_is_killed_in_the_middle_and_a_new_one_repeats_nothing(ostler: Ostler) -> None:
+    ran = ostler("demo")
+    assert ran.code == 0, ran.out + ran.err
+    killed, resumed = re.findall(r"process,? (\d+)", ran.out)
+    assert killed != resumed
+    assert f"Killing process {killed} with SIGKILL" in ran.out
+    assert "The process ended while this call ran" in ran.out.partition("Resuming in a new process")[2]
+    assert COUNTED in ran.out
+    folder = folder_of(ran)
+    assert (folder / "runs.log").read_text() == "python3 hello.py\npython3 hello.py --slowly\n"
+    (session,) = re.findall("sessions show (ses_[0-9a-z]+)", ran.out)
+    exported = ostler("sessions", "export", session, OSTLER_HOME=str(folder / "ostler-home")).lines
+    calls = [line["arguments"] for line in exported if line.get("type") == "tool_called"]
+    called = [arguments["command"] for arguments in calls if "command" in arguments]
+    assert called == ["python3 hello.py", "python3 hello.py --slowly", "cat runs.log"]
+    results = [line.get("failed") for line in exported if line.get("type") == "tool_result"]
+    assert results == [None, None, "tool_interrupted", None]
+    assert kill_processes_of(session) == 0, "a process was left behind"
+
+
 def test_on_a_terminal_the_demo_is_kept_where_its_user_keeps_everything(ostler: Ostler) -> None:
     ran = ostler.on_terminal("demo", typed=b"yes\n")
     assert ran.code == 0 and "OSTLER_HOME" not in ran.out
+    assert re.sub(r"\x1b\[\d*m", "", ran.out).count(COUNTED) == 1
     (session,) = ostler("sessions", "--all", "--json").lines
     assert f"`ostler sessions show {session['id']}`" in ran.out
+
+
+def test_whoever_says_no_sees_that_nothing_was_run_or_killed(ostler: Ostler) -> None:
+    ran = ostler.on_terminal("demo", typed=b"no\n")
+    said = re.sub(r"\x1b\[\d*m", "", ran.out)
+    assert ran.code == 4 and "that call did not go through" in said
+    assert "nothing was killed" in said and "Killing" not in said
+    assert not (folder_of(Ran(0, said, "")) / "runs.log").exists()
+
+
+def test_a_demo_that_is_terminated_leaves_no_process_behind(ostler: Ostler) -> None:
+    command = [sys.executable, "-W", "error", "-m", "ostler", "demo"]
+    with Terminal(command, environment=ostler.environment({}), cwd=ostler.work) as terminal:
+        terminal.wait_for("yes or no?")
+        (folder,) = ostler.home.parent.glob("ostler-demo-*")
+        assert len(processes_of(folder)) == 1
+        terminal.process.terminate()
+        assert terminal.wait_for_end() == 128 + signal.SIGTERM
+        assert processes_of(folder) == []

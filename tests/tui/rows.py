@@ -9,6 +9,8 @@ from unicodedata import bidirectional, category
 from rich.cells import cell_len
 
 from ostler.extensions.showing.theme_colors import SLOTS, ThemeColors
+from ostler.faces.tui.drawing.path_spans import path_spans
+from ostler.faces.tui.drawing.wide_rows import fitted
 
 _STYLES = re.compile("\x1b\\[[0-9;]*m|\x1b]8;;[!-~]*\x1b\\\\")
 
@@ -31,9 +33,22 @@ def color_of(row: str, text: str) -> str:
 
 
 def assert_drawable(rows: Sequence[str], width: int) -> None:
-    """No row is too wide, leaves a style behind, or has anything else that a terminal would obey."""
+    """No row is too wide, but for a path in it; none leaves a style behind, or has anything else that a
+    terminal would obey. What is drawn anew with each frame is made to fit."""
+    for text in plain(rows):
+        is_path = any(path_spans(text))
+        assert cell_len(text) <= width or is_path, f"{text!r} takes {cell_len(text)} cells of {width}"
+    _assert_harmless(rows)
+    fitting = fitted(rows, width)
+    for text in plain(fitting):
+        is_single = cell_len(text) == 2 and width == 1  # a wide character cannot be broken
+        assert cell_len(text) <= width or is_single, f"{text!r} takes {cell_len(text)} cells of {width}"
+    _assert_harmless(fitting)
+    assert "".join(plain(fitting)) == "".join(plain(rows))
+
+
+def _assert_harmless(rows: Sequence[str]) -> None:
     for row, text in zip(rows, plain(rows), strict=True):
-        assert cell_len(text) <= width, f"{text!r} takes {cell_len(text)} cells of {width}"
         obeyed = [one for one in text if category(one) in _OBEYED or bidirectional(one) in _REORDERING]
         assert not obeyed, f"{text!r} has {obeyed}"
         assert not row.count("\x1b[") % 2 and not re.search("\x1b\\[0m[^\x1b]*\x1b\\[0m", row), (

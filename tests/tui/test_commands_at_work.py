@@ -169,8 +169,7 @@ def test_a_page_to_share_is_whole_and_runs_nothing(open_tui: Open, serve: Serve,
     say(terminal, f"say {hostile}")
     terminal.wait_for("completed")
     say(terminal, "/session export page.html")
-    terminal.wait_for_ever("written to")
-    terminal.wait_for_ever("page.html")
+    terminal.wait_for_ever(f" {ostler.work / 'page.html'}\n")
 
     class Page(HTMLParser):
         is_empty = frozenset({"meta", "br", "hr", "img", "link"})

@@ -213,6 +213,10 @@ class Tmux:
     def screen(self) -> str:
         return self.run("capture-pane", "-p", "-S", "-")
 
+    def joined(self) -> str:
+        """As it is copied: rows that the terminal itself has wrapped are one line."""
+        return self.run("capture-pane", "-p", "-J", "-S", "-")
+
     def wait_for(self, text: str) -> str:
         wait_until(lambda: text in self.screen())
         return self.screen()

@@ -123,6 +123,25 @@ def test_what_a_command_prints_elsewhere_is_seen_and_its_run_is_steered_from_her
     no_errors(terminal)
 
 
+def test_a_model_that_is_chosen_for_a_run_elsewhere_is_named_and_shown_here(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    waits = call("bash", {"command": "echo it-has-begun; until [ -e go ]; do sleep 0.02; done"})
+    vendor = serve(turn(waits), turn("the other one answers"))
+    driving = ostler.start("-p", "go", "--yes", *use(vendor))
+    terminal = open_tui(vendor, "--session", session_of(ostler))
+    terminal.wait_for("│ it-has-begun")
+    enter(terminal, "/model openai/other")
+    screen = terminal.wait_for("openai/other answers from now on")
+    assert "openai/other" in screen.splitlines()[-1]
+    assert "openai/fake answers" not in screen
+    (ostler.work / "go").touch()
+    terminal.wait_for("the other one answers")
+    assert finish(driving).code == 0
+    assert [request.json["model"] for request in vendor.requests] == ["fake", "other"]
+    no_errors(terminal)
+
+
 def test_an_idle_terminal_shows_what_another_process_does_and_goes_on_behind_it(
     open_tui: Open, serve: Serve, ostler: Ostler
 ) -> None:

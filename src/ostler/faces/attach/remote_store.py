@@ -214,8 +214,9 @@ class RemoteStore:
     def relay(self, session: str, after: int) -> RemoteRelay:
         return RemoteRelay(self._remote, session, after, self._owner, self.learn)
 
-    async def begin(self, cwd: Path) -> str:
-        made = await self._remote.ask("POST", f"{API}/sessions", {"cwd": str(cwd)})
+    async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
+        wanted = {"cwd": str(cwd), "model": model, "reasoning": reasoning if model else ""}
+        made = await self._remote.ask("POST", f"{API}/sessions", wanted)
         return str(made["id"])
 
     async def candidates(self) -> list[Candidate]:

@@ -23,7 +23,7 @@ COMMANDS = {
     "cancel": ("ostler.faces.cli.cancel", "end a run, or one of its calls"),
     "context": ("ostler.faces.cli.context", "what the model was told in a step, and by which rule"),
     "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
-    "demo": ("ostler.faces.cli.demo", "watch a scripted agent work: no key, no network"),
+    "demo": ("ostler.faces.cli.demo", "watch a scripted agent work, and survive kill -9: no key, no network"),
     "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
     "ext": ("ostler.faces.cli.ext", "list, install, update, remove, check and write extensions"),
     "follow": ("ostler.faces.cli.follow", "watch a run of another process"),
@@ -43,7 +43,7 @@ COMMANDS = {
     "token": ("ostler.faces.cli.token", "list, make and revoke the tokens of the server"),
     "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
 }
-_UNLISTED = {"server": "ostler.faces.cli.server"}
+_UNLISTED = {"server": "ostler.faces.cli.server", "demo-part": "ostler.faces.cli.demo_part"}
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ from prompt_toolkit.styles import BaseStyle, DummyStyle, Style, merge_styles
 from prompt_toolkit.styles.defaults import PROMPT_TOOLKIT_STYLE
 
 from ostler.faces.tui.drawing.color_depth import with_depth
+from ostler.faces.tui.drawing.wide_rows import fitted
 from ostler.faces.tui.own_screen import OwnScreen
 from ostler.faces.tui.pushed_rows import PushedRows
 from ostler.faces.tui.reflow import breaks_rows, cursor_after
@@ -181,7 +182,8 @@ class TerminalApp:
             left = size.rows - self._line_rows(size.columns)
             for region in self._in_need:
                 most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
-                self._shown[region] = region(size.columns, most)[:most] if most > 0 else ()
+                rows = fitted(region(size.columns, most), size.columns) if most > 0 else ()
+                self._shown[region] = rows[:most]
                 left -= len(self._shown[region])
         return self._shown
 
@@ -192,7 +194,7 @@ class TerminalApp:
     # --- what is printed for good ---------------------------------------------------------------------
 
     def print(self, rows: Sequence[str]) -> None:
-        """Puts rows above, with the next frame."""
+        """Puts rows above, with the next frame. The terminal wraps a row that is wider than itself."""
         self._waiting += rows
         if rows:
             self.ends_blank = not rows[-1]

@@ -39,6 +39,7 @@ from ostler.faces.tui.drawing.pieces import (
     wrapped,
 )
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
+from ostler.faces.tui.drawing.wide_rows import fitted
 from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.status import Part, elapsed
 from ostler.kernel.tool import default_summary
@@ -108,7 +109,7 @@ class BlockRows:
                 said = f"✻ thinking, {len(block.text.split())} words"
                 return ["", self._dim(said, width), *self._last_thoughts(block, width)]
             case _:
-                return self.closed(block, width)[-most:]
+                return fitted(self.closed(block, width), width)[-most:]
 
     # --- thinking -------------------------------------------------------------------------------------
 
@@ -208,7 +209,8 @@ class BlockRows:
             about = self._about(block)
             note = elapsed(block.seconds) if block.stage == "running" else "waits"
         dress = self.open_dress(block, width)
-        return self._framed_call(block, rows[-room:], width, one_line(about), note, "accent", dress)
+        rows = fitted(rows, inside(width))[-room:]
+        return self._framed_call(block, rows, width, one_line(about), note, "accent", dress)
 
     def waiting_call(self, call: OpenCall, width: int) -> str:
         """In one row."""
@@ -255,7 +257,8 @@ class BlockRows:
         return [drawn(row) for row in wrapped([Piece(one_line(" · ".join(said)), style)], width)]
 
     def note(self, text: str, width: int) -> list[str]:
-        return notice_rows(text, width, self.colors)
+        """For what is drawn anew with each frame."""
+        return fitted(notice_rows(text, width, self.colors), width)
 
     def parts(self, parts: Sequence[Part], between: str = "  ") -> str:
         pieces = [Piece(one_line(part.text), sgr(self.colors, part.slot)) for part in parts]
@@ -270,4 +273,5 @@ def on_background(row: str, background: str, width: int) -> str:
     """A row that is drawn, on a background as wide as the terminal."""
     taken = cells(_SEQUENCE.sub("", row))
     inner = row.replace("\x1b[0m", f"\x1b[0;{background}m")
-    return f"\x1b[{background}m{inner}{' ' * (width - taken)}\x1b[0m"
+    left = width - taken if taken <= width else -taken % width
+    return f"\x1b[{background}m{inner}{' ' * left}\x1b[0m"

@@ -229,20 +229,27 @@ class Conversation:
 
     async def ask(self, make: Callable[[str], AnyRequest]) -> AnyEvent:
         """Asks for something by a request with that id, and waits for what comes of it: a fact, which may be
-        `request_refused`. That one is shown by itself."""
+        `request_refused`. That one is shown by itself.
+
+        When it returns, the state of the session here includes that fact. Where another process drives the
+        session, the store may know the outcome before it has reached this process."""
         session, came = self.session, asyncio.Event()
         stop = self.observe(lambda batch: came.set())
         try:
             request = await self._ask(make(self._new_id()))
+            seq: int | None = None
             while True:
                 came.clear()
-                if (seq := await self.store.settled(session.id, request)) is not None:
+                seq = seq or await self.store.settled(session.id, request)
+                if seq is not None and session.state.last_seq >= seq:
                     break
                 if self.problem is not None:
                     raise self.problem
                 await came.wait()
         finally:
             stop()
+        if session.journal.is_moved:  # the fact is applied, but the state is still that of the old leaf
+            await session.journal.reload()
         return (await self.store.read(session.id, seq - 1, 1))[0].event
 
     async def _ask(self, request: AnyRequest) -> str:

@@ -20,6 +20,7 @@ from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.markdown import markdown_rows
 from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, cut, drawn, one_line, sgr
+from ostler.faces.tui.drawing.wide_rows import fitted
 from ostler.faces.tui.overlay_panel import ContentRows, OverlayPanel
 from ostler.faces.tui.panels import LeavesLetters, Panel
 from ostler.faces.tui.questions import OpenQuestions
@@ -143,7 +144,7 @@ class _Dialog:
 
     def rows(self, width: int, most: int) -> list[str]:
         room = inside(width)
-        message = markdown_rows(self.asked.question.text, room, self.draw.colors)[:_MOST_TEXT]
+        message = fitted(markdown_rows(self.asked.question.text, room, self.draw.colors), room)[:_MOST_TEXT]
         left = max(1, most - len(message) - 3)
         rows = [*message, *self.below(room, left), self.dim(self.hint, room)]
         details = self.asked.question.details or {}

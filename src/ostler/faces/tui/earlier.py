@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ostler.faces.tui.blocks import Block
 from ostler.faces.tui.drawing.spacing import apart
+from ostler.faces.tui.drawing.wide_rows import height
 from ostler.faces.tui.transcript import Transcript
 from ostler.kernel.journal import Journal
 from ostler.vocabulary.facts import Fact
@@ -48,13 +49,15 @@ def seen(facts: Sequence[Fact], leaf: int) -> list[Fact]:
     ]
 
 
-def last_rows(blocks: Iterable[Block], draw: Callable[[Block], list[str]], most: int) -> list[str]:
-    """The rows of as many blocks from the end as fill so many rows."""
+def last_rows(
+    blocks: Iterable[Block], draw: Callable[[Block], list[str]], most: int, width: int
+) -> list[str]:
+    """The rows of as many blocks from the end as fill so many rows of a terminal."""
     drawn: list[list[str]] = []
     count = 0
     for block in reversed(list(blocks)):
         if count >= most:
             break
         drawn.append(draw(block))
-        count += len(drawn[-1])
+        count += sum(height(row, width) for row in drawn[-1])
     return apart(reversed(drawn), after_blank=False)

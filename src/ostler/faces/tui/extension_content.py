@@ -8,6 +8,7 @@ from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.drawing.markdown import markdown_rows
 from ostler.faces.tui.drawing.pieces import DIM, Piece, drawn, harmless, sgr, wrapped
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
+from ostler.faces.tui.drawing.wide_rows import fitted
 
 MOST_ROWS = 1000
 """Of what can be scrolled."""
@@ -23,10 +24,10 @@ class ContentRows:
 
     def text(self, text: str, width: int, most: int) -> list[str]:
         """Lines, with their own colours."""
-        return self._once(_text_rows, _beginning(text, most, width), width)[:most]
+        return fitted(self._once(_text_rows, _beginning(text, most, width), width), width)[:most]
 
     def markdown(self, text: str, width: int, most: int) -> list[str]:
-        return self._once(markdown_rows, _beginning(text, 4 * most, width), width)[:most]
+        return fitted(self._once(markdown_rows, _beginning(text, 4 * most, width), width), width)[:most]
 
     def _once(
         self, draw: Callable[[str, int, ThemeColors | None], list[str]], text: str, width: int

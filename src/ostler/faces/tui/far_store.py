@@ -36,8 +36,8 @@ class FarStore(Protocol):
         """What happens in a session, live."""
         ...
 
-    async def begin(self, cwd: Path) -> str:
-        """A new session, in a folder of that machine."""
+    async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
+        """A new session, in a folder of that machine; its settings name the model if none is given."""
         ...
 
     async def candidates(self) -> list[Candidate]:

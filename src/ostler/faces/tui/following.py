@@ -65,28 +65,38 @@ class Following:
     async def _take(self, batch: Batch) -> None:
         if not batch:
             return
-        journal, has_moved = self._session.journal, False
+        journal = self._session.journal
         for one in batch:
             if isinstance(one, Fact) and one.seq > journal.state.last_seq:
                 journal.state.apply(one)
-                has_moved = has_moved or isinstance(one.event, events.LeafMoved)
-        if has_moved:
+                journal.is_moved = journal.is_moved or isinstance(one.event, events.LeafMoved)
+        if journal.is_moved:
             await journal.reload()
-        if isinstance(journal.store, FarStore):
-            self._keep_model(batch)
+        self._keep_model(batch)
         self._see(batch)
         told = self._children.among(batch)
         if any(isinstance(one.event if isinstance(one, Fact) else one, _ABOUT_QUESTIONS) for one in told):
             await self._ask_what_is_open()
 
     def _keep_model(self, batch: Batch) -> None:
-        """Whoever answers there is shown here."""
+        """Shows here which model answers there. On the same machine only a model that the session was given:
+        this process may drive the session next, and then answers with its own."""
+        is_far = isinstance(self._session.journal.store, FarStore)
         for one in batch:
             match one.event if isinstance(one, Fact) else one:
-                case events.RunStarted(model=model) if model:
-                    self._session.harness.set_model(model)
-                case events.SettingsChanged(model=model, reasoning=reasoning) if model:
-                    self._session.harness.set_model(model, reasoning)
+                case events.RunStarted(model=model) if model and is_far:
+                    self._set_model(model)
+                case events.SettingsChanged(model=model, reasoning=reasoning) if model or reasoning:
+                    self._set_model(model or self._session.harness.model.name, reasoning)
+
+    def _set_model(self, name: str, reasoning: str = "") -> None:
+        harness = self._session.harness
+        if harness.make_model is None:
+            return
+        try:
+            harness.set_model(name, reasoning)
+        except OstlerError as error:
+            self._see([Warned(f"{name} cannot answer here: {error.message}")])
 
     def _say_incomplete(self, problem: str) -> None:
         if not self._is_told:

@@ -8,6 +8,7 @@ from typing import Any
 from ostler.faces.tui.block_rows import BlockRows
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.terminal_text import terminal_rows
+from ostler.faces.tui.drawing.wide_rows import fitted
 
 _NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
 _KNOWN = frozenset(
@@ -30,6 +31,7 @@ class ForeignPanel:
     def rows(self, width: int, most: int) -> list[str]:
         colors, room = self._draw.colors, inside(width)
         rows = [row for line in self.shown["lines"] for row in terminal_rows(line, room, colors) or [""]]
+        rows = fitted(rows, room)
         footer = self._draw.note(self.shown["footer"], room) if self.shown["footer"] else []
         return framed(
             [*rows[: max(1, most - 2 - len(footer))], *footer],

@@ -10,6 +10,7 @@ import msgspec
 
 from ostler.extensions.lookout import Lookout, present_host
 from ostler.faces.tui.conversation import Conversation
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.far_store import FarStore
 from ostler.kernel.cancel import CancelToken
 from ostler.kernel.harness import Harness
@@ -55,9 +56,7 @@ class Switching:
             left = self._desk.conversation
             if session == left.session.id:
                 return session
-            there = await self._open(session, left.harness, store or left.store)
-            if not session and (kept := left.session.state.settings).model:
-                there.journal.record(SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui"))
+            there = await self._open(session, left, store or left.store)
             conversation = Conversation(there, left.host, self._desk.see)
             await self._desk.writing.shell.stop()
             await left.leave()
@@ -66,24 +65,31 @@ class Switching:
             await self._desk.submit(prompt)
         return there.id
 
-    async def _open(self, session: str, left: Harness, store: Store) -> Session:
+    async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
+        """A new session goes on with the model that the one before was given."""
+        left, kept = leaving.harness, leaving.session.state.settings
         context = left.context.anew() if left.context else None
         harness = msgspec.structs.replace(left, memory={}, context=context)
         _equip(harness)
         try:
             if isinstance(store, FarStore):
-                there = await watch_session(store, session or await store.begin(harness.cwd), harness)
+                name = session or await store.begin(harness.cwd, kept.model, kept.reasoning)
+                there = await watch_session(store, name, harness)
                 harness.cwd = Path(there.state.cwd)
-            elif not session:
-                return await create_session(store, harness)
-            else:
+            elif session:
                 there = await open_or_watch(store, session, harness)
+            else:
+                there = await create_session(store, harness)
+                if kept.model:
+                    changed = SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui")
+                    there.journal.record(changed)
         except OstlerError:
             _equip(left)
             raise
         self._keep_model(there)
         if Path(there.state.cwd) != harness.cwd:
-            self._desk.say(f"it began in {there.state.cwd}; from now on its tools work in {harness.cwd}")
+            before, now = quoted(there.state.cwd), quoted(harness.cwd)
+            self._desk.say(f"it began in {before}; from now on its tools work in {now}")
         return there
 
     def _keep_model(self, session: Session) -> None:

@@ -10,7 +10,7 @@ from typing import get_args
 from ostler.faces.tui.conversation import Conversation
 from ostler.kernel.harness import Harness
 from ostler.kernel.model import ReasoningLevel
-from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.events import SettingsChanged
 from ostler.vocabulary.requests import SetModel
 
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
@@ -35,8 +35,8 @@ class ThinkingLevel:
             place = levels.index(harness.reasoning) + 1 if harness.reasoning in levels else 0
             level = levels[place % len(levels)]
             came = await conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-            if not isinstance(came, RequestRefused):
-                self._say(f"thinking: {level}")
+            if isinstance(came, SettingsChanged):
+                self._say(f"thinking: {came.reasoning}")
 
 
 def levels_of(harness: Harness) -> list[str]:

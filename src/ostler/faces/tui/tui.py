@@ -239,7 +239,9 @@ class Tui:
         columns, rows = self.app.size.columns, self.app.size.rows
         facts, has_more = await earlier_facts(self.conversation.session.journal, min(EARLIER, rows))
         blocks = self.transcript.take(facts)
-        drawn = last_rows(blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows)
+        drawn = last_rows(
+            blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
+        )
         if has_more or len(blocks) > EARLIER:
             self.app.print(self.rows.note("what came before is not shown", columns))
         self.app.print(drawn)

@@ -20,6 +20,7 @@ from ostler.faces.tui.drawing.pieces import (
     sgr,
     wrapped,
 )
+from ostler.faces.tui.drawing.wide_rows import fitted
 
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
 _PAGES = {"pgup": -1, "ctrl+u": -1, "pgdown": 1, "ctrl+d": 1}
@@ -64,11 +65,11 @@ class QuestionPanel:
     def _heading(self, room: int) -> list[str]:
         tool = self._asked.details.get("tool")
         if not tool:
-            return markdown_rows(self._asked.question.text, room, self._asked.colors)
+            return fitted(markdown_rows(self._asked.question.text, room, self._asked.colors), room)
         said = f"May it use {tool}?"
         if tool in _ABOUT:
             said = f"May it {_ABOUT[tool]}{self._planned.path}?"
-        return [drawn(row) for row in wrapped([Piece(one_line(said), BOLD)], room)]
+        return fitted(map(drawn, wrapped([Piece(one_line(said), BOLD)], room)), room)
 
     def _body(self, room: int, answer_room: int) -> list[str]:
         """What would run, why it is asked about, and what does not fit into the answers."""
@@ -85,7 +86,7 @@ class QuestionPanel:
         style = sgr(colors, "muted") or DIM
         for line in filter(None, said):
             rows += [drawn(row) for row in wrapped([Piece(harmless(line), style)], room)]
-        return rows
+        return fitted(rows, room)
 
     def _window(self, rows: list[str], most: int, room: int) -> list[str]:
         """As many as there is room for; the last one says how many are not seen."""
@@ -116,7 +117,7 @@ class QuestionPanel:
                 text = cut(text.partition(": ")[0] if answer in remember else text, answer_room)
             lead = f"{'❯' if is_marked else ' '} {place + 1}. "
             lines = wrapped([Piece(one_line(text), style)], max(1, room - _LEAD))
-            rows += [drawn(row) for row in after([Piece(lead, style)], lines, [Piece(" " * _LEAD)])]
+            rows += fitted(map(drawn, after([Piece(lead, style)], lines, [Piece(" " * _LEAD)])), room)
         return rows, marked
 
     def _remember(self) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from ostler.faces.tui.drawing.boxes import inside
 from ostler.faces.tui.drawing.folding import folded
 from ostler.faces.tui.drawing.markdown import markdown_rows
 from ostler.faces.tui.drawing.pieces import BOLD, DIM, Piece, Row, cut, drawn, one_line, sgr
+from ostler.faces.tui.drawing.wide_rows import fitted
 from ostler.kernel.json_schema import mismatch
 
 _MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
@@ -35,7 +36,7 @@ class _Typed:
         room, height = inside(width), room_inside(width, most)
         below = self.below(room, max(1, height - 2))
         question = self.asked.question
-        about = markdown_rows(question.text, room, self.asked.colors)
+        about = fitted(markdown_rows(question.text, room, self.asked.colors), room)
         if question.reason:
             about.append(self.dim(f"({question.reason})", room))
         about += self._planned.rows(room, self.asked.colors)

@@ -12,6 +12,7 @@ from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
 from ostler.faces.tui.commands.lines import print_lines
 from ostler.faces.tui.copying import copy
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.pickers.picker import Choice, Picker
 from ostler.kernel.state import path_of
 from ostler.kernel.user_paths import expand_home
@@ -132,5 +133,5 @@ class _Faces:
 def _file_named(name: str, cwd: Path) -> Path:
     file = cwd / expand_home(name)
     if file.is_dir():
-        raise UsageError(f"{file} is a folder; say which file in it: /edit FILE")
+        raise UsageError(f"{quoted(file)} is a folder; say which file in it: /edit FILE")
     return file

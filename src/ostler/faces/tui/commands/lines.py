@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ostler.faces.tui.drawing.path_spans import is_path
 from ostler.faces.tui.drawing.pieces import BOLD, Piece, Row, after, cells, drawn, harmless, sgr, wrapped
 from ostler.faces.tui.drawing.spacing import apart
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ostler.faces.tui.desk import Desk
 
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+_CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
+"""Columns, and what stands between them. A column may be a path with blanks."""
 
 
 def print_lines(desk: Desk, lines: Sequence[str], *, has_heading: bool = False) -> None:
@@ -37,6 +40,5 @@ def _rows(line: str, style: str, width: int) -> list[Row]:
         line = _GAP.sub("  ", line)
         indent = len(line) - len(line.lstrip(" ")) + 2
         lead, rest = line[:indent], line[indent:]
-    return after(
-        [Piece(lead, style)], wrapped([Piece(rest, style)], max(1, width - indent)), [Piece(" " * indent)]
-    )
+    pieces = [Piece(cell, style, whole=is_path(cell)) for cell in _CELLS.findall(rest)]
+    return after([Piece(lead, style)], wrapped(pieces, max(1, width - indent)), [Piece(" " * indent)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from ostler.faces.tui.commands.command import Command, Complete
 from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.far_store import model_candidates
 from ostler.faces.tui.pickers.models import model_choice
 from ostler.faces.tui.pickers.picker import Choice, Picker
@@ -15,7 +16,7 @@ from ostler.kernel.model import ReasoningLevel
 from ostler.runs.model_candidates import Candidate
 from ostler.runs.settings import Settings, load_settings
 from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.events import SettingsChanged
 from ostler.vocabulary.requests import SetModel
 
 if TYPE_CHECKING:
@@ -166,11 +167,10 @@ class _Models:
 async def set_model(desk: Desk, name: str, level: str = "") -> bool:
     """From the next step on that model answers; False if it cannot."""
     came = await desk.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
-    if isinstance(came, RequestRefused):
+    if not isinstance(came, SettingsChanged):
         return False
-    harness = desk.conversation.harness
-    thinks = f", thinking: {harness.reasoning}" if level else ""
-    desk.say(f"{harness.model.name} answers from now on{thinks}")
+    thinks = f", thinking: {came.reasoning}" if came.reasoning else ""
+    desk.say(f"{came.model} answers from now on{thinks}")
     return True
 
 
@@ -184,5 +184,5 @@ async def ask_for_key(desk: Desk, provider: str) -> bool:
     given = await line.ask(desk.panels)
     if not given:
         return False
-    desk.say(f"the key for {provider} is kept in {keep(known, given)}")
+    desk.say(f"the key for {provider} is kept in {quoted(keep(known, given))}")
     return True

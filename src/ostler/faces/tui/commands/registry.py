@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.far_store import refusal
 from ostler.faces.tui.switching import BUSY
 from ostler.runs.lease import hold, kept_lease
@@ -75,7 +76,7 @@ class Commands:
         except OstlerError as error:
             self._desk.say(error.message, "error")
         except OSError as error:
-            self._desk.say(f"{error.filename or name}: {error.strerror}", "error")
+            self._desk.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
         return True
 
     async def _run(self, command: Command, arguments: str, text: str) -> None:

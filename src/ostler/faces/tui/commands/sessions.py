@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from ostler.faces.cli.columns import aligned
 from ostler.faces.tui.commands.command import Command
 from ostler.faces.tui.commands.lines import print_lines
+from ostler.faces.tui.drawing.path_spans import quoted
 from ostler.faces.tui.drawing.pieces import one_line
 from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picker
 from ostler.faces.tui.pickers.sessions import SessionPages
 from ostler.kernel.user_paths import expand_home
 from ostler.vocabulary.errors import NotFound, OstlerError, UsageError
-from ostler.vocabulary.events import RequestRefused
+from ostler.vocabulary.events import SessionRenamed
 from ostler.vocabulary.requests import Rename
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class _Sessions:
         if not title:
             raise UsageError("say the title behind it: /rename TITLE")
         came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
-        if not isinstance(came, RequestRefused):
-            self._desk.say(f"this session is called {title!r} now")
+        if isinstance(came, SessionRenamed):
+            self._desk.say(f"this session is called {came.title!r} now")
 
     async def export(self, arguments: str) -> None:
         from ostler.faces.cli.portable_file import format_of
@@ -170,7 +171,7 @@ class _Sessions:
         conversation = self._desk.conversation
         target = self._path(name or ".")
         file = await written(conversation.store, conversation.session.id, target, wanted)
-        self._desk.say(f"written to {file}")
+        self._desk.say(f"written to {quoted(file)}")
 
     async def import_(self, arguments: str) -> None:
         from ostler.faces.cli.portable_file import reading
@@ -185,7 +186,7 @@ class _Sessions:
             try:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:
-                raise UsageError(f"{file}: {error.message}") from None
+                raise UsageError(f"{quoted(file)}: {error.message}") from None
         await self._desk.switching.wish("import", made)
 
     def _path(self, name: str) -> Path:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.drawing.path_spans import is_path
 from ostler.faces.tui.drawing.pieces import (
     BOLD,
     DIM,
@@ -39,7 +40,8 @@ def inline_pieces(inline: Token, colors: ThemeColors | None, *, hyperlinks: bool
                 pieces.append(Piece("\n"))
             case "code_inline":
                 code_style = sgr(colors, "accent") or BOLD
-                pieces.append(Piece(harmless(token.content), _both(style, code_style)))
+                code = harmless(token.content)
+                pieces.append(Piece(code, _both(style, code_style), whole=is_path(code)))
             case "strong_open" | "em_open" | "s_open":
                 styles.append(_both(styles[-1], _ATTRIBUTES[token.type]))
             case "strong_close" | "em_close" | "s_close":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.extensions.showing.theme_colors import ThemeColors
+from ostler.faces.tui.drawing.path_spans import path_spans
 from ostler.faces.tui.drawing.pieces import (
     BOLD,
     DIM,
@@ -76,8 +77,10 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
 
 
 def _fitted(row: Row, width: int) -> list[Row]:
-    """What stands too deep in lists and quotes for the width goes on in the next row."""
-    return [row] if cells_of(row) <= width else broken(row, width)
+    """What stands too deep in lists and quotes for the width goes on in the next row, but for a path."""
+    if cells_of(row) <= width or any(path_spans("".join(piece.text for piece in row))):
+        return [row]
+    return broken(row, width)
 
 
 def _plain(text: str) -> str:

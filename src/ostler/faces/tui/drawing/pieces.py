@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
 
 from ostler.extensions.showing.theme_colors import ThemeColors, full_hex
+from ostler.faces.tui.drawing.path_spans import LONGEST, path_spans
 
 BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
 ELLIPSIS = "…"
@@ -37,6 +38,8 @@ class Piece(NamedTuple):
     """Parameters of the escape sequence that sets it; empty for plain text."""
     link: str = ""
     """Where the terminal leads who clicks on it."""
+    whole: bool = False
+    """It is one path, also where it has blanks: rows are not broken in it."""
 
 
 Row = list[Piece]
@@ -130,31 +133,70 @@ def expanded(pieces: Iterable[Piece]) -> Row:
 
 
 def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
-    """One line as rows that are full: for code, where every blank counts."""
+    """One line as rows that are full: for code, where every blank counts. A path is not broken, it begins
+    the next row; with one that is wider than a row, the line stays one, to be copied as it is."""
     width = max(1, width)
+    if cells_of(pieces) <= width or _has_wider_path("".join(piece.text for piece in pieces), width):
+        return [list(pieces)]
     rows: list[Row] = [[]]
     room = width
-    for piece in pieces:
-        text = piece.text
-        while text:
-            head, text = split_at(text, room, at_least_one=room == width)
-            if head:
-                rows[-1].append(piece._replace(text=head))
-                room -= cells(head)
-            if text:
+    for part, is_path in _parts(pieces):
+        if is_path:
+            taken = cells_of(part)
+            if taken > room and room < width:
                 rows.append([])
                 room = width
+            rows[-1] += part
+            room = max(0, room - taken)
+            continue
+        for piece in part:
+            text = piece.text
+            while text:
+                head, text = split_at(text, room, at_least_one=room == width)
+                if head:
+                    rows[-1].append(piece._replace(text=head))
+                    room -= cells(head)
+                if text:
+                    rows.append([])
+                    room = width
     return rows
 
 
+def _has_wider_path(line: str, width: int) -> bool:
+    return len(line) <= LONGEST and any(cells(line[start:end]) > width for start, end in path_spans(line))
+
+
+def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[Row, bool]]:
+    """A line cut around its paths; with each part, whether it is one. A path may have several styles."""
+    line = "".join(piece.text for piece in pieces)
+    edges = [0, *(edge for span in path_spans(line) for edge in span), len(line)]
+    rest, at = list(pieces), 0
+    for number, edge in enumerate(edges[1:]):
+        part: Row = []
+        while at < edge:
+            head, tail = rest[0].text[: edge - at], rest[0].text[edge - at :]
+            part.append(rest[0]._replace(text=head))
+            rest[:1] = [rest[0]._replace(text=tail)] if tail else []
+            at += len(head)
+        yield part, number % 2 == 1
+
+
 def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
-    """Rows broken at blanks, and inside of a word only where it is wider than a row. A tab is a blank."""
+    """Rows broken at blanks, and inside of a word only where it is wider than a row. A tab is a blank.
+
+    A word with a path or a URL in it is not broken: where it is wider than a row, so is its row."""
     pieces = [piece._replace(text=piece.text.replace("\t", " ")) for piece in pieces]
     if cells_of(pieces) <= width and not any("\n" in piece.text for piece in pieces):
         return [pieces]
     lines = _Wrapping(max(1, width))
     for piece in pieces:
-        for chunk in _chunks().findall(piece.text):
+        end = 0
+        for start, stop in [(0, len(piece.text))] if piece.whole else path_spans(piece.text):
+            for chunk in _chunks().findall(piece.text[end:start]):
+                lines.take(piece._replace(text=chunk))
+            lines.take_path(piece._replace(text=piece.text[start:stop]))
+            end = stop
+        for chunk in _chunks().findall(piece.text[end:]):
             lines.take(piece._replace(text=chunk))
     return lines.end()
 
@@ -186,6 +228,12 @@ class _Wrapping:
         self._used = 0
         self._blanks: Row = []
         self._word: Row = []
+        self._has_path = False
+        """The word is not broken."""
+
+    def take_path(self, piece: Piece) -> None:
+        self._word.append(piece)
+        self._has_path = True
 
     def take(self, piece: Piece) -> None:
         if piece.text == "\n":
@@ -214,12 +262,13 @@ class _Wrapping:
         if not self._word:
             return
         word, self._word = self._word, []
+        has_path, self._has_path = self._has_path, False
         taken = cells_of(word)
         if self._used and self._used + cells_of(self._blanks) + taken > self._width:
             self._new_row()
         row = [*self._blanks, *word]
         self._blanks = []
-        if self._used + cells_of(row) <= self._width:
+        if has_path or self._used + cells_of(row) <= self._width:
             self._rows[-1] += row
             self._used += cells_of(row)
             return

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ostler.faces.tui.drawing.path_spans import path_spans
 from ostler.faces.tui.drawing.pieces import Piece, Row, cells, cells_of, wrapped
 
 _BETWEEN = " │ "
@@ -27,6 +28,8 @@ def table_rows(table: Sequence[Sequence[Cell]], width: int, border: str) -> list
     if sum(natural) > room and room < _NARROWEST * len(head):
         return _records(head, body, width)
     widths = _shared(natural, [_widest_word(column) for column in columns], room)
+    if any(_widest_path(column) > one for column, one in zip(columns, widths, strict=True)):
+        return _records(head, body, width)
     lines = [_line(cells_in_line, widths, border) for cells_in_line in table]
     rule = [Piece("─┼─".join("─" * one for one in widths), border)]
     is_tall = any(len(line) > 1 for line in lines[1:])
@@ -43,6 +46,15 @@ def _width_of(cell: Cell) -> int:
 def _widest_word(column: Sequence[Cell]) -> int:
     texts = ("".join(piece.text for piece in cell.pieces) for cell in column)
     return max((cells(word) for text in texts for word in text.split()), default=1)
+
+
+def _widest_path(column: Sequence[Cell]) -> int:
+    """With what stands around it: a word that has a path in it is not broken."""
+    texts = ["".join(piece.text for piece in cell.pieces) for cell in column]
+    words = (word for text in texts for word in text.split() if any(path_spans(word)))
+    paths = (text[start:end] for text in texts for start, end in path_spans(text))
+    whole = (piece.text for cell in column for piece in cell.pieces if piece.whole)
+    return max(map(cells, (*words, *paths, *whole)), default=0)
 
 
 def _shared(natural: Sequence[int], words: Sequence[int], room: int) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.pieces import DIM, REVERSE, Piece, cut, drawn, one_line, sgr
+from ostler.faces.tui.drawing.wide_rows import fitted
 from ostler.faces.tui.panels import Panels
 from ostler.faces.tui.session_entries import SessionEntry, entry_rows
 
@@ -181,8 +182,9 @@ class Reader:
 
     def _numbered(self, entry: SessionEntry, room: int, colors: ThemeColors | None) -> list[str]:
         if not self._has_numbers:
-            return entry_rows(entry, room, colors)
-        digits = len(str(len(entry_rows(entry, room, colors)))) + 1
+            return fitted(entry_rows(entry, room, colors), room)
+        digits = len(str(len(fitted(entry_rows(entry, room, colors), room)))) + 1
         style = sgr(colors, "very_muted") or DIM
-        rows = entry_rows(entry, max(1, room - digits - 1), colors)
+        narrower = max(1, room - digits - 1)
+        rows = fitted(entry_rows(entry, narrower, colors), narrower)
         return [f"{drawn([Piece(f'{number:>{digits}} ', style)])}{row}" for number, row in enumerate(rows, 1)]

@@ -8,6 +8,7 @@ from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.drawing.boxes import framed, inside
 from ostler.faces.tui.drawing.markdown import markdown_rows
 from ostler.faces.tui.drawing.pieces import DIM, Piece, cut, drawn, sgr
+from ostler.faces.tui.drawing.wide_rows import fitted
 
 _MOVES = ("up", "down", "pgup", "pgdown", "home", "end")
 
@@ -57,5 +58,5 @@ class ReadingPanel:
     def _rows(self, width: int, colors: ThemeColors | None) -> list[str]:
         state = (len(self.text), width, colors)
         if self._drawn[0] != state:
-            self._drawn = (state, markdown_rows(self.text, width, colors))
+            self._drawn = (state, fitted(markdown_rows(self.text, width, colors), width))
         return self._drawn[1]
