@@ -27,7 +27,7 @@ class Keyring(KeyringBackend):
 
     def _kept(self) -> dict[str, str]:
         file = Path(os.environ["KEYRING_FILE"])
-        return json.loads(file.read_text()) if file.exists() else {}
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
     def _keep(self, kept: dict[str, str]) -> None:
-        Path(os.environ["KEYRING_FILE"]).write_text(json.dumps(kept))
+        Path(os.environ["KEYRING_FILE"]).write_text(json.dumps(kept), encoding="utf-8")

@@ -14,18 +14,18 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ipaddress
+import os
 import socket
 import ssl
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from getpass import getuser
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ostler.models.transport import Reply, Transport
-from tests.needed import program
+from tests import needed
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity", "authorization": "Bearer sk-1"}
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -168,8 +168,8 @@ def make_authority(directory: Path) -> Authority:
 @contextmanager
 def real_server(name: str, directory: Path) -> Iterator[str]:
     """The address of a real server; skips when its program is not installed."""
-    if name in ("nginx", "node"):
-        program(name)
+    if name == "node":
+        needed.program(name)
     serve = {"uvicorn": _uvicorn, "aiohttp": _aiohttp, "nginx": _nginx, "node": _node}[name]
     with serve(directory) as port:
         yield f"http://127.0.0.1:{port}"
@@ -326,18 +326,18 @@ def _node(_: Path) -> Iterator[int]:
 
 _NGINX = """
 daemon off;
-user {user};
-pid {directory}/nginx.pid;
-error_log {directory}/error.log;
+{user}
+pid "{directory}/nginx.pid";
+error_log "{directory}/error.log";
 events {{ worker_connections 2000; }}
 http {{
   access_log off;
   client_max_body_size 100m;
-  client_body_temp_path {directory}/body;
-  proxy_temp_path {directory}/proxy;
-  fastcgi_temp_path {directory}/fastcgi;
-  scgi_temp_path {directory}/scgi;
-  uwsgi_temp_path {directory}/uwsgi;
+  client_body_temp_path "{directory}/body";
+  proxy_temp_path "{directory}/proxy";
+  fastcgi_temp_path "{directory}/fastcgi";
+  scgi_temp_path "{directory}/scgi";
+  uwsgi_temp_path "{directory}/uwsgi";
   server {{
     listen 127.0.0.1:{port};
     location / {{
@@ -359,9 +359,10 @@ def _nginx(directory: Path) -> Iterator[int]:
     with _aiohttp(directory) as behind, _listening() as listener:
         port, fd = listener.getsockname()[1], listener.fileno()
         configuration = directory / "nginx.conf"
-        configuration.write_text(_NGINX.format(user=getuser(), directory=directory, port=port, behind=behind))
+        user = "user root;" if os.geteuid() == 0 else ""  # which nobody else may say
+        configuration.write_text(_NGINX.format(user=user, directory=directory, port=port, behind=behind))
         command = [
-            "nginx",
+            needed.program("nginx"),
             "-e",
             str(directory / "start.log"),
             "-p",

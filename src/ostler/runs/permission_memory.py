@@ -103,7 +103,7 @@ def _changing() -> Iterator[Memory]:
     new = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.with_suffix(".lock").open("w") as lock:
+        with path.with_suffix(".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             memory = read_memory()
             yield memory

@@ -75,7 +75,7 @@ def _fill_closed_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
             os.set_inheritable(descriptor, True)
     if sys.stderr is None:
-        sys.stderr = open(2, "w")  # noqa: SIM115  # `print` would choose standard output instead
+        sys.stderr = open(2, "w", encoding="utf-8")  # noqa: SIM115  # `print` would choose standard output instead
 
 
 def run(arguments: list[str]) -> int:

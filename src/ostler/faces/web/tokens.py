@@ -113,7 +113,7 @@ class TokenBook:
     def _changing(self) -> Iterator[TokenFile]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with self.path.with_suffix(".lock").open("w") as lock:
+            with self.path.with_suffix(".lock").open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 kept = _read(self.path)
                 kept.cookie_key = kept.cookie_key or secrets.token_hex(32)

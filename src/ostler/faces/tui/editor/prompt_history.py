@@ -156,7 +156,7 @@ def _lines_from_end(path: Path) -> Iterator[bytes]:
 def _locked(path: Path) -> Iterator[None]:
     """Beside the file, which is replaced when it is shortened."""
     end = time.monotonic() + _LOCK_SECONDS
-    with path.with_suffix(".lock").open("w") as lock:
+    with path.with_suffix(".lock").open("wb") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
