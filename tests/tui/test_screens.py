@@ -206,7 +206,13 @@ class Tmux:
             {"LANG": "C.UTF-8", "TERM": "xterm-256color", "SHELL": "/bin/sh"}
         )
         ran = subprocess.run(
-            [*self._command, *words], env=environment, capture_output=True, text=True, timeout=20, check=False
+            [*self._command, *words],
+            cwd=self._ostler.home.parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
         return ran.stdout
 
@@ -218,8 +224,15 @@ class Tmux:
         return self.run("capture-pane", "-p", "-J", "-S", "-")
 
     def wait_for(self, text: str) -> str:
-        wait_until(lambda: text in self.screen())
-        return self.screen()
+        """The screen that has it: the next look may fall into a frame that is being drawn."""
+        shown = [""]
+
+        def is_there() -> bool:
+            shown[0] = self.screen()
+            return text in shown[0]
+
+        wait_until(is_there)
+        return shown[0]
 
 
 def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
@@ -236,7 +249,7 @@ def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
     tmux.wait_for("value_3")
     tmux.run("resize-window", "-x", "50", "-y", "28")
     tmux.run("send-keys", "typed")
-    check_text(tmux.wait_for("> typed"), "tmux", 50)
+    check_text(tmux.wait_for("> typed\n…/work  openai/fake"), "tmux", 50)
     tmux.run("resize-window", "-x", "50", "-y", "6")
     wait_until(lambda: "openai/fake" in tmux.run("capture-pane", "-p"))  # tmux has cut it off
     tmux.run("send-keys", "Escape")
