@@ -10,6 +10,9 @@ export PYTHON
 # Hundreds of tests start a program: compiling it anew each time would take a third of the whole time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests also wait for the programs that they start, so one more than there are cores keeps two cores busy.
+WORKERS := -n 3
+
 # The long suites take a new seed each time, and the smoke tests one for each commit. Both print it;
 # OSTLER_SEED=… runs the same cases again.
 LONG_SEED = $${OSTLER_SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
@@ -31,26 +34,26 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(WORKERS)
 
 .PHONY: test-smoke
 test-smoke: .venv/.dev  ## a seeded sample of each suite of test-long, in a few minutes
-	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long -n 2 --sample 2
+	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long $(WORKERS) --sample 2
 
 .PHONY: test-pythons
 test-pythons:  ## generated docs and tests on every Python from 3.11 on that is found here
-	scripts/test-pythons.sh -n 2
+	scripts/test-pythons.sh $(WORKERS)
 
 .PHONY: test-long
 test-long: local-model real-agents  ## the slow and heavy tests, up to hours; prints its seed; the page's tests need chromium
 	export OSTLER_SEED=$(LONG_SEED) && \
-		$(BIN)/python -m pytest -m long -n 2 --hypothesis-seed="$$OSTLER_SEED" && \
+		$(BIN)/python -m pytest -m long $(WORKERS) --hypothesis-seed="$$OSTLER_SEED" && \
 		$(MAKE) --no-print-directory test-elsewhere
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory test-web; fi
 
 .PHONY: test-elsewhere
 test-elsewhere:  ## the suite of `make test` in a long path, as another user, in another time zone and language, in random order
-	OSTLER_SEED=$(LONG_SEED) scripts/test-elsewhere.sh
+	OSTLER_SEED=$(LONG_SEED) scripts/test-elsewhere.sh $(WORKERS)
 
 .PHONY: test-web
 test-web: web/node_modules/.installed  ## the tests of the page's own code; needs Node 20

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the suite of `make test` in unusual surroundings: a copy in a long path with spaces, a long TMPDIR, another user
-# (only root can become one), another time zone and language, and an order that the seed decides.
+# (only root can become one), another time zone and language, and an order that the seed decides. Arguments go to pytest.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,4 +29,4 @@ umask 077
 # shellcheck disable=SC2086  # $become is several words, or none
 $become env HOME="$surroundings/home" USER=nobody LOGNAME=nobody TMPDIR="$temporary" XDG_CACHE_HOME="$surroundings/home/cache" \
     TZ=Pacific/Chatham LANG=POSIX LC_ALL=POSIX OSTLER_SEED="${OSTLER_SEED:-0}" \
-    sh -c 'make --no-print-directory .venv/.dev && .venv/bin/python -m pytest -n 2 --shuffle -p no:cacheprovider'
+    sh -c 'make --no-print-directory .venv/.dev && .venv/bin/python -m pytest --shuffle -p no:cacheprovider "$@"' sh "$@"
