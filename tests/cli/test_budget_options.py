@@ -8,7 +8,7 @@ import pytest
 
 from ostler.testkit.vendors import Answer, Turn, call, turn
 from ostler.vocabulary.usage import Usage
-from tests.cli.command import Ostler, finish, use, wait_until
+from tests.cli.command import Ostler, use
 from tests.cli.conftest import InProcess, Serve
 from tests.cli.open_runs import SILENCE, facts, only_session
 
@@ -56,9 +56,7 @@ def test_a_person_is_warned_once_before_a_limit(ostler: Ostler, serve: Serve) ->
 
 def test_5_when_the_time_is_up(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(SILENCE)
-    running = ostler.start("-p", *use(vendor), "--max-seconds", "0.2", "go")
-    wait_until(lambda: vendor.requests)
-    ran = finish(running)
+    ran = ostler("-p", *use(vendor), "--max-seconds", "0.2", "go")
     assert ran.code == 5 and "limit: the limit of 0.2 seconds was reached" in ran.err
 
 

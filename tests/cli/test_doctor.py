@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -156,14 +155,3 @@ def test_extras_and_programs_are_told(ostler: Ostler, configure: Configure) -> N
     assert {"bash", "git", "rg"} <= {one["name"] for one in told["programs"]}
     (told,) = ostler("doctor", "--json", PATH="").lines
     assert not any(one["found"] for one in told["programs"] if one["name"] == "git")
-
-
-def test_it_is_quick(ostler: Ostler, configure: Configure) -> None:
-    """The least of three: other tests run beside this one."""
-
-    def seconds() -> float:
-        begun = time.monotonic()
-        ostler("doctor")
-        return time.monotonic() - begun
-
-    assert min(seconds() for _ in range(3)) < 1.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -219,6 +221,20 @@ class Tmux:
     def screen(self) -> str:
         return self.run("capture-pane", "-p", "-S", "-")
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Stops the program meanwhile: tmux resizes its own screen at once, but tells the program a quarter
+        of a second later, and what it would draw in between cannot fit."""
+        (shell,) = self.run("list-panes", "-F", "#{pane_pid}").split()
+        children = Path("/proc", shell, "task", shell, "children").read_text().split()
+        terminal = os.open(self.run("list-panes", "-F", "#{pane_tty}").strip(), os.O_RDWR | os.O_NOCTTY)
+        try:
+            os.kill(int(children[0]), signal.SIGSTOP)
+            self.run("resize-window", "-x", str(columns), "-y", str(rows))
+            wait_until(lambda: os.get_terminal_size(terminal) == (columns, rows))
+        finally:
+            os.kill(int(children[0]), signal.SIGCONT)
+            os.close(terminal)
+
     def joined(self) -> str:
         """As it is copied: rows that the terminal itself has wrapped are one line."""
         return self.run("capture-pane", "-p", "-J", "-S", "-")
@@ -241,16 +257,16 @@ def test_it_works_in_tmux_also_when_its_window_is_resized_while_something_grows(
     code = "".join(f"value_{n} = 'a row that is wider than the window will be'\n" for n in range(4))
     vendor = serve(turn("In **tmux**."), held(say(*pieces(f"Some code:\n\n```python\n{code}"))))
     command = shlex.join([str(Path(sys.executable).parent / "ostler"), *use(vendor)])
-    tmux.run("new-session", "-d", "-x", "80", "-y", "28", "-c", str(ostler.work), f"exec {command}")
+    tmux.run("new-session", "-d", "-x", "80", "-y", "28", "-c", str(ostler.work), f"{command}; exit")
     tmux.wait_for("openai/fake")
     tmux.run("send-keys", "hello", "Enter")
     tmux.wait_for("completed")
     tmux.run("send-keys", "again", "Enter")
     tmux.wait_for("value_3")
-    tmux.run("resize-window", "-x", "50", "-y", "28")
+    tmux.resize(50, 28)
     tmux.run("send-keys", "typed")
     check_text(tmux.wait_for("> typed\n…/work  openai/fake"), "tmux", 50)
-    tmux.run("resize-window", "-x", "50", "-y", "6")
+    tmux.resize(50, 6)
     wait_until(lambda: "openai/fake" in tmux.run("capture-pane", "-p"))  # tmux has cut it off
     tmux.run("send-keys", "Escape")
     shown = tmux.wait_for("■ cancelled")
