@@ -50,7 +50,7 @@ def homeless(tmp_path: Path) -> Homeless:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-p", "--model", "demo", "hello"), ("demo",), ("sessions",), ("doctor",), ("key", "list"), ("serve",)],
+    [("-p", "--model", "demo", "hello"), ("sessions",), ("doctor",), ("key", "list"), ("serve",)],
     ids=lambda arguments: arguments[0],
 )
 def test_one_line_says_what_to_set(homeless: Homeless, arguments: tuple[str, ...]) -> None:

@@ -182,6 +182,6 @@ def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
         drawn.append(block.text)
         return [block.text] * 2
 
-    rows = last_rows([NoticeBlock(str(number)) for number in range(100)], draw, 5)
+    rows = last_rows([NoticeBlock(str(number)) for number in range(100)], draw, 5, width=80)
     assert drawn == ["99", "98", "97"]
     assert rows == ["97", "97", "98", "98", "99", "99"]

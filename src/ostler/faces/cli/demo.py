@@ -141,7 +141,7 @@ class _Demo:
 
     def _counted(self) -> Counter[str]:
         try:
-            return Counter((self._folder / RUNS).read_text().splitlines())
+            return Counter((self._folder / RUNS).read_text("utf-8").splitlines())
         except FileNotFoundError:
             return Counter()
 
