@@ -37,7 +37,7 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python -m pytest $(WORKERS)
 
 .PHONY: test-smoke
-test-smoke: .venv/.dev  ## a seeded sample of each suite of test-long, in a few minutes
+test-smoke: local-model real-agents  ## a seeded sample of each suite of test-long, in a few minutes
 	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long $(WORKERS) --sample 2
 
 .PHONY: test-pythons

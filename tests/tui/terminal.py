@@ -147,6 +147,15 @@ class Terminal:
         """Once it is there, on the screen or above it."""
         return self._wait(lambda: text in self.everything(), repr(text))
 
+    def wait_for_answer(self, text: str) -> str:
+        """Once this answer is there and its run has ended: some commands have to wait for that."""
+
+        def has_ended() -> bool:
+            _, answer, after = self.everything().rpartition(text)
+            return bool(answer) and "completed" in after
+
+        return self._wait(has_ended, f"the end of the run that answers {text!r}")
+
     def wait_for_end(self) -> int:
         self._wait(lambda: self.process.poll() is not None, "the program to end")
         return self.process.wait()

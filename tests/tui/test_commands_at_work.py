@@ -61,7 +61,7 @@ def test_a_file_is_edited_the_context_compacted_and_everything_allowed_for_a_whi
     terminal.wait_for("the profile is full from now on")
     terminal.wait_for("  asks nothing")
     say(terminal, "three")
-    terminal.wait_for("all done")
+    terminal.wait_for_answer("all done")
     assert (ostler.work / "made").exists()
     assert "They spoke of words." in said_to(vendor, 3) and "word word" not in said_to(vendor, 3)
     say(terminal, "/yolo")

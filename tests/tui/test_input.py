@@ -140,7 +140,7 @@ def test_commands_and_files_are_completed_in_a_popup(open_tui: Open, serve: Serv
     terminal.wait_for("❯ /greet", gone=True)
     terminal.type("et Ada")
     terminal.press("enter")
-    terminal.wait_for("Good day, Ada!")
+    terminal.wait_for_answer("Good day, Ada!")
     assert "Say hello to Ada." in told(vendor)
 
     say(terminal, "/gret Ada")

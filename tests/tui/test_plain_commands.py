@@ -54,7 +54,7 @@ def test_a_choice_has_numbers_and_the_run_can_be_steered_and_stopped(
     terminal.wait_for("it waits for its turn")
     (ostler.work / "go").touch()
     terminal.wait_for("You: be brief")
-    terminal.wait_for("second")
+    terminal.wait_for_answer("second")
     _say(terminal, "/resume")
     assert "1. begin" in terminal.wait_for("ctrl+d and a number: deletes")
     _say(terminal, "/cancel", "last one")
