@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A slow machine is no reason for a test to fail.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.fixture(autouse=True)
+def own_home(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test reads or writes what is the user's. Long ones start programs that are kept in the home."""
+    home = tmp_path_factory.getbasetemp() / "homes" / uuid4().hex
+    home.mkdir(parents=True)
+    monkeypatch.setenv("OSTLER_HOME", str(home / "ostler"))
+    if request.node.get_closest_marker("long") is None:
+        monkeypatch.setenv("HOME", str(home))
 
 
 @pytest.fixture(autouse=True)
