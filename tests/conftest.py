@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -55,6 +56,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item in sample]
     if config.getoption("--shuffle"):
         Random(SEED).shuffle(items)
+
+
+@pytest.fixture(autouse=True)
+def own_home(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test reads or writes what is the user's. Long ones start programs that are kept in the home."""
+    home = tmp_path_factory.getbasetemp() / "homes" / uuid4().hex
+    home.mkdir(parents=True)
+    monkeypatch.setenv("OSTLER_HOME", str(home / "ostler"))
+    if request.node.get_closest_marker("long") is None:
+        monkeypatch.setenv("HOME", str(home))
 
 
 @pytest.fixture(autouse=True)

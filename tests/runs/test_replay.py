@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,8 @@ def numbers_of(facts: Sequence[Fact], kind: str) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happened_to_a_session_it_replays_as_identical(seed: int) -> None:
-    report = simulate(seed)
-    if not numbers_of(report.facts, "run_started"):
-        pytest.skip("nothing was asked of it")
+    reports = map(simulate, count(seed, 40))
+    report = next(report for report in reports if numbers_of(report.facts, "run_started"))
     found = asyncio.run(replay(Recording(report.facts), Stage(Harness(ScriptedModel()))))
     assert found.difference is None, found.difference.diff()
     calls = [fact for fact in report.facts if fact.type == "model_called"]
