@@ -231,6 +231,10 @@ def test_nothing_of_the_group_survives_the_kill_of_its_owner(tmp_path: Path) -> 
         kill_processes_of(session)
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 async def test_where_no_session_can_be_made_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +244,7 @@ async def test_where_no_session_can_be_made_it_says_what_to_install(
     monkeypatch.setattr(os, "posix_spawn", cannot)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "agent").touch(mode=0o700)
-    before = len(list(Path("/dev/fd").iterdir()))
+    before = open_descriptors()
     with pytest.raises(UsageError, match="needs the program setsid: install util-linux"):
         PtyProcess(["agent"], session="ses_x", cwd=tmp_path, columns=80, rows=24, on_output=bytes)
-    assert len(list(Path("/dev/fd").iterdir())) == before
+    assert open_descriptors() == before
