@@ -168,7 +168,9 @@ async def test_a_summary_is_made_only_for_an_outcome_without_one(tmp_path: Path)
 async def test_a_summary_that_fails_does_not_make_the_call_fail(tmp_path: Path) -> None:
     outcome = await run_tool(WaterPlants, {"bed": 2, "litres": 1}, FakeToolContext(tmp_path))
     assert isinstance(outcome, Ok)
-    assert outcome.summary == "no summary: ZeroDivisionError: float division by zero"
+    with pytest.raises(ZeroDivisionError) as caught:  # what Python says of it differs from version to version
+        1.0 / 0.0
+    assert outcome.summary == f"no summary: ZeroDivisionError: {caught.value}"
 
 
 def test_a_class_may_judge_its_arguments_itself() -> None:

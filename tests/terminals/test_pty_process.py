@@ -51,6 +51,24 @@ async def started(script: str, cwd: Path, **options: Any) -> AsyncIterator[Start
         await one.process.stop()
 
 
+@pytest.fixture(params=["posix_spawn", "setsid"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How the session of a program is made. Not every Python can let `posix_spawn` do it."""
+    spawn = os.posix_spawn
+
+    def cannot(*arguments: Any, setsid: bool, **options: Any) -> int:
+        if setsid:
+            raise NotImplementedError("posix_spawn: setsid unavailable on this platform")
+        return spawn(*arguments, **options)
+
+    if request.param == "setsid":
+        monkeypatch.setattr(os, "posix_spawn", cannot)
+
+
+both_ways = pytest.mark.usefixtures("way")
+
+
+@both_ways
 async def test_a_program_gets_a_controlling_terminal_of_its_own(tmp_path: Path) -> None:
     leads = '[ "$(ps -o sid= -p $$)" -eq $$ ] && echo leads >/dev/tty'
     script = f'stty size; pwd; echo "$TERM $OF_MINE"; {leads}'
@@ -74,6 +92,7 @@ async def test_nothing_is_told_of_the_terminal_that_we_were_started_in(
     assert not any(line.startswith(("TMUX", "COLUMNS")) for line in lines)
 
 
+@both_ways
 async def test_only_the_terminal_is_inherited(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
@@ -87,11 +106,13 @@ async def test_only_the_terminal_is_inherited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", -15)])
+@both_ways
 async def test_the_exit_status_is_told_as_it_is(tmp_path: Path, script: str, status: int) -> None:
     async with started(script, tmp_path) as one, asyncio.timeout(PATIENCE):
         assert await one.process.ended == status
 
 
+@both_ways
 async def test_all_output_is_given_out_before_the_end(tmp_path: Path) -> None:
     async with started("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end", tmp_path) as one:
         async with asyncio.timeout(PATIENCE):
@@ -100,6 +121,7 @@ async def test_all_output_is_given_out_before_the_end(tmp_path: Path) -> None:
         assert one.output.endswith(b"the end\r\n")
 
 
+@both_ways
 async def test_a_resize_reaches_the_program(tmp_path: Path) -> None:
     async with started(
         "trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.05; done", tmp_path
@@ -126,6 +148,7 @@ async def test_what_is_written_in_a_piece_arrives_whole_and_in_order(tmp_path: P
         assert hashlib.md5(b"ab" * 150_000 + b"end").hexdigest().encode() in one.output
 
 
+@both_ways
 async def test_stopping_ends_also_what_does_not_listen_and_what_left_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +166,7 @@ async def test_stopping_ends_also_what_does_not_listen_and_what_left_the_group(
     assert wait_until_gone(daemon) and wait_until_gone(leader)
 
 
+@both_ways
 async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -> None:
     async with started("trap '' HUP; sleep 1000 & echo left $!; exit 0", tmp_path) as one:
         await one.process.ended
@@ -159,6 +183,7 @@ async def test_what_a_program_leaves_in_its_group_ends_with_it(tmp_path: Path) -
         (["sh", "-c", "\0"], "NUL"),
     ],
 )
+@both_ways
 async def test_what_cannot_be_started_is_said_in_a_line(
     tmp_path: Path, command: list[str], problem: str
 ) -> None:
@@ -204,3 +229,22 @@ def test_nothing_of_the_group_survives_the_kill_of_its_owner(tmp_path: Path) -> 
         owner.wait()
         owner.stdout.close()  # type: ignore[union-attr]
         kill_processes_of(session)
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+async def test_where_no_session_can_be_made_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*arguments: Any, **options: Any) -> int:
+        raise NotImplementedError("posix_spawn: setsid unavailable on this platform")
+
+    monkeypatch.setattr(os, "posix_spawn", cannot)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "agent").touch(mode=0o700)
+    before = open_descriptors()
+    with pytest.raises(UsageError, match="needs the program setsid: install util-linux"):
+        PtyProcess(["agent"], session="ses_x", cwd=tmp_path, columns=80, rows=24, on_output=bytes)
+    assert open_descriptors() == before

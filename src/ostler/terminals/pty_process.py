@@ -10,6 +10,7 @@ import signal
 import struct
 import sys
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +54,8 @@ _OWNER_PIPE = 3
 # `posix_spawn` opens the terminal after it has made the new session, so that it becomes the controlling one,
 # and runs no Python in the child; but it knows no directory.
 _IN_DIRECTORY = 'cd -- "$0" && exec "$@"'
+_ON_TERMINAL = f'exec 0<>"$1" 1>&0 2>&0; shift; {_IN_DIRECTORY}'
+_SESSION_WAIT = 1.0
 
 
 class PtyProcess:
@@ -214,22 +217,33 @@ def _spawn(
     variables |= process_environment(session, OWNED_AS)
     program = _found(command, cwd, variables)
     owned, owner = os.pipe()  # the writing end is ours: it closes when we end
-    try:
-        pid = os.posix_spawn(
-            "/bin/sh",
-            ["sh", "-c", _IN_DIRECTORY, str(cwd), program, *command[1:]],
+    file_actions = [
+        (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0),
+        (os.POSIX_SPAWN_DUP2, 0, 1),
+        (os.POSIX_SPAWN_DUP2, 0, 2),
+        *[(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()],
+        (os.POSIX_SPAWN_DUP2, owned, _OWNER_PIPE),
+    ]
+
+    def spawn(path: str, arguments: list[str], *, setsid: bool) -> int:
+        return os.posix_spawn(
+            path,
+            arguments,
             variables,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0),
-                (os.POSIX_SPAWN_DUP2, 0, 1),
-                (os.POSIX_SPAWN_DUP2, 0, 2),
-                *[(os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()],
-                (os.POSIX_SPAWN_DUP2, owned, _OWNER_PIPE),
-            ],
-            setsid=True,
+            file_actions=file_actions,
+            setsid=setsid,
             setsigmask=[],
             setsigdef=_DEFAULT_SIGNALS,
         )
+
+    words = [program, *command[1:]]
+    try:
+        try:
+            pid = spawn("/bin/sh", ["sh", "-c", _IN_DIRECTORY, str(cwd), *words], setsid=True)
+        except NotImplementedError:  # a Python that was built for every Linux, as uv's are
+            in_shell = ["setsid", "/bin/sh", "-c", _ON_TERMINAL, str(cwd), terminal, *words]
+            pid = spawn(_setsid(), in_shell, setsid=False)
+            _wait_for_session(pid)
         die_together(owned, pid)
     except OSError as error:
         os.close(owner)
@@ -237,9 +251,26 @@ def _spawn(
     except ValueError:
         os.close(owner)
         raise UsageError("the command contains a NUL character") from None
+    except BaseException:
+        os.close(owner)
+        raise
     finally:
         os.close(owned)
     return pid, owner
+
+
+def _setsid() -> str:
+    found = shutil.which("setsid")
+    if found is None:
+        raise UsageError("to start agents this Python needs the program setsid: install util-linux")
+    return found
+
+
+def _wait_for_session(pid: int) -> None:
+    """Signals go to its group, which is there once its session is: within a millisecond or two."""
+    limit = time.monotonic() + _SESSION_WAIT
+    while os.getsid(pid) != pid and time.monotonic() < limit:
+        time.sleep(0.0005)
 
 
 def _inheritable() -> list[int]:
