@@ -303,7 +303,7 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
     assert ended.status == "cancelled"
     await session.close()
     sizes = [path.stat().st_size for path in found.client.log.path.parent.iterdir()]
-    assert max(sizes) <= log_file.MAX_BYTES + process.READ_SIZE
+    assert max(sizes) <= log_file.MAX_LOG_BYTES + process.READ_SIZE
     assert len(sizes) <= 2
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ostler.extensions.installing.manifest import Package, Scope, installed_extensions, read_manifest
 from ostler.extensions.installing.packages import Outcome, Wish, install, remove, set_enabled, update
-from ostler.extensions.installing.scanning import extensions_in
+from ostler.extensions.installing.scanning import scan_extensions
 from ostler.extensions.installing.sources import parse_source
 from ostler.vocabulary.errors import ConfigurationError, NotFound, OstlerError, UsageError
 from tests.extensions.making_packages import Repository, git, tool, wheel, write
@@ -260,7 +260,7 @@ def test_looking_for_extensions_waits_for_nobody_and_reads_no_device(
     os.mkfifo(folder / "pipe.py")
     (folder / "endless.py").symlink_to("/dev/zero")
     (folder / "lost.py").symlink_to("/nowhere")
-    assert extensions_in(folder) == ["gate.py", "many.py"]
+    assert scan_extensions(folder) == ["gate.py", "many.py"]
     with pytest.raises(OstlerError, match=r"cannot be copied: .*is a named pipe"):
         put(folder)
     assert leftovers(scope) == []

@@ -41,17 +41,17 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr(agent_serving, "serve_agent", serve_agent)
 
-    def plan(*arguments: str, command: Any = serve) -> AgentPlan:
-        assert command.run([*arguments]) == 0
+    def plan(*arguments: str, command: Any = serve.serve_command) -> AgentPlan:
+        assert command([*arguments]) == 0
         return plans.pop()
 
     return plan
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, command: Any = serve) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, command: Any = serve.serve_command) -> str:
     """The one line that is said instead."""
     try:
-        command.run([*arguments])
+        command([*arguments])
     except UsageError as error:
         assert "\n" not in error.message
         return error.message
@@ -152,8 +152,14 @@ def test_what_agentapi_calls_experimental_is_a_transport(
 def test_with_agentapis_own_command_dashes_may_be_left_out(
     planned: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert planned("--port=1", "--", "claude", "-p", "x", command=server).command == ("claude", "-p", "x")
-    bare = planned("--load-state=0", "--exit", "claude", "--port", "2", "and", "more", command=server)
+    assert planned("--port=1", "--", "claude", "-p", "x", command=server.server_command).command == (
+        "claude",
+        "-p",
+        "x",
+    )
+    bare = planned(
+        "--load-state=0", "--exit", "claude", "--port", "2", "and", "more", command=server.server_command
+    )
     assert (bare.command, bare.port, bare.exit) == (("claude", "and", "more"), 2, True)
     said = refusal(capsys, "claude")
     assert "ostler serve … -- claude" in said
@@ -228,7 +234,7 @@ def test_a_variable_of_agentapis_does_not_matter_without_an_agent(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.setenv("AGENTAPI_PORT", "http")
-    assert serve.run(["--openapi"]) == 0
+    assert serve.serve_command(["--openapi"]) == 0
     assert b'"openapi"' in capsysbinary.readouterr().out
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ostler.faces.tui.activity import Activity
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Block, CallBlock, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
+from ostler.faces.tui.blocks import Item, CallBlock, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
 from ostler.faces.tui.open_calls import OpenCall
 from ostler.faces.tui.transcript import Transcript
 from ostler.vocabulary import events
@@ -37,7 +37,7 @@ def answer(text: str, stop: Any = "end", call: str = "m1") -> events.AssistantMe
     return events.AssistantMessage(call, (Text(text),), stop)
 
 
-def notices(blocks: list[Block]) -> list[str]:
+def notices(blocks: list[Item]) -> list[str]:
     return [block.text for block in blocks if isinstance(block, NoticeBlock)]
 
 

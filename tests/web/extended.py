@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.cli.serve import _parser
+from ostler.faces.cli.serve import _serve_parser
 from ostler.faces.web.equipping import Equipping
 from ostler.kernel.harness import Harness
 from ostler.models.scripted import Answer
@@ -30,7 +30,9 @@ async def extended_server(
 
     async def equip(harness: Harness) -> Harness:
         """What the real thing makes, with the scripted model in it."""
-        equipping = Equipping(_parser().parse_args(["--model", "demo", "--yes"]), there[0].server.switch)
+        equipping = Equipping(
+            _serve_parser().parse_args(["--model", "demo", "--yes"]), there[0].server.switch
+        )
         made = await equipping.equip(harness.cwd)
         made.model = harness.model
         made.use([*made.tools.values(), *harness.tools.values()])

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 import pytest
 
-from ostler.faces.cli.serve import run
+from ostler.faces.cli.serve import serve_command
 from ostler.faces.web.app import OPERATIONS
 from ostler.faces.web.serving import listen
 from ostler.faces.web.tokens import TokenBook
@@ -74,7 +74,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, ostler: Ostler, *arguments: str) ->
     monkeypatch.setenv("OSTLER_HOME", str(ostler.home))
     monkeypatch.chdir(ostler.work)
     with pytest.raises(UsageError) as caught:
-        run([*arguments])
+        serve_command([*arguments])
     assert caught.value.exit_code == 2
     assert "\n" not in caught.value.message
     return caught.value.message
@@ -132,7 +132,7 @@ def test_wrong_options_are_one_line(
     ostler: Ostler, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        run([*arguments])
+        serve_command([*arguments])
     assert ended.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.faces.web import upload_blocks, uploads
-from ostler.faces.web.api.uploads import operations
+from ostler.faces.web.api.uploads import upload_operations
 from ostler.faces.web.uploads import KEPT_DAYS, LONGEST_NAME, Upload, Uploads, safe_name
 from ostler.tools.image_scaling import LONGEST_SIDE
 from ostler.vocabulary.errors import NotFound
@@ -272,7 +272,7 @@ async def test_a_prompt_cannot_hold_more_than_a_vendor_takes(
 
 
 async def test_one_file_and_all_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {one.most_body for one in operations if one.method == "POST"} == {uploads.MOST_BYTES}
+    assert {one.most_body for one in upload_operations if one.method == "POST"} == {uploads.MOST_BYTES}
     monkeypatch.setattr(uploads, "MOST_OF_ALL", 100)
     async with serving(tmp_path) as served:
         made = await sent(served, b"x" * 60)

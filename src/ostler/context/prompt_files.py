@@ -21,7 +21,7 @@ from ostler.context.text_files import Unusable, entries_in, folders_up_to, print
 from ostler.context.words import Word
 from ostler.vocabulary.errors import UsageError
 
-PLACES = (".ostler/prompts", ".agents/prompts")
+PROMPT_FOLDERS = (".ostler/prompts", ".agents/prompts")
 """In a project's folders; the first one wins."""
 LARGEST_FILE = 256 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -57,7 +57,7 @@ def find_prompts(cwd: Path, root: Path, own: Path) -> PromptFiles:
     search = _Search()
     cwd, root, own = cwd.resolve(), root.resolve(), own.resolve()
     for folder in folders_up_to(root, cwd):
-        for place in PLACES:
+        for place in PROMPT_FOLDERS:
             if folder / place != own:
                 search.look_into(folder / place, root)
     search.look_into(own, None)

@@ -28,7 +28,7 @@ from ostler.tools.paths import shown
 from ostler.tools.truncation import byte_length, without_surrogates
 from ostler.vocabulary.errors import UsageError
 
-PLACES = (".ostler/skills", ".agents/skills")
+SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
 """In a project's folders; the first one wins."""
 FILE = "SKILL.md"
 LARGEST_FILE = 64 * 1024
@@ -107,7 +107,7 @@ def find_skills(cwd: Path, root: Path, users: Iterable[Path], is_trusted: IsTrus
     search = _Search(is_trusted)
     own = list(users)
     for folder in folders_up_to(root, cwd):
-        for place in PLACES:
+        for place in SKILL_FOLDERS:
             if folder / place not in own:
                 search.look_into(folder / place, root)
     for folder in own:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.anthropic_families import family_of, levels_of, limits_for
+from ostler.models.anthropic_families import family_of, claude_levels, limits_for
 from ostler.models.anthropic_messages import WIRE, encode_message, encode_system, encode_tools, with_marker
 from ostler.models.anthropic_stream import AnthropicDecoder
 from ostler.models.reasoning_levels import nearest
@@ -51,7 +51,7 @@ class AnthropicModel(WireModel):
             settings=settings,
         )
         self._family = family_of(model)
-        levels = levels_of(self._family)
+        levels = claude_levels(self._family)
         self._levels = levels.had(self._settings.reasoning_levels, self._settings.reasons)
 
     def _body(self, request: ModelRequest) -> bytes:

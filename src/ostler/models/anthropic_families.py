@@ -14,25 +14,25 @@ Thinking = Literal["none", "budget", "adaptive"]
 """Not at all; within a number of tokens; or as much as the model sees fit for a level of effort."""
 
 
-class Family(msgspec.Struct, frozen=True):
+class ClaudeFamily(msgspec.Struct, frozen=True):
     output_tokens: int
     thinking: Thinking
     schemas: bool = False
     """Whether the text of an answer can be held to a schema."""
 
 
-_FAMILIES: tuple[tuple[str, Family], ...] = (
-    (r"claude-3-(opus|sonnet|haiku)", Family(4096, "none")),
-    (r"claude-3-5-", Family(8192, "none")),
-    (r"claude-3-7-", Family(32_000, "budget")),
-    (r"claude-(opus|sonnet|haiku)-4-5(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget", schemas=True)),
-    (r"claude-(opus|sonnet|haiku)-4(-[0-4])?(-\d{8}|@|$|-v|-latest)", Family(32_000, "budget")),
-    (r"claude-", Family(32_000, "adaptive", schemas=True)),
+_CLAUDE_FAMILIES: tuple[tuple[str, ClaudeFamily], ...] = (
+    (r"claude-3-(opus|sonnet|haiku)", ClaudeFamily(4096, "none")),
+    (r"claude-3-5-", ClaudeFamily(8192, "none")),
+    (r"claude-3-7-", ClaudeFamily(32_000, "budget")),
+    (r"claude-(opus|sonnet|haiku)-4-5(-\d{8}|@|$|-v|-latest)", ClaudeFamily(32_000, "budget", schemas=True)),
+    (r"claude-(opus|sonnet|haiku)-4(-[0-4])?(-\d{8}|@|$|-v|-latest)", ClaudeFamily(32_000, "budget")),
+    (r"claude-", ClaudeFamily(32_000, "adaptive", schemas=True)),
 )
-_OTHER = Family(32_000, "budget")
+_OTHER_CLAUDE = ClaudeFamily(32_000, "budget")
 """Models of other vendors behind the same wire know the older way to ask for thinking."""
 
-_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
+_CLAUDE_BUDGETS: dict[Level, int] = {"off": 0, "minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 _EFFORTS: dict[Level, str] = {
     "low": "low",
     "medium": "medium",
@@ -42,27 +42,27 @@ _EFFORTS: dict[Level, str] = {
 }
 _LEVELS: dict[Thinking, Levels] = {
     "none": Levels(),
-    "budget": Levels(_BUDGETS),
+    "budget": Levels(_CLAUDE_BUDGETS),
     # Some models cannot be stopped from thinking, and refuse to be told to.
     "adaptive": Levels({"off": "", **_EFFORTS}, assumed=_EFFORTS),
 }
 _ROOM_TO_ANSWER = 4096
 
 
-def family_of(model: str) -> Family:
-    for pattern, family in _FAMILIES:
+def family_of(model: str) -> ClaudeFamily:
+    for pattern, family in _CLAUDE_FAMILIES:
         if re.search(pattern, model):
             return family
-    return _OTHER
+    return _OTHER_CLAUDE
 
 
-def levels_of(family: Family) -> Levels:
+def claude_levels(family: ClaudeFamily) -> Levels:
     """A number is a budget of tokens, a word an effort."""
     return _LEVELS[family.thinking]
 
 
 def limits_for(
-    family: Family,
+    family: ClaudeFamily,
     asked: ReasoningLevel | None,
     level: Level | None,
     output: int | None,
@@ -87,9 +87,9 @@ def limits_for(
     # The vendor refuses thinking together with a tool that must be called.
     if level == "off" or forced_tool:
         return {"max_tokens": limit}
-    budget = _BUDGETS[level]
+    budget = _CLAUDE_BUDGETS[level]
     if most is not None:
-        budget = max(_BUDGETS["minimal"], min(budget, most - _ROOM_TO_ANSWER))
+        budget = max(_CLAUDE_BUDGETS["minimal"], min(budget, most - _ROOM_TO_ANSWER))
     return {
         "max_tokens": max(limit, budget + _ROOM_TO_ANSWER),
         "thinking": {"type": "enabled", "budget_tokens": budget},

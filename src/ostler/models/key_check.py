@@ -9,7 +9,7 @@ from ostler.vocabulary.errors import Failure
 from ostler.vocabulary.ids import new_id
 from ostler.vocabulary.messages import user
 
-SECONDS = 30.0
+CHECK_SECONDS = 30.0
 _FEWEST_TOKENS = 16
 """Less is refused by some vendors."""
 
@@ -23,7 +23,7 @@ async def refusal_of_key(model: Model) -> Failure | None:
         max_output_tokens=_FEWEST_TOKENS,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(CHECK_SECONDS):
             async for batch in model.stream(request):
                 for event in batch:
                     if isinstance(event, ModelFailure):
@@ -34,4 +34,4 @@ async def refusal_of_key(model: Model) -> Failure | None:
         pass
     finally:
         await model.aclose()
-    return Failure("stream_silent", f"no answer from {model.name} within {SECONDS:g} s; try again")
+    return Failure("stream_silent", f"no answer from {model.name} within {CHECK_SECONDS:g} s; try again")

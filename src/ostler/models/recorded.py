@@ -84,7 +84,9 @@ def deltas_of(answer: RecordedAnswer, message: str) -> list[ModelEvent]:
     """What was streamed, one delta a block. `message` is the id of the call that is answered now."""
     match answer.end:
         case events.AssistantMessage(content=content) | events.ModelFailed(partial=content):
-            deltas = [delta for block, one in enumerate(content) for delta in _deltas(one, message, block)]
+            deltas = [
+                delta for block, one in enumerate(content) for delta in _recorded_deltas(one, message, block)
+            ]
         case _:
             deltas = []
     cited = [
@@ -106,7 +108,7 @@ def end_of(answer: RecordedAnswer) -> ModelDone | ModelFailure:
             return ModelFailure(Failure("interrupted", "the recording ends during the call"))
 
 
-def _deltas(block: Block, message: str, number: int) -> list[ModelEvent]:
+def _recorded_deltas(block: Block, message: str, number: int) -> list[ModelEvent]:
     match block:
         case Text(text=text) if text:
             return [TextDelta(message, number, 0, text)]

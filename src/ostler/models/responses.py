@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
 from ostler.models.reasoning_levels import nearest
-from ostler.models.responses_families import levels_of, reasoning_fields
+from ostler.models.responses_families import openai_levels, reasoning_fields
 from ostler.models.responses_messages import WIRE, encode_tools, message_encoder, not_shown
 from ostler.models.responses_stream import ResponsesDecoder
 from ostler.models.schemas import is_strict
@@ -47,7 +47,7 @@ class ResponsesModel(WireModel):
             transport=transport,
             settings=settings,
         )
-        self._levels = levels_of(model, self._settings)
+        self._levels = openai_levels(model, self._settings)
         self._encoding = f"{WIRE}/{provider}/{model}"
         self._encode_message = message_encoder(provider, model)
 

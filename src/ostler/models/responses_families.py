@@ -9,25 +9,25 @@ from ostler.kernel.model import ReasoningLevel
 from ostler.models.reasoning_levels import WORDS, Level, Levels, Spelling, nearest
 from ostler.models.settings import ModelSettings
 
-_USUAL: tuple[Level, ...] = ("low", "medium", "high")
-_FAMILIES: tuple[tuple[str, tuple[Level, ...]], ...] = (
+_USUAL_OPENAI: tuple[Level, ...] = ("low", "medium", "high")
+_OPENAI_FAMILIES: tuple[tuple[str, tuple[Level, ...]], ...] = (
     (r"gpt-[34]|chatgpt|gpt-5-chat|gpt-audio", ()),
     (r"gpt-5\.\d+-chat", ("medium",)),
     (r"gpt-5-pro", ("high",)),
     (r"gpt-5\.\d+-pro", ("medium", "high")),
-    (r"gpt-5\S*-(codex|cyber)", _USUAL),
-    (r"gpt-5\.\d|gpt-6-(sol|luna)|gpt-6\.1-terra", ("off", *_USUAL)),
-    (r"gpt-5", ("minimal", *_USUAL)),
-    (r"gpt-|o\d(-|$)", _USUAL),
+    (r"gpt-5\S*-(codex|cyber)", _USUAL_OPENAI),
+    (r"gpt-5\.\d|gpt-6-(sol|luna)|gpt-6\.1-terra", ("off", *_USUAL_OPENAI)),
+    (r"gpt-5", ("minimal", *_USUAL_OPENAI)),
+    (r"gpt-|o\d(-|$)", _USUAL_OPENAI),
 )
-FAMILIES = tuple([(rf"(^|[/:])({pattern})", levels) for pattern, levels in _FAMILIES])
+FAMILIES = tuple([(rf"(^|[/:])({pattern})", levels) for pattern, levels in _OPENAI_FAMILIES])
 """By a pattern that is found in their names, also in those of fine-tuned models."""
 
-_UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL}})
+_UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL_OPENAI}})
 """An empty word is not sent."""
 
 
-def levels_of(model: str, settings: ModelSettings) -> Spelling:
+def openai_levels(model: str, settings: ModelSettings) -> Spelling:
     """The word for each level that the model has; nothing for one that does not reason."""
     family = next((levels for pattern, levels in FAMILIES if re.search(pattern, model)), None)
     if family is None or (not family and settings.reasons):

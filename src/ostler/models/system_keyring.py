@@ -12,7 +12,7 @@ from ostler.vocabulary.extras import how_to_install
 SERVICE = "ostler"
 """Under this name, with the provider as the user, a keyring has our keys."""
 
-SECONDS = 10.0
+KEYRING_SECONDS = 10.0
 """A keyring may ask its owner to be unlocked, on a screen that nobody looks at."""
 
 
@@ -81,9 +81,9 @@ def _bounded(work: Callable[[], str | None]) -> str | None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(SECONDS)
+    thread.join(KEYRING_SECONDS)
     if not outcome:
-        raise _Failed(f"no answer within {SECONDS:g} s")
+        raise _Failed(f"no answer within {KEYRING_SECONDS:g} s")
     if isinstance(outcome[0], Exception):
         raise _Failed(type(outcome[0]).__name__)
     return outcome[0]

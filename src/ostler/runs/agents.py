@@ -21,7 +21,7 @@ from ostler.tools.builtin import BUILTIN_TOOLS
 from ostler.vocabulary.errors import ConfigurationError
 from ostler.vocabulary.events import Limits
 
-PLACES = (".ostler/agents", ".agents/agents")
+AGENT_FOLDERS = (".ostler/agents", ".agents/agents")
 """In a project's folders; the first one wins."""
 LARGEST_FILE = 256 * 1024
 INHERIT = "inherit"
@@ -101,7 +101,7 @@ def find_agents(cwd: Path, tools: Collection[str] = tuple(BUILTIN_TOOLS)) -> Age
     cwd = cwd.resolve()
     root = project_folder(cwd)
     for folder in folders_up_to(root, cwd):
-        for place in PLACES:
+        for place in AGENT_FOLDERS:
             if folder / place != own:
                 search.look_into(folder / place, root)
     search.look_into(users, None)

@@ -35,7 +35,7 @@ class CallTrail:
         self._waiting = ""
 
     def see(self, event: Event) -> Decision | None:
-        finder = _FINDERS.get(type(event))
+        finder = _CALL_FINDERS.get(type(event))
         return finder(self, event) if finder else None
 
     def _about(self, call: str, name: str = "") -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _first_line(content: Sequence[Block]) -> str:
     return text_of(content).strip().partition("\n")[0]
 
 
-_FINDERS: dict[type[Event], Callable[[CallTrail, Any], Decision | None]] = {
+_CALL_FINDERS: dict[type[Event], Callable[[CallTrail, Any], Decision | None]] = {
     events.RunStarted: CallTrail._run_started,
     events.ModelCalled: CallTrail._model_called,
     events.ToolCalled: CallTrail._tool_called,

@@ -25,7 +25,7 @@ class ModelTrail:
         """How that ended, if it did not answer."""
 
     def see(self, event: Event) -> Decision | None:
-        finder = _FINDERS.get(type(event))
+        finder = _MODEL_FINDERS.get(type(event))
         return finder(self, event) if finder else None
 
     def _settings_changed(self, event: events.SettingsChanged) -> None:
@@ -86,7 +86,7 @@ def _chosen_by(settings: events.SettingsChanged) -> str:
     return f"{settings.by or 'somebody'} chose it for the session"
 
 
-_FINDERS: dict[type[Event], Callable[[ModelTrail, Any], Decision | None]] = {
+_MODEL_FINDERS: dict[type[Event], Callable[[ModelTrail, Any], Decision | None]] = {
     events.SettingsChanged: ModelTrail._settings_changed,
     events.RunStarted: ModelTrail._run_started,
     events.ModelCalled: ModelTrail._model_called,

@@ -31,7 +31,7 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     facts = await journal.store.read(journal.session)
     close_cut_calls(journal, facts)
     branch = _left_branch(facts, request.leaf)
-    reason = _reason_against(journal, facts, branch, request)
+    reason = _reason_against_collapse(journal, facts, branch, request)
     if not reason:
         async with kept_lease(journal):
             written = await ask_aside(
@@ -71,7 +71,7 @@ def _left_branch(facts: Sequence[Fact], leaf: int) -> list[Fact]:
     return [fact for fact in facts if fact.seq in left]
 
 
-def _reason_against(
+def _reason_against_collapse(
     journal: Journal, facts: Sequence[Fact], branch: Sequence[Fact], request: CollapseBranch
 ) -> str:
     if journal.state.run is not None:

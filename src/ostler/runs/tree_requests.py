@@ -17,7 +17,7 @@ TreeRequest = Rename | Label | Navigate
 
 async def take_up(journal: Journal, request: TreeRequest) -> None:
     """Turns the request into a fact, or into a refusal, and commits it."""
-    if reason := await _reason_against(journal, request):
+    if reason := await _reason_against_branch(journal, request):
         journal.record(events.RequestRefused(request.id, reason), settles=request.id)
     else:
         journal.record(_fact_of(request), settles=request.id)
@@ -26,7 +26,7 @@ async def take_up(journal: Journal, request: TreeRequest) -> None:
         await journal.reload()
 
 
-async def _reason_against(journal: Journal, request: TreeRequest) -> str:
+async def _reason_against_branch(journal: Journal, request: TreeRequest) -> str:
     if isinstance(request, Rename):
         return ""
     if isinstance(request, Navigate) and journal.state.run is not None:

@@ -9,7 +9,7 @@ import msgspec
 
 from ostler.tools.shell_parts import Command, is_harmless_name
 
-Words = tuple[str | None, ...]
+WrappedWords = tuple[str | None, ...]
 
 
 class Unwrapped(msgspec.Struct, frozen=True):
@@ -133,13 +133,13 @@ def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped
     return Unwrapped((run,), stands_in=name in _TRANSPARENT)
 
 
-def _as_xargs_runs(words: Words, replaces: bool) -> Words:
+def _as_xargs_runs(words: WrappedWords, replaces: bool) -> WrappedWords:
     if replaces:
         return (words[0] if words[0] and re.fullmatch(r"[\w./-]+", words[0]) else None, *[None] * len(words))
     return (*words, None)
 
 
-def _shell(words: Words) -> Unwrapped:
+def _shell(words: WrappedWords) -> Unwrapped:
     position = 0
     while position < len(words):
         word = words[position]
@@ -155,7 +155,7 @@ def _shell(words: Words) -> Unwrapped:
     return Unwrapped(problem="it runs what it reads from its input")
 
 
-def _script_behind(words: Words) -> Unwrapped:
+def _script_behind(words: WrappedWords) -> Unwrapped:
     """The first word that is no option; the others are its arguments."""
     for position, word in enumerate(words):
         if word is None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-MAX_BYTES = 1024 * 1024
+MAX_LOG_BYTES = 1024 * 1024
 """A file that has grown so large becomes the previous one; of those one is kept."""
 
 
@@ -21,7 +21,7 @@ class ExtensionLog:
     def write(self, piece: bytes) -> None:
         with suppress(OSError):
             size = os.fstat(self._opened()).st_size
-            if size and size + len(piece) > MAX_BYTES:
+            if size and size + len(piece) > MAX_LOG_BYTES:
                 self.close()
                 self.path.replace(self.path.with_suffix(".log.1"))
             os.write(self._opened(), piece)

@@ -38,10 +38,10 @@ _PLACE = re.compile(
 def copy_of(url: str, ref: str, into: Path) -> str:
     """The files of a repository as they are at a ref, or at the remote's HEAD; returns the commit."""
     into.mkdir(parents=True)
-    _git(into, "init", "--quiet", "--template=")
-    _git(into, "remote", "add", "--", "origin", url)
+    _run_git(into, "init", "--quiet", "--template=")
+    _run_git(into, "remote", "add", "--", "origin", url)
     _check_out(into, url, ref)
-    commit = _git(into, "rev-parse", "HEAD").out.strip()
+    commit = _run_git(into, "rev-parse", "HEAD").out.strip()
     # Nobody needs it any more, and inside of another repository it would hide the files from that one.
     rmtree(into / ".git")
     return commit
@@ -49,29 +49,29 @@ def copy_of(url: str, ref: str, into: Path) -> str:
 
 def newest_commit(url: str, cwd: Path) -> str:
     """What the remote's HEAD is now."""
-    found = _git(cwd, "ls-remote", "--", url, "HEAD", about=url, seconds=LOOK_SECONDS).out
+    found = _run_git(cwd, "ls-remote", "--", url, "HEAD", about=url, seconds=LOOK_SECONDS).out
     return found.partition("\t")[0]
 
 
 def _check_out(tree: Path, url: str, ref: str) -> None:
     shallow = ("fetch", "--quiet", "--depth=1", "--no-tags", "--", "origin", ref or "HEAD")
     if not ref:
-        _git(tree, *shallow, about=url)
-        _git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
+        _run_git(tree, *shallow, about=url)
+        _run_git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
         return
     if _try(tree, *shallow).code == 0:
-        _git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
+        _run_git(tree, "checkout", "--quiet", "--detach", "FETCH_HEAD")
         return
     # A server need not hand a commit out by its number, and a short number is known only to who has them all.
     everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-    _git(tree, "fetch", "--quiet", "--", "origin", *everything, about=url)
+    _run_git(tree, "fetch", "--quiet", "--", "origin", *everything, about=url)
     commit = _try(tree, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")
     if commit.code != 0:
         raise UsageError(f"there is no tag, branch or commit {ref} in {url}")
-    _git(tree, "checkout", "--quiet", "--detach", commit.out.strip())
+    _run_git(tree, "checkout", "--quiet", "--detach", commit.out.strip())
 
 
-def _git(cwd: Path, *arguments: str, about: str = "", seconds: float = FETCH_SECONDS) -> Finished:
+def _run_git(cwd: Path, *arguments: str, about: str = "", seconds: float = FETCH_SECONDS) -> Finished:
     finished = _try(cwd, *arguments, seconds=seconds)
     if finished.code == 0:
         return finished

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ostler.extensions.installing.git_copies import copy_of, newest_commit
 from ostler.extensions.installing.manifest import Entry, Manifest, Package, Scope, path_of
 from ostler.extensions.installing.manifest_changes import Changing, changing
-from ostler.extensions.installing.scanning import extensions_in, is_extension
+from ostler.extensions.installing.scanning import scan_extensions, is_extension
 from ostler.extensions.installing.sources import Source, package_name
 from ostler.extensions.installing.trial import Tried, try_loading
 from ostler.extensions.installing.wheels import entry_points_of, install_wheel
@@ -171,9 +171,9 @@ def _chosen(package: Package, place: Path) -> tuple[Entry, ...]:
         path = place / one
         is_inside = path.resolve().is_relative_to(place.resolve())
         if ".." in path.parts or not is_inside or not is_extension(path):
-            there = ", ".join(extensions_in(place)) or "nothing"
+            there = ", ".join(scan_extensions(place)) or "nothing"
             raise UsageError(f"{one} is no extension in {package.name}; there is: {there}")
-    paths: Sequence[str] = package.include or extensions_in(place)
+    paths: Sequence[str] = package.include or scan_extensions(place)
     if not paths:
         raise UsageError(
             f"there is no extension in {package.source}: no file with `def setup(ostler)` at its root or in "

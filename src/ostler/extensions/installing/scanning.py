@@ -23,7 +23,7 @@ MOST_BYTES = 4 * 1024 * 1024
 """So much of a file is looked at."""
 
 
-def extensions_in(folder: Path) -> list[str]:
+def scan_extensions(folder: Path) -> list[str]:
     """Paths in the folder, `.` for the folder itself: what is an extension by where it lies and what it says.
 
     That is the folder if it has `setup` in its `__init__.py` or `main.py`, or an `extension.json`. Else it is

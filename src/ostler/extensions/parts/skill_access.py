@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ostler.context import skills as found_skills
-from ostler.context.skills import FILE, LARGEST_FILE, PLACES, SkillToTrust, contents, told_of
+from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, SkillToTrust, contents, told_of
 from ostler.context.text_files import Unusable, printable_path, quoted_path, read_beginning
 from ostler.kernel.user_paths import expand_home
 from ostler.runs.guidance import skills_in
@@ -162,9 +162,9 @@ def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:
 
 def _untrusted(path: Path, project: Path) -> str:
     """Why a project's file is not used, and what to do about it."""
-    if any(f"/{place}/" in path.as_posix() for place in PLACES):
+    if any(f"/{place}/" in path.as_posix() for place in SKILL_FOLDERS):
         return f"it is this project's: look at it and say `ostler trust {quoted_path(project)}`"
-    return f"it is this project's, and can be trusted only in {' or '.join(PLACES)}"
+    return f"it is this project's, and can be trusted only in {' or '.join(SKILL_FOLDERS)}"
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from ostler.vocabulary.messages import as_content, text_of
 if TYPE_CHECKING:
     from ostler.extensions.context import Content, ExtensionContext
 
-TIME_LIMIT = 300.0
+SUBAGENT_SECONDS = 300.0
 MOST_DEEP = 8
 """Children of children. Handlers are called in children too: one that always spawns would never end."""
 
@@ -128,7 +128,7 @@ def _limits(options: SpawnOptions, of_agent: Limits) -> Limits:
     limits = options.get("limits") or of_agent
     if limits.seconds is not None and "time_limit" not in options:
         return limits
-    return msgspec.structs.replace(limits, seconds=options.get("time_limit", TIME_LIMIT))
+    return msgspec.structs.replace(limits, seconds=options.get("time_limit", SUBAGENT_SECONDS))
 
 
 def _tools(harness: Harness, tools: Sequence[str]) -> tuple[str, ...]:

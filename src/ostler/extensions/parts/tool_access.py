@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ostler.extensions.context import ExtensionContext
     from ostler.extensions.host import ExtensionHost
 
-Source = Literal["built-in", "mcp", "extension", "host"]
+ToolSource = Literal["built-in", "mcp", "extension", "host"]
 
-_PACKAGES: dict[str, Source] = {
+_PACKAGES: dict[str, ToolSource] = {
     "ostler.tools": "built-in",
     "ostler.context": "built-in",
     "ostler.runs": "built-in",
@@ -30,7 +30,7 @@ class ToolDescription(msgspec.Struct, frozen=True):
 
     name: str
     description: str
-    source: Source
+    source: ToolSource
     """Where it comes from: Ostler, an MCP server, an extension, or the program that embeds Ostler."""
     enabled: bool
     kind: ToolKind = "other"
@@ -98,7 +98,7 @@ def limited(host: ExtensionHost, session: str, plan: StepPlan) -> StepPlan | Non
     return None if tools == plan.tools else msgspec.structs.replace(plan, tools=tools)
 
 
-def _source(tool: Tool, is_brought: bool) -> Source:
+def _source(tool: Tool, is_brought: bool) -> ToolSource:
     if is_brought:
         return "extension"
     made_of = getattr(tool, "function", None) or (tool if isinstance(tool, type) else type(tool))

@@ -16,7 +16,7 @@ from ostler.runs.watching.relay import Batch
 from ostler.vocabulary.events import CaughtUp, StreamIncomplete, Warned
 from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event
 
-TRY_AGAIN = (0.1, 0.3, 1.0, 2.0, 5.0)
+RECONNECT_DELAY = (0.1, 0.3, 1.0, 2.0, 5.0)
 _FACT = re.compile(rb'\{"type":"[^"]+","seq":\d+,"session":"')
 
 Learn = Callable[[str, Sequence[Fact]], None]
@@ -52,7 +52,7 @@ class RemoteRelay:
                     away = f"{self._remote.host} is away, and tried again until you leave: {error.message}"
                     yield [Warned(away, about="store")]
             yield []
-            await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
+            await asyncio.sleep(RECONNECT_DELAY[min(attempt, len(RECONNECT_DELAY) - 1)])
             attempt += 1
 
     async def _heard(self) -> AsyncGenerator[Batch, None]:

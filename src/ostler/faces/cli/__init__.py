@@ -16,34 +16,64 @@ if TYPE_CHECKING:
     from ostler.faces.cli.arguments import Parser
 
 COMMANDS = {
-    "agents": ("ostler.faces.cli.agents", "list the named agents that work can be given to"),
-    "answer": ("ostler.faces.cli.answer", "answer what a run asks, and drive it on"),
-    "attach": ("ostler.faces.cli.attach", "open a session of a server, or its agent's screen"),
-    "audit": ("ostler.faces.cli.audit", "why a session did what it did"),
-    "cancel": ("ostler.faces.cli.cancel", "end a run, or one of its calls"),
-    "context": ("ostler.faces.cli.context", "what the model was told in a step, and by which rule"),
-    "cost": ("ostler.faces.cli.cost", "what models used, by day, model, session or run"),
-    "demo": ("ostler.faces.cli.demo", "watch a scripted agent work, and survive kill -9: no key, no network"),
-    "doctor": ("ostler.faces.cli.doctor", "what could answer, what was found, and what to do"),
-    "ext": ("ostler.faces.cli.ext", "list, install, update, remove, check and write extensions"),
-    "follow": ("ostler.faces.cli.follow", "watch a run of another process"),
-    "key": ("ostler.faces.cli.key", "keep, list, remove and try the keys of providers"),
-    "models": ("ostler.faces.cli.models", "list models: context, modalities, prices, aliases"),
-    "pause": ("ostler.faces.cli.pause", "let a run rest before its next step"),
-    "permissions": ("ostler.faces.cli.permissions", "list, give, take back and try what may run"),
-    "prompts": ("ostler.faces.cli.prompts", "list and show the prompt templates that `-p /NAME` says"),
-    "release": ("ostler.faces.cli.release", "run the prompts that wait in a session, or drop them"),
-    "replay": ("ostler.faces.cli.replay", "run a recorded session again, and find the first difference"),
-    "resume": ("ostler.faces.cli.resume", "drive a run on that was cut, paused or answered"),
-    "runs": ("ostler.faces.cli.runs", "list runs: who works on them, and what they wait for"),
-    "serve": ("ostler.faces.cli.serve", "sessions, or another vendor's agent, over HTTP and on a web page"),
-    "sessions": ("ostler.faces.cli.sessions", "list, show, search, branch, copy, check and delete sessions"),
-    "skills": ("ostler.faces.cli.skills", "list the skills that the model or you can use"),
-    "steer": ("ostler.faces.cli.steer", "say something to a run between two steps"),
-    "token": ("ostler.faces.cli.token", "list, make and revoke the tokens of the server"),
-    "trust": ("ostler.faces.cli.trust", "let a project's ostler.toml decide what needs your consent"),
+    "agents": ("ostler.faces.cli.agents:agents_command", "list the named agents that work can be given to"),
+    "answer": ("ostler.faces.cli.answer:answer_command", "answer what a run asks, and drive it on"),
+    "attach": ("ostler.faces.cli.attach:attach_command", "open a session of a server, or its agent's screen"),
+    "audit": ("ostler.faces.cli.audit:audit_command", "why a session did what it did"),
+    "cancel": ("ostler.faces.cli.cancel:cancel_command", "end a run, or one of its calls"),
+    "context": (
+        "ostler.faces.cli.context:context_command",
+        "what the model was told in a step, and by which rule",
+    ),
+    "cost": ("ostler.faces.cli.cost:cost_command", "what models used, by day, model, session or run"),
+    "demo": (
+        "ostler.faces.cli.demo:demo_command",
+        "watch a scripted agent work, and survive kill -9: no key, no network",
+    ),
+    "doctor": ("ostler.faces.cli.doctor:doctor_command", "what could answer, what was found, and what to do"),
+    "ext": ("ostler.faces.cli.ext:ext_command", "list, install, update, remove, check and write extensions"),
+    "follow": ("ostler.faces.cli.follow:follow_command", "watch a run of another process"),
+    "key": ("ostler.faces.cli.key:key_command", "keep, list, remove and try the keys of providers"),
+    "models": ("ostler.faces.cli.models:models_command", "list models: context, modalities, prices, aliases"),
+    "pause": ("ostler.faces.cli.pause:pause_command", "let a run rest before its next step"),
+    "permissions": (
+        "ostler.faces.cli.permissions:permissions_command",
+        "list, give, take back and try what may run",
+    ),
+    "prompts": (
+        "ostler.faces.cli.prompts:prompts_command",
+        "list and show the prompt templates that `-p /NAME` says",
+    ),
+    "release": (
+        "ostler.faces.cli.release:release_command",
+        "run the prompts that wait in a session, or drop them",
+    ),
+    "replay": (
+        "ostler.faces.cli.replay:replay_command",
+        "run a recorded session again, and find the first difference",
+    ),
+    "resume": ("ostler.faces.cli.resume:resume_command", "drive a run on that was cut, paused or answered"),
+    "runs": ("ostler.faces.cli.runs:runs_command", "list runs: who works on them, and what they wait for"),
+    "serve": (
+        "ostler.faces.cli.serve:serve_command",
+        "sessions, or another vendor's agent, over HTTP and on a web page",
+    ),
+    "sessions": (
+        "ostler.faces.cli.sessions:sessions_command",
+        "list, show, search, branch, copy, check and delete sessions",
+    ),
+    "skills": ("ostler.faces.cli.skills:skills_command", "list the skills that the model or you can use"),
+    "steer": ("ostler.faces.cli.steer:steer_command", "say something to a run between two steps"),
+    "token": ("ostler.faces.cli.token:token_command", "list, make and revoke the tokens of the server"),
+    "trust": (
+        "ostler.faces.cli.trust:trust_command",
+        "let a project's ostler.toml decide what needs your consent",
+    ),
 }
-_UNLISTED = {"server": "ostler.faces.cli.server", "demo-part": "ostler.faces.cli.demo_part"}
+_UNLISTED = {
+    "server": "ostler.faces.cli.server:server_command",
+    "demo-part": "ostler.faces.cli.demo_part:demo_part_command",
+}
 
 
 def main() -> None:
@@ -101,8 +131,8 @@ def _run_command(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
     if name not in COMMANDS and name not in _UNLISTED:
         return _run_prompt(arguments)
-    command = import_module(_UNLISTED.get(name) or COMMANDS[name][0])
-    code: int = command.run(arguments[1:])
+    module, _, function = (_UNLISTED.get(name) or COMMANDS[name][0]).partition(":")
+    code: int = getattr(import_module(module), function)(arguments[1:])
     return code
 
 

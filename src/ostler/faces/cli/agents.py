@@ -12,11 +12,11 @@ from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
-from ostler.runs.agents import INHERIT, PLACES, Agents, AgentSpec, find_agents
+from ostler.runs.agents import INHERIT, AGENT_FOLDERS, Agents, AgentSpec, find_agents
 from ostler.runs.home import configuration_file
 from ostler.runs.settings import load_settings
 
-HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
+AGENT_HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
 OF_OTHER_VENDORS = ("OTHER VENDORS", "TYPE", "TRANSPORT", "COMMAND", "DESCRIPTION")
 
 
@@ -31,7 +31,7 @@ class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
     scope: Literal["terminal"] = "terminal"
 
 
-def run(arguments: list[str]) -> int:
+def agents_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler agents",
         description="Named agents, from Markdown files of this project and your own; then those of other "
@@ -47,13 +47,13 @@ def run(arguments: list[str]) -> int:
         for one in (*(agents.found[name] for name in sorted(agents.found)), *others):
             print_json(one)
     else:
-        for line in table(HEADINGS, rows_of(agents, cwd)):
+        for line in table(AGENT_HEADINGS, agent_rows(agents, cwd)):
             print(line)
         if agents.found and others:
             print()
         for line in table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others]):
             print(line)
-    for notice in notices_of(agents) if agents.problems or not others else ():
+    for notice in agent_notices(agents) if agents.problems or not others else ():
         say(notice)
     return 0
 
@@ -77,19 +77,19 @@ def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAg
     ]
 
 
-def rows_of(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
-    return [_row(agents.found[name], cwd) for name in sorted(agents.found)]
+def agent_rows(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
+    return [_agent_row(agents.found[name], cwd) for name in sorted(agents.found)]
 
 
-def notices_of(agents: Agents) -> list[str]:
+def agent_notices(agents: Agents) -> list[str]:
     """What is wrong, or where agents would be found."""
     if agents.found or agents.problems:
         return [one_line(problem) for problem in agents.problems]
     own = configuration_file().parent / "agents"
-    return [f"there are no agents; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md"]
+    return [f"there are no agents; they are files like {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
 
 
-def _row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
+def _agent_row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
     return (
         agent.name,
         one_line(agent.model) or INHERIT,

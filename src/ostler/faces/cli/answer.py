@@ -36,7 +36,7 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.outcomes import Question
 from ostler.vocabulary.requests import Answer
 
-_ABOUT = (
+_ANSWER_ABOUT = (
     "Answers a question that a run or one of its children waits for, and drives the run on here. A "
     "permission is answered with yes, no, or a scope that the question offers; a choice with one of its "
     "choices; a form with JSON. Without an answer it is read from standard input."
@@ -44,8 +44,8 @@ _ABOUT = (
 _YES, _NO = ("yes", "y", "allow"), ("no", "n", "deny")
 
 
-def run(arguments: list[str]) -> int:
-    parser = driving_parser("answer", _ABOUT)
+def answer_command(arguments: list[str]) -> int:
+    parser = driving_parser("answer", _ANSWER_ABOUT)
     parser.add_argument("words", metavar="ANSWER", nargs="*")
     parser.add_argument("--question", metavar="ID", help="which one, when there are several")
     parser.add_argument("--decline", action="store_true", help="do not answer; ANSWER is the reason, if any")

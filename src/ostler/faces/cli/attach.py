@@ -9,8 +9,8 @@ from ostler.faces.cli.arguments import Parser
 DEFAULT = "localhost:3284"
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def attach_command(arguments: list[str]) -> int:
+    options = _attach_parser().parse_args(arguments)
     from ostler.faces.attach.addresses import address_of
     from ostler.faces.attach.opening import attach
 
@@ -18,7 +18,7 @@ def run(arguments: list[str]) -> int:
     return attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options)
 
 
-def _parser() -> Parser:
+def _attach_parser() -> Parser:
     parser = Parser(
         prog="ostler attach",
         description="Opens what a server has in this terminal: the live screen of a terminal agent, which "

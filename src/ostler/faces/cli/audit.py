@@ -24,8 +24,8 @@ from ostler.vocabulary.messages import ToolCall, text_of
 _WIDEST_SUBJECT = 40
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def audit_command(arguments: list[str]) -> int:
+    options = _audit_parser().parse_args(arguments)
     if not store_file().exists():
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
     facts = asyncio.run(_facts(options.id))
@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _audit_parser() -> Parser:
     parser = Parser(
         prog="ostler audit",
         description="Why a session did what it did: which model was asked, what was allowed or refused, what "

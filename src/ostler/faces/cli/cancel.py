@@ -15,11 +15,11 @@ from ostler.runs.run_tree import root_of, state_of
 from ostler.vocabulary.requests import Cancel
 
 
-def run(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parser().parse_args(arguments), _cancel))
+def cancel_command(arguments: list[str]) -> int:
+    return asyncio.run(with_session(_cancel_parser().parse_args(arguments), _cancel))
 
 
-def _parser() -> Parser:
+def _cancel_parser() -> Parser:
     parser = Parser(
         prog="ostler cancel",
         description="Ends a run and its children, whoever works on it, or nobody. No model is needed.",

@@ -35,8 +35,8 @@ _NUMBERS_OF = {
 }
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def context_command(arguments: list[str]) -> int:
+    options = _context_parser().parse_args(arguments)
     if not store_file().exists():
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
     facts = asyncio.run(_facts(options.id))
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _context_parser() -> Parser:
     parser = Parser(
         prog="ostler context",
         description="What the model was told in a step and by which rule: what was cut or left out, how many "

@@ -34,8 +34,8 @@ _HEADINGS: dict[By, tuple[str, ...]] = {
 _NUMBERS = ("CALLS", "INPUT", "CACHED", "TO CACHE", "OUTPUT", "REASONING")
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def cost_command(arguments: list[str]) -> int:
+    options = _cost_parser().parse_args(arguments)
     if store_file().exists():
         asyncio.run(_run(options))
     elif options.session is None:
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _cost_parser() -> Parser:
     parser = Parser(
         prog="ostler cost",
         description="What models used: tokens, and dollars where prices are known. Days are local ones.",

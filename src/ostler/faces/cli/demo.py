@@ -38,7 +38,7 @@ _DESCRIPTION = (
 )
 
 
-def run(arguments: list[str]) -> int:
+def demo_command(arguments: list[str]) -> int:
     Parser(prog="ostler demo", description=_DESCRIPTION).parse_args(arguments)
     gc.enable()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -25,7 +25,7 @@ from ostler.vocabulary.messages import as_content
 TYPING_PAUSE = 0.012
 
 
-def run(arguments: list[str]) -> int:
+def demo_part_command(arguments: list[str]) -> int:
     part, folder, session = arguments
     gc.enable()
     return asyncio.run(_drive(part, Path(folder), session))

@@ -26,7 +26,7 @@ HEADINGS = {
 _MODELS_SHOWN = 5
 
 
-def run(arguments: list[str]) -> int:
+def doctor_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler doctor",
         description="Shows which model would answer and why, what was looked for, whether everything is in "

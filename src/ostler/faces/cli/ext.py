@@ -26,10 +26,10 @@ SHORT = 12
 """So many digits of a commit are enough for a person."""
 
 
-def run(arguments: list[str]) -> int:
+def ext_command(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["list", *arguments]
-    options = _parser().parse_args(arguments)
+    options = _ext_parser().parse_args(arguments)
     # What is under way is ended and taken away, as with Ctrl-C.
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -43,7 +43,7 @@ def _terminated(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _parser() -> Parser:
+def _ext_parser() -> Parser:
     parser = Parser(
         prog="ostler ext",
         description="Extensions: list those that count here, install those of others, write your own. "

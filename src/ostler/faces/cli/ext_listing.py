@@ -15,7 +15,7 @@ from ostler.extensions.installing.manifest import (
     project_scope,
     user_scope,
 )
-from ostler.extensions.installing.scanning import extensions_in
+from ostler.extensions.installing.scanning import scan_extensions
 from ostler.extensions.installing.trial import Tried, try_loading
 from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions
 from ostler.extensions.loader.trusting import ToTrust
@@ -69,7 +69,7 @@ def _search(cwd: Path) -> Search:
 
 def _search_in(path: Path, cwd: Path) -> Search:
     """For the extension at a path, or those of a package that lies there."""
-    named = [path / one for one in extensions_in(path)] if path.is_dir() else []
+    named = [path / one for one in scan_extensions(path)] if path.is_dir() else []
     search = Search(cwd, named=tuple(named or [path]), automatic=False)
     check_named(search)
     return search

@@ -26,11 +26,11 @@ LOOK_AGAIN = 1.0
 """Seconds of silence after which it is looked whether somebody still works on the run."""
 
 
-def run(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parser().parse_args(arguments), _follow))
+def follow_command(arguments: list[str]) -> int:
+    return asyncio.run(with_session(_follow_parser().parse_args(arguments), _follow))
 
 
-def _parser() -> Parser:
+def _follow_parser() -> Parser:
     parser = Parser(
         prog="ostler follow",
         description="Prints the open run of a session from its beginning and as it goes on, until it ends or "

@@ -47,8 +47,8 @@ class Row(msgspec.Struct, frozen=True):
     """False when another place goes before it."""
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def key_command(arguments: list[str]) -> int:
+    options = _key_parser().parse_args(arguments)
     settings = load_settings(working_directory(), {}).settings
     if options.command == "set":
         _set(options, settings)
@@ -61,7 +61,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _key_parser() -> Parser:
     parser = _QuietParser(
         prog="ostler key",
         description="The keys of providers: keep them, list them, try them. A key is never shown.",

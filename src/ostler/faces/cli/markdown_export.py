@@ -46,13 +46,13 @@ def markdown_page(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[st
 
 
 def _said(piece: Said) -> Iterator[str]:
-    blocks = [text for block in piece.content if (text := _block(block))]
+    blocks = [text for block in piece.content if (text := _block_markdown(block))]
     if blocks:
         yield f"## {piece.who.capitalize()} (#{piece.seq})\n\n"
         yield "".join(f"{block}\n\n" for block in blocks)
 
 
-def _block(block: Block) -> str:
+def _block_markdown(block: Block) -> str:
     match block:
         case Text(text=text) if text.strip():
             return "\n".join(f"> {line}".rstrip() for line in _lines(text.strip("\n")))

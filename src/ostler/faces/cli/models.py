@@ -23,8 +23,8 @@ _SPARED = ("INPUT", "OUTPUT", "REASONING", "CONTEXT")
 """Columns that a narrow terminal does without, the first of them first."""
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def models_command(arguments: list[str]) -> int:
+    options = _models_parser().parse_args(arguments)
     settings = load_settings(working_directory(), {}).settings
     catalogue = Catalogue(settings.models, settings.aliases)
     aliases = aliases_by_model(catalogue)
@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _models_parser() -> Parser:
     parser = Parser(
         prog="ostler models",
         description="Models: how much they hold, what they take, what they cost. "

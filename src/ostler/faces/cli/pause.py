@@ -13,11 +13,11 @@ from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Pause
 
 
-def run(arguments: list[str]) -> int:
-    return asyncio.run(with_session(_parser().parse_args(arguments), _pause))
+def pause_command(arguments: list[str]) -> int:
+    return asyncio.run(with_session(_pause_parser().parse_args(arguments), _pause))
 
 
-def _parser() -> Parser:
+def _pause_parser() -> Parser:
     parser = Parser(
         prog="ostler pause",
         description="Lets a run rest before its next step, until `ostler resume`. One that waits stays where "

@@ -38,15 +38,15 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-def run(arguments: list[str]) -> int:
+def permissions_command(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["list", *arguments]
-    options = _parser().parse_args(arguments)
+    options = _permissions_parser().parse_args(arguments)
     options.command(options)
     return 0
 
 
-def _parser() -> Parser:
+def _permissions_parser() -> Parser:
     parser = Parser(
         prog="ostler permissions",
         description="Rules for what may run: list, add, take back and try them. A rule is TOOL or "
@@ -56,7 +56,7 @@ def _parser() -> Parser:
     one = commands.add_parser("list", help="list the rules that count in this directory (the default)")
     one.add_argument("--session", metavar="ID", default="", help="only those of this session")
     one.add_argument("--json", action="store_true", help="one JSON object a line")
-    one.set_defaults(command=_list)
+    one.set_defaults(command=_list_permissions)
     for effect, about in (
         ("allow", "let it run without asking"),
         ("ask", "ask a person before it runs"),
@@ -80,7 +80,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _list(options: argparse.Namespace) -> None:
+def _list_permissions(options: argparse.Namespace) -> None:
     known = list(known_rules(working_directory(), options.session))
     if options.json:
         for one in known:
@@ -106,10 +106,10 @@ def known_rules(cwd: Path, session: str) -> Iterator[Known]:
         yield Known(number, effect, rule, scope, where, note)
 
 
-Found = tuple[str, str, Scope, str, str]
+KnownRule = tuple[str, str, Scope, str, str]
 
 
-def _all(cwd: Path) -> Iterator[Found]:
+def _all(cwd: Path) -> Iterator[KnownRule]:
     project = project_folder(cwd)
     memory = read_memory()
     for one in memory.user:
@@ -129,7 +129,7 @@ def _all(cwd: Path) -> Iterator[Found]:
             yield effect, rule, "configuration", str(file.path), note
 
 
-def _of_session(cwd: Path, session: str) -> Iterator[Found]:
+def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
     if not store_file().exists():
         if session:
             raise NotFound(f"there is no session {session}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.context.prompt_files import PLACES, PromptFile, PromptFiles, find_prompts
+from ostler.context.prompt_files import PROMPT_FOLDERS, PromptFile, PromptFiles, find_prompts
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, printable, table
 from ostler.faces.cli.directory import working_directory
@@ -17,7 +17,7 @@ from ostler.runs.home import configuration_file
 from ostler.runs.permission_memory import project_folder
 from ostler.vocabulary.errors import NotFound
 
-HEADINGS = ("USAGE", "FROM", "DESCRIPTION")
+PROMPT_HEADINGS = ("USAGE", "FROM", "DESCRIPTION")
 
 
 class _Listed(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class _Listed(msgspec.Struct, frozen=True):
     body: str
 
 
-def run(arguments: list[str]) -> int:
+def prompts_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler prompts",
         description="Prompt templates, from Markdown files of this project and your own: "
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
         say(problem)
     if not files.found and not files.problems:
         own = own_prompts()
-        say(f"there are no templates; they are files like {PLACES[0]}/NAME.md here, or {own}/NAME.md")
+        say(f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
     return 0
 
 
@@ -85,7 +85,7 @@ def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
         for one in files:
             print_json(_listed(one))
         return
-    for line in table(HEADINGS, [_row(one, cwd) for one in files]):
+    for line in table(PROMPT_HEADINGS, [_prompt_row(one, cwd) for one in files]):
         print(line)
 
 
@@ -93,7 +93,7 @@ def _listed(file: PromptFile) -> _Listed:
     return _Listed(file.name, file.description, file.usage, file.scope, file.source, file.body)
 
 
-def _row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
+def _prompt_row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
     return one_line(file.usage), one_line(_short(file, cwd)), one_line(file.description)
 
 

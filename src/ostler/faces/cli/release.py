@@ -24,14 +24,14 @@ from ostler.runs.session import Session
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Continue, Prompt, ReleasePrompts
 
-_ABOUT = (
+_RELEASE_ABOUT = (
     "Prompts that wait in a session are held when the run before them did not complete. This runs them "
     "one after the other, as long as each completes."
 )
 
 
-def run(arguments: list[str]) -> int:
-    parser = driving_parser("release", _ABOUT)
+def release_command(arguments: list[str]) -> int:
+    parser = driving_parser("release", _RELEASE_ABOUT)
     parser.add_argument("--drop", action="store_true", help="forget them instead; no model is needed")
     return asyncio.run(with_session(parser.parse_args(arguments), _release))
 

@@ -29,8 +29,8 @@ from ostler.vocabulary.errors import NotFound, UsageError
 from ostler.vocabulary.events import ToolStarted
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def replay_command(arguments: list[str]) -> int:
+    options = _replay_parser().parse_args(arguments)
     if options.tools == "recorded" and (options.yes or options.permissions):
         raise UsageError("recorded tools need no permission: say --tools live to run them")
     if options.yes and options.permissions not in (None, "full"):
@@ -48,7 +48,7 @@ def run(arguments: list[str]) -> int:
     return 0 if found.identical else 1
 
 
-def _parser() -> Parser:
+def _replay_parser() -> Parser:
     parser = Parser(
         prog="ostler replay",
         description="Runs a recorded session again and shows the first difference. The model's answers come "

@@ -19,15 +19,15 @@ from ostler.runs.run_tree import is_stuck, open_questions, root_of
 from ostler.vocabulary.errors import UsageError
 from ostler.vocabulary.requests import Continue, Prompt, Resume
 
-_ABOUT = (
+_RESUME_ABOUT = (
     "Drives a run on from its last fact: one whose process is gone, one that was paused, one that has got "
     "what it waited for. One that failed goes on from its messages. Prompts that wait in the session come "
     "after it."
 )
 
 
-def run(arguments: list[str]) -> int:
-    return asyncio.run(with_session(driving_parser("resume", _ABOUT).parse_args(arguments), _resume))
+def resume_command(arguments: list[str]) -> int:
+    return asyncio.run(with_session(driving_parser("resume", _RESUME_ABOUT).parse_args(arguments), _resume))
 
 
 async def _resume(options: argparse.Namespace, store: Store, state: SessionState) -> int:

@@ -22,15 +22,15 @@ LIMIT = 20
 _ABOUT_WIDTH = 28
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def runs_command(arguments: list[str]) -> int:
+    options = _runs_parser().parse_args(arguments)
     if not store_file().exists():
         say("there are no sessions yet; `ostler -p PROMPT…` begins one")
         return 0
     return asyncio.run(_run(options))
 
 
-def _parser() -> Parser:
+def _runs_parser() -> Parser:
     parser = Parser(
         prog="ostler runs",
         description="Open runs of all sessions, newest first, children below their parents: running, and by "

@@ -18,12 +18,12 @@ ostler serve [OPTIONS]                         the sessions of this machine
        ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   another vendor's agent, as agentapi serves it"""
 
 
-def run(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
+def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
     """Without dashes, words that are no options are the agent's command: as agentapi has it."""
     from ostler.faces.cli.agent_options import with_plain_switches
 
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    parser = _parser()
+    parser = _serve_parser()
     options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]])
     command: list[str] = options.words
     if agent_needs_dashes and len(command) > len(arguments[end + 1 :]):
@@ -75,7 +75,7 @@ def _require_extra() -> None:
     del starlette, uvicorn
 
 
-def _parser() -> Parser:
+def _serve_parser() -> Parser:
     from ostler.faces.cli.agent_options import PORT, add_agent_options, port
 
     parser = Parser(

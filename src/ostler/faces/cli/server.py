@@ -5,5 +5,5 @@ from __future__ import annotations
 from ostler.faces.cli import serve
 
 
-def run(arguments: list[str]) -> int:
-    return serve.run(arguments, agent_needs_dashes=False)
+def server_command(arguments: list[str]) -> int:
+    return serve.serve_command(arguments, agent_needs_dashes=False)

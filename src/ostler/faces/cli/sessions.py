@@ -27,10 +27,10 @@ _ABOUT_ALL = (
 """Those that have nothing to do, and are not mistaken, when there is no session."""
 
 
-def run(arguments: list[str]) -> int:
+def sessions_command(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
         arguments = ["list", *arguments]
-    options = _parser().parse_args(arguments)
+    options = _sessions_parser().parse_args(arguments)
     return asyncio.run(_run(options))
 
 
@@ -52,7 +52,7 @@ def _without_store(options: argparse.Namespace) -> None:
     say("there are no sessions yet; `ostler -p PROMPT…` begins one")
 
 
-def _parser() -> Parser:
+def _sessions_parser() -> Parser:
     parser = Parser(
         prog="ostler sessions",
         description="Sessions: list, show, search, copy, branch, check and delete them.",

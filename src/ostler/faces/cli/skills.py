@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ostler.context.skills import FILE, PLACES, Skill, Skills
+from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills
 from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
 from ostler.runs.guidance import own_folder, skills_in
 
-HEADINGS = ("NAME", "BY", "FROM", "DESCRIPTION")
+SKILL_HEADINGS = ("NAME", "BY", "FROM", "DESCRIPTION")
 
 
-def run(arguments: list[str]) -> int:
+def skills_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler skills",
         description="Skills of this project and your own. A project's are used once you trust them. "
@@ -28,26 +28,26 @@ def run(arguments: list[str]) -> int:
         for name in sorted(skills.found):
             print_json(skills.found[name])
     else:
-        for line in table(HEADINGS, rows_of(skills, cwd)):
+        for line in table(SKILL_HEADINGS, skill_rows(skills, cwd)):
             print(line)
-    for notice in notices_of(skills):
+    for notice in skill_notices(skills):
         say(notice)
     return 0
 
 
-def rows_of(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
-    return [_row(skills.found[name], cwd) for name in sorted(skills.found)]
+def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
+    return [_skill_row(skills.found[name], cwd) for name in sorted(skills.found)]
 
 
-def notices_of(skills: Skills) -> list[str]:
+def skill_notices(skills: Skills) -> list[str]:
     """What is wrong, or where skills would be found."""
     if skills.found or skills.notices:
         return [one_line(notice) for notice in skills.notices]
     own = own_folder() / "skills"
-    places = f"{PLACES[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
+    places = f"{SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
     return [f"there are no skills; they are files like {places}"]
 
 
-def _row(skill: Skill, cwd: Path) -> tuple[str, ...]:
+def _skill_row(skill: Skill, cwd: Path) -> tuple[str, ...]:
     by = "model, you" if skill.for_model else "you"
     return skill.name, by, one_line(short_path(Path(skill.source), cwd)), one_line(skill.description)

@@ -20,11 +20,11 @@ from ostler.vocabulary.messages import as_content
 from ostler.vocabulary.requests import Steer
 
 
-def run(arguments: list[str]) -> int:
-    return asyncio.run(with_session(parse_words(_parser(), arguments), _steer))
+def steer_command(arguments: list[str]) -> int:
+    return asyncio.run(with_session(parse_words(_steer_parser(), arguments), _steer))
 
 
-def _parser() -> Parser:
+def _steer_parser() -> Parser:
     parser = Parser(
         prog="ostler steer",
         description="Says something to a run, whoever works on it. The model is told between two steps; if "

@@ -13,8 +13,8 @@ from ostler.faces.cli.saying import say
 from ostler.faces.web.tokens import Token, TokenBook
 
 
-def run(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
+def token_command(arguments: list[str]) -> int:
+    options = _token_parser().parse_args(arguments)
     book = TokenBook()
     match options.command:
         case "new":
@@ -29,7 +29,7 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
+def _token_parser() -> Parser:
     as_json = Parser(add_help=False)
     as_json.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="as one JSON object a line"

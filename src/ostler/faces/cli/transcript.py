@@ -38,11 +38,11 @@ def _told(fact: Fact) -> Iterator[str]:
     event, number = fact.event, f"#{fact.seq}"
     match event:
         case events.UserMessage(hidden=False, source=source, content=content):
-            yield from _block(f"{number} {'you' if source == 'prompt' else source}:", content)
+            yield from _block_text(f"{number} {'you' if source == 'prompt' else source}:", content)
         case events.AssistantMessage(suppressed=True):
-            yield from _block(f"{number} assistant: (withheld)", ())
+            yield from _block_text(f"{number} assistant: (withheld)", ())
         case events.AssistantMessage(content=content, shown=shown):
-            yield from _block(f"{number} assistant:", content if shown is None else shown)
+            yield from _block_text(f"{number} assistant:", content if shown is None else shown)
         case events.ToolCalled(name=name):
             yield ""
             yield f"{number} {one_line(name)}: {about_call(event)}"
@@ -51,13 +51,15 @@ def _told(fact: Fact) -> Iterator[str]:
         case events.ToolResultFact() as result:
             yield f"{number} {one_line(result.name)} {_outcome(result)}"
         case events.HistoryReplaced(messages=messages):
-            yield from _block(f"{number} (the history was replaced by {len(messages)} messages)", ())
+            yield from _block_text(f"{number} (the history was replaced by {len(messages)} messages)", ())
         case events.Compacted(summary=summary) | events.BranchCollapsed(summary=summary):
-            yield from _block(f"{number} (summary)", (Text(summary),))
+            yield from _block_text(f"{number} (summary)", (Text(summary),))
         case events.TodoUpdated(items=items):
-            yield from _block(f"{number} to do:", [Text(f"[{item.status}] {item.text}") for item in items])
+            yield from _block_text(
+                f"{number} to do:", [Text(f"[{item.status}] {item.text}") for item in items]
+            )
         case UnknownEvent(type=tag) if fact.parent is not None:
-            yield from _block(f"{number} ({one_line(tag)}, written by a newer version)", ())
+            yield from _block_text(f"{number} ({one_line(tag)}, written by a newer version)", ())
         case events.QuestionAsked(question=question):
             yield f"  asked: {one_line(question.text)}"
         case events.QuestionAnswered(outcome=outcome, answer=answer):
@@ -72,7 +74,7 @@ def _told(fact: Fact) -> Iterator[str]:
             yield f"  the run ended: {status}{': ' + one_line(reason) if reason else ''}"
 
 
-def _block(title: str, content: Iterable[Block]) -> Iterator[str]:
+def _block_text(title: str, content: Iterable[Block]) -> Iterator[str]:
     texts = [text for block in content if (text := _readable(block))]
     if not texts and title.endswith(":"):
         return

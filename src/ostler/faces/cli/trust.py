@@ -28,7 +28,7 @@ from ostler.vocabulary.errors import ConfigurationError, UsageError
 SECRET = ("api_key", "headers")
 
 
-def run(arguments: list[str]) -> int:
+def trust_command(arguments: list[str]) -> int:
     parser = Parser(
         prog="ostler trust",
         description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may do only with "
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> int:
     if options.list:
         if options.folder:
             parser.error("--list takes no directory")
-        _list()
+        _list_trusted()
         return 0
     if options.remove:
         _remove(Path(options.folder or working_directory()).resolve())
@@ -187,7 +187,7 @@ def _is_text(path: Path) -> bool:
     return path.suffix == ".md" and not path.is_dir()
 
 
-def _list() -> None:
+def _list_trusted() -> None:
     for folder in trusted_folders():
         print(f"{folder}{_note(Path(folder))}")
 

@@ -10,7 +10,7 @@ import msgspec
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.block_words import taken
 from ostler.faces.tui.blocks import (
-    Block,
+    Item,
     CallBlock,
     ChildLine,
     NoticeBlock,
@@ -79,7 +79,7 @@ class BlockRows:
         self.open_dress: Callable[[CallBlock, int], CallDress | None] = lambda block, width: None
         """How extensions want a call to look that is under way."""
 
-    def closed(self, block: Block, width: int, dress: CallDress | None = None) -> list[str]:
+    def closed(self, block: Item, width: int, dress: CallDress | None = None) -> list[str]:
         """The rows of a block that will not change; with a blank one before what begins something new."""
         match block:
             case UserBlock(text=text, attachments=attached):
@@ -100,7 +100,7 @@ class BlockRows:
             case ReceiptBlock():
                 return ["", *self._receipt(block, width)]
 
-    def opened(self, block: Block | OpenCall, width: int, most: int) -> list[str]:
+    def opened(self, block: Item | OpenCall, width: int, most: int) -> list[str]:
         """The end of something that still changes."""
         match block:
             case OpenCall():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ostler.faces.tui.blocks import (
-    Block,
+    Item,
     CallBlock,
     NoticeBlock,
     PrintedBlock,
@@ -26,7 +26,7 @@ _SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b
 _LEVELS = {"info": "note", "warning": "warning", "error": "error"}
 
 
-def block_words(block: Block) -> list[str]:
+def block_words(block: Item) -> list[str]:
     """Lines. Thoughts are left out: that there were some was said when they began."""
     match block:
         case UserBlock(text=text, attachments=attached):

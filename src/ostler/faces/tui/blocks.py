@@ -92,4 +92,4 @@ class ReceiptBlock(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-Block = UserBlock | TextBlock | ReasoningBlock | CallBlock | NoticeBlock | PrintedBlock | ReceiptBlock
+Item = UserBlock | TextBlock | ReasoningBlock | CallBlock | NoticeBlock | PrintedBlock | ReceiptBlock

@@ -27,7 +27,7 @@ from ostler.faces.tui.questions import OpenQuestions
 from ostler.vocabulary.events import QuestionAsked
 
 _BACK, _ON = ("up", "left", "k", "shift+tab"), ("down", "right", "j", "tab")
-MOVES = {**dict.fromkeys(_BACK, -1), **dict.fromkeys(_ON, 1)}
+LIST_KEYS = {**dict.fromkeys(_BACK, -1), **dict.fromkeys(_ON, 1)}
 _MOST_TEXT = 8
 
 
@@ -195,8 +195,8 @@ class ChoiceDialog(_Dialog):
             questions.decline()
         elif key == "enter":
             questions.choose()
-        elif key in MOVES:
-            questions.move(MOVES[key])
+        elif key in LIST_KEYS:
+            questions.move(LIST_KEYS[key])
         elif key in "123456789" and int(key) <= len(answers):
             questions.choose(int(key) - 1)
         elif answers == ["yes", "no"] and key in ("y", "n"):
@@ -228,8 +228,8 @@ class ManyDialog(_Dialog):
         elif key == "enter":
             chosen = [text for place, text in enumerate(self._options) if place in self._chosen]
             self.questions.type(msgspec.json.encode(list(dict.fromkeys(chosen))).decode())
-        elif key in MOVES:
-            self._marked = (self._marked + MOVES[key]) % len(self._options)
+        elif key in LIST_KEYS:
+            self._marked = (self._marked + LIST_KEYS[key]) % len(self._options)
         elif key in (" ", "x"):
             self._chosen ^= {self._marked}
         elif key == "a":

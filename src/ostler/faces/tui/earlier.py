@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ostler.faces.tui.blocks import Block
+from ostler.faces.tui.blocks import Item
 from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.drawing.wide_rows import height
 from ostler.faces.tui.transcript import Transcript
@@ -49,9 +49,7 @@ def seen(facts: Sequence[Fact], leaf: int) -> list[Fact]:
     ]
 
 
-def last_rows(
-    blocks: Iterable[Block], draw: Callable[[Block], list[str]], most: int, width: int
-) -> list[str]:
+def last_rows(blocks: Iterable[Item], draw: Callable[[Item], list[str]], most: int, width: int) -> list[str]:
     """The rows of as many blocks from the end as fill so many rows of a terminal."""
     drawn: list[list[str]] = []
     count = 0

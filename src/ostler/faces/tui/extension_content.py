@@ -12,7 +12,7 @@ from ostler.faces.tui.drawing.wide_rows import fitted
 
 MOST_ROWS = 1000
 """Of what can be scrolled."""
-_KEPT = 32
+_CONTENT_KEPT = 32
 
 
 class ContentRows:
@@ -35,7 +35,7 @@ class ContentRows:
         colors = self._colors()
         key = (draw, text, width, colors)
         if key not in self._drawn:
-            while len(self._drawn) >= _KEPT:
+            while len(self._drawn) >= _CONTENT_KEPT:
                 del self._drawn[next(iter(self._drawn))]
             self._drawn[key] = draw(text, width, colors)
         return self._drawn[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Block
+from ostler.faces.tui.blocks import Item
 from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.open_calls import OpenCall
 
@@ -16,7 +16,7 @@ _LEAST = 5
 
 
 def tail_rows(
-    tail: Sequence[Block | OpenCall], draw: BlockRows, width: int, most: int, *, after_blank: bool
+    tail: Sequence[Item | OpenCall], draw: BlockRows, width: int, most: int, *, after_blank: bool
 ) -> list[str]:
     """Calls that run share the room, so that one sees of each what it is; those that wait behind them have a
     line each, as far as they are few."""

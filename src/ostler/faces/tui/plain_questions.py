@@ -45,7 +45,7 @@ class PlainQuestions:
         self._shown = asked
         echo(asked is None or not asked.question.secret)
         if asked is not None:
-            self._say(*_in_words(asked, [said for _, said in self._open.options]))
+            self._say(*_question_in_words(asked, [said for _, said in self._open.options]))
 
     def take(self, line: str) -> None:
         """An answer. What is none is said, and the question stays."""
@@ -91,7 +91,7 @@ class PlainQuestions:
         return self._open.type(msgspec.json.encode(list(answer)).decode())
 
 
-def _in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
+def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
     question, details = asked.question, asked.question.details or {}
     lines = ["question: " + plain(question_in_words(question))]
     if diff := details.get("diff"):

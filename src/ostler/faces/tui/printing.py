@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Block, CallBlock, UserBlock
+from ostler.faces.tui.blocks import Item, CallBlock, UserBlock
 from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.extension_ui import ExtensionUi
 from ostler.vocabulary.messages import Image
@@ -35,10 +35,10 @@ class Printing:
         self._out = out
         self._ends_blank = ends_blank
         self._pictures: Way = pictures
-        self._waiting: deque[Block] = deque()
+        self._waiting: deque[Item] = deque()
         self._work: asyncio.Task[None] | None = None
 
-    def take(self, blocks: Sequence[Block]) -> None:
+    def take(self, blocks: Sequence[Item]) -> None:
         if not self._waiting and not any(map(self._takes_time, blocks)):
             width = self._width()
             drawn = (self._draw.closed(block, width) for block in blocks)
@@ -56,10 +56,10 @@ class Printing:
             self._out(apart([rows], after_blank=self._ends_blank()))
             self._waiting.popleft()
 
-    def _takes_time(self, block: Block) -> bool:
+    def _takes_time(self, block: Item) -> bool:
         return self._extensions.renderer(block) is not None or bool(self._pictures and _images(block))
 
-    async def _pictures_of(self, block: Block, width: int) -> list[str]:
+    async def _pictures_of(self, block: Item, width: int) -> list[str]:
         if not self._pictures or not (images := _images(block)):
             return []
         from ostler.faces.tui.drawing.pictures import picture_rows
@@ -72,5 +72,5 @@ class Printing:
             await self._work
 
 
-def _images(block: Block) -> tuple[Image, ...]:
+def _images(block: Item) -> tuple[Image, ...]:
     return block.images if isinstance(block, CallBlock | UserBlock) else ()

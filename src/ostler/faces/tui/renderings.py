@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 
-_KEPT = 64
+_RENDERINGS_KEPT = 64
 
 
 class Renderings:
@@ -40,7 +40,7 @@ class Renderings:
             text = await ask()
         finally:
             del self._asking[key]
-        while len(self._made) >= _KEPT and key not in self._made:
+        while len(self._made) >= _RENDERINGS_KEPT and key not in self._made:
             del self._made[next(iter(self._made))]
         self._made[key] = text, since
         if is_first or text != before:

@@ -11,7 +11,7 @@ import msgspec
 
 from ostler.faces.tui.asking.answers import answer_in_words, question_in_words
 from ostler.faces.tui.blocks import (
-    Block,
+    Item,
     CallBlock,
     CallStage,
     NoticeBlock,
@@ -81,18 +81,18 @@ class Transcript:
 
     # --- taking events in -----------------------------------------------------------------------------
 
-    def take(self, batch: Iterable[Fact | Event]) -> list[Block]:
+    def take(self, batch: Iterable[Fact | Event]) -> list[Item]:
         """The blocks that are closed now, in their order."""
-        closed: list[Block] = []
+        closed: list[Item] = []
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             if not isinstance(event, UnknownEvent):
                 self._take(event, closed)
         return closed
 
-    def tail(self) -> list[Block | OpenCall]:
+    def tail(self) -> list[Item | OpenCall]:
         """What is still changing."""
-        still: list[Block | OpenCall] = []
+        still: list[Item | OpenCall] = []
         if self._reasoning:
             still.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
         if self._text is not None and (part := self._text.open_part()) is not None:
@@ -104,7 +104,7 @@ class Transcript:
             still.append(call)
         return still
 
-    def _take(self, event: Event, closed: list[Block]) -> None:
+    def _take(self, event: Event, closed: list[Item]) -> None:
         match event:
             case events.TextDelta(message=message, text=text):
                 self._close_reasoning(closed)
@@ -174,26 +174,26 @@ class Transcript:
 
     # --- answers --------------------------------------------------------------------------------------
 
-    def _grow(self, text: str, closed: list[Block]) -> None:
+    def _grow(self, text: str, closed: list[Item]) -> None:
         if self._text is None:
             from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
 
             self._text = GrowingMarkdown()
         closed += map(TextBlock, self._text.feed(text))
 
-    def _close_answer(self, closed: list[Block]) -> None:
+    def _close_answer(self, closed: list[Item]) -> None:
         """What was streamed so far will not grow any more."""
         self._close_reasoning(closed)
         if self._text is not None:
             closed += map(TextBlock, self._text.finish())
             self._text = None
 
-    def _close_reasoning(self, closed: list[Block]) -> None:
+    def _close_reasoning(self, closed: list[Item]) -> None:
         if self._reasoning:
             closed.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
             self.last_reasoning, self._reasoning = self._reasoning, ""
 
-    def _take_answer(self, message: events.AssistantMessage, closed: list[Block]) -> None:
+    def _take_answer(self, message: events.AssistantMessage, closed: list[Item]) -> None:
         """Its text was seen as it came, or, of an earlier session or of one a hook replaced, is new."""
         has_streamed = message.call in self._streamed
         self._streamed.discard(message.call)
@@ -215,7 +215,7 @@ class Transcript:
         if why:
             closed.append(NoticeBlock(why, "warning"))
 
-    def _take_answer_to_question(self, answered: events.QuestionAnswered, closed: list[Block]) -> None:
+    def _take_answer_to_question(self, answered: events.QuestionAnswered, closed: list[Item]) -> None:
         """A permission that was given here is seen by what follows, and a window that was closed is gone; all
         other answers are said."""
         asked = self._asked.pop(answered.id, None)
@@ -230,7 +230,7 @@ class Transcript:
         given = answer_in_words(question, answered.answer) if is_answered else answered.outcome
         closed.append(NoticeBlock(f"{question_in_words(question)} → {given}{by}"))
 
-    def _take_failure(self, failed: events.ModelFailed, closed: list[Block]) -> None:
+    def _take_failure(self, failed: events.ModelFailed, closed: list[Item]) -> None:
         self._close_answer(closed)
         self._streamed.discard(failed.call)
         writing = [name for name, call in self._calls.items() if call.block.stage == "writing"]
@@ -259,7 +259,7 @@ class Transcript:
             known.write(_json(called.arguments))
         known.block = block
 
-    def _take_result(self, result: events.ToolResultFact, closed: list[Block]) -> None:
+    def _take_result(self, result: events.ToolResultFact, closed: list[Item]) -> None:
         known = self._calls.pop(result.call, None)
         block = known.block if known else CallBlock(result.call, result.name, "done")
         children = known.ended_children() if known else ()
@@ -276,7 +276,7 @@ class Transcript:
             )
         )
 
-    def _take_end(self, ended: events.RunEnded, closed: list[Block]) -> None:
+    def _take_end(self, ended: events.RunEnded, closed: list[Item]) -> None:
         self._close_answer(closed)
         self._calls.clear()
         self._streamed.clear()

@@ -20,7 +20,7 @@ from ostler.runs.home import state_folder
 from ostler.vocabulary.errors import ConfigurationError, NotFound, UsageError
 from ostler.vocabulary.ids import new_id
 
-Scope = Literal["observe", "all"]
+TokenScope = Literal["observe", "all"]
 Access = Literal["none", "observe", "all"]
 """What a token must allow."""
 
@@ -35,7 +35,7 @@ FIRST = "first"
 class Token(msgspec.Struct, frozen=True):
     id: str
     name: str
-    scope: Scope
+    scope: TokenScope
     sha256: str
     created_ms: int
 
@@ -51,7 +51,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     token: str
     """The id of their token."""
-    scope: Scope
+    scope: TokenScope
     cookie_until: int = 0
     """When the cookie ends by which they are known, in seconds; 0 with a token."""
 
@@ -77,7 +77,7 @@ class TokenBook:
 
     # --- changing -------------------------------------------------------------------------------------
 
-    def new(self, name: str, scope: Scope) -> str:
+    def new(self, name: str, scope: TokenScope) -> str:
         """Makes a token, and returns what is never seen again."""
         if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
             raise UsageError(f"a token needs a name of at most {LONGEST_NAME} letters: say what it is for")
@@ -86,7 +86,7 @@ class TokenBook:
                 raise UsageError(f"there is a token {name!r} already; revoke it, or take another name")
             return self._added(kept, name, scope)
 
-    def _added(self, kept: TokenFile, name: str, scope: Scope) -> str:
+    def _added(self, kept: TokenFile, name: str, scope: TokenScope) -> str:
         token = f"ostler_{secrets.token_urlsafe(32)}"
         kept.tokens.append(Token(new_id("tok"), name, scope, _hash(token), int(self._now() * 1000)))
         return token

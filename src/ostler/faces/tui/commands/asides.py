@@ -30,7 +30,7 @@ SYSTEM = (
 )
 
 
-def commands(desk: Desk) -> list[Command]:
+def side_question_commands(desk: Desk) -> list[Command]:
     return [
         Command(
             "btw",

@@ -45,7 +45,7 @@ KEYS = (
 )
 
 
-def commands(desk: Desk) -> list[Command]:
+def interface_commands(desk: Desk) -> list[Command]:
     group = _Faces(desk)
     return [
         Command("theme", "the colours", group.theme, (), "[name]", complete=group.themes),

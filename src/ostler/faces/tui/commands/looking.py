@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SECRETS = ("api_key", "key_command")
 
 
-def commands(desk: Desk) -> list[Command]:
+def report_commands(desk: Desk) -> list[Command]:
     group = _Looking(desk)
     return [
         Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
@@ -88,20 +88,20 @@ class _Looking:
             self._desk.say("the model has no tools")
 
     async def agents(self, arguments: str) -> None:
-        from ostler.faces.cli.agents import HEADINGS, notices_of, rows_of
+        from ostler.faces.cli.agents import AGENT_HEADINGS, agent_notices, agent_rows
         from ostler.runs.agents import find_agents
 
         cwd = self._desk.conversation.harness.cwd
         found = find_agents(cwd)
-        self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
+        self._list(AGENT_HEADINGS, agent_rows(found, cwd), agent_notices(found))
 
     async def skills(self, arguments: str) -> None:
-        from ostler.faces.cli.skills import HEADINGS, notices_of, rows_of
+        from ostler.faces.cli.skills import SKILL_HEADINGS, skill_notices, skill_rows
         from ostler.runs.guidance import skills_in
 
         cwd = self._desk.conversation.harness.cwd
         found = skills_in(cwd)
-        self._list(HEADINGS, rows_of(found, cwd), notices_of(found))
+        self._list(SKILL_HEADINGS, skill_rows(found, cwd), skill_notices(found))
 
     def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
         if rows:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
-def commands(desk: Desk) -> list[Command]:
+def model_commands(desk: Desk) -> list[Command]:
     group = _Models(desk)
     return [
         Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),

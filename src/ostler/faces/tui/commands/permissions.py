@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ostler.faces.tui.desk import Desk
 
 
-def commands(desk: Desk) -> list[Command]:
+def permission_commands(desk: Desk) -> list[Command]:
     group = _Permissions(desk)
     return [
         Command(

@@ -17,7 +17,7 @@ NOTHING = "no prompt waits"
 ABOUT = "takes it back into the line"
 
 
-def commands(desk: Desk) -> list[Command]:
+def queue_commands(desk: Desk) -> list[Command]:
     group = _Queue(desk)
     return [
         Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),

@@ -26,19 +26,26 @@ class Commands:
 
     @cached_property
     def own(self) -> list[Command]:
-        from ostler.faces.tui.commands import (
-            asides,
-            faces,
-            looking,
-            models,
-            permissions,
-            queue,
-            sessions,
-            trees,
-        )
+        from ostler.faces.tui.commands.asides import side_question_commands
+        from ostler.faces.tui.commands.faces import interface_commands
+        from ostler.faces.tui.commands.looking import report_commands
+        from ostler.faces.tui.commands.models import model_commands
+        from ostler.faces.tui.commands.permissions import permission_commands
+        from ostler.faces.tui.commands.queue import queue_commands
+        from ostler.faces.tui.commands.sessions import session_commands
+        from ostler.faces.tui.commands.trees import tree_commands
 
-        groups = (sessions, trees, models, queue, permissions, looking, asides, faces)
-        return [command for group in groups for command in group.commands(self._desk)]
+        groups = (
+            session_commands,
+            tree_commands,
+            model_commands,
+            queue_commands,
+            permission_commands,
+            report_commands,
+            side_question_commands,
+            interface_commands,
+        )
+        return [command for commands in groups for command in commands(self._desk)]
 
     @cached_property
     def _named(self) -> dict[str, Command]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = 40
 
 
-def commands(desk: Desk) -> list[Command]:
+def session_commands(desk: Desk) -> list[Command]:
     group = _Sessions(desk)
     return [
         Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = 60
 
 
-def commands(desk: Desk) -> list[Command]:
+def tree_commands(desk: Desk) -> list[Command]:
     group = _Trees(desk)
     return [
         Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),

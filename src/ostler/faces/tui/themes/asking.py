@@ -21,9 +21,9 @@ SECONDS = 0.08
 QUESTION = "\x1b]11;?\x1b\\"
 _DEAF = frozenset({"dumb", "linux"})
 """Terminals that have no answer."""
-_END = "\x07\x1b\x9c\udc9c"
-_ANSWER = re.compile(rf"\x1b\]11;([^{_END}]{{0,40}})(?:\x07|\x1b\\|\x9c|\udc9c)")
-_BEGUN = re.compile(rf"\x1b(?:\](?:1(?:1(?:;[^{_END}]{{0,40}}\x1b?)?)?)?)?\Z")
+_ANSWER_END = "\x07\x1b\x9c\udc9c"
+_ANSWER = re.compile(rf"\x1b\]11;([^{_ANSWER_END}]{{0,40}})(?:\x07|\x1b\\|\x9c|\udc9c)")
+_BEGUN = re.compile(rf"\x1b(?:\](?:1(?:1(?:;[^{_ANSWER_END}]{{0,40}}\x1b?)?)?)?)?\Z")
 _SURE = "\x1b]11;"
 
 

@@ -25,7 +25,7 @@ def docs_page(document: dict[str, Any]) -> str:
     ]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            parts.append(_operation(method, path, operation))
+            parts.append(_operation_html(method, path, operation))
     parts.append("<h2>Schemas</h2>")
     for name, schema in document["components"]["schemas"].items():
         parts.append(f'<h3 id="{escape(name)}">{escape(name)}</h3>{_shown(schema)}')
@@ -37,7 +37,7 @@ def docs_page(document: dict[str, Any]) -> str:
     )
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+def _operation_html(method: str, path: str, operation: dict[str, Any]) -> str:
     parts = [
         f'<h2 id="{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code> '
         f"{escape(operation['summary'])}</h2>",

@@ -16,7 +16,7 @@ KEEP_ALIVE = 15.0
 LONGEST_WRITE = 5.0
 """Seconds that a subscriber may take until it reads on."""
 WRITTEN_AT_ONCE = 64 * 1024
-HEADERS = [
+AGENTAPI_STREAM_HEADERS = [
     (b"cache-control", b"no-cache, no-store, must-revalidate"),
     (b"connection", b"keep-alive"),
     (b"content-type", b"text/event-stream"),
@@ -38,7 +38,7 @@ class SubscriptionStream:
         mark_stream(scope)
         leaving = asyncio.ensure_future(self._notice_leaving(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.start", "status": 200, "headers": AGENTAPI_STREAM_HEADERS})
             for pieces in _joined(self._subscription.state):
                 await _write(send, pieces)
             while (piece := await self._next()) is not None:

@@ -10,10 +10,10 @@ from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 from ostler.vocabulary.errors import NotFound
 
-operations = Operations("blobs")
+blob_operations = Operations("blobs")
 
 
-@operations.add(
+@blob_operations.add(
     "GET", "/sessions/{session}/blobs/{blob}", media_type="application/octet-stream", answers=bytes
 )
 async def read_blob(server: Server, request: Request, session: str, blob: str) -> Response:

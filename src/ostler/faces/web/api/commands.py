@@ -13,14 +13,14 @@ from ostler.faces.completing.mention_text import mention_of
 from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 
-operations = Operations("commands")
+command_operations = Operations("commands")
 
 
 class Commands(msgspec.Struct, frozen=True):
     commands: list[CommandEntry]
 
 
-@operations.add("GET", "/sessions/{session}/commands")
+@command_operations.add("GET", "/sessions/{session}/commands")
 async def list_commands(server: Server, session: str) -> Commands:
     """Extensions' commands, prompt templates and skills
 
@@ -42,7 +42,7 @@ class Arguments(msgspec.Struct, frozen=True):
     """All of what could stand there instead."""
 
 
-@operations.add("GET", "/sessions/{session}/commands/{command}/arguments")
+@command_operations.add("GET", "/sessions/{session}/commands/{command}/arguments")
 async def complete_arguments(server: Server, session: str, command: str, query: ArgumentsQuery) -> Arguments:
     """What may come behind an extension's command
 
@@ -75,7 +75,7 @@ class Files(msgspec.Struct, frozen=True):
     """False while there are files that were not found yet: ask again."""
 
 
-@operations.add("GET", "/files")
+@command_operations.add("GET", "/files")
 async def find_files(server: Server, query: FilesQuery) -> Files:
     """Files and folders that a prompt may mention, without those that are ignored
 

@@ -22,7 +22,7 @@ from ostler.runs.told_steps import (
 from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.facts import Fact
 
-operations = Operations("context")
+context_operations = Operations("context")
 
 PARTS = ("fixed", "fences", "messages", "reminders")
 
@@ -51,7 +51,7 @@ class StepQuery(msgspec.Struct, frozen=True):
     """Counted over the session; the last one if it is left out."""
 
 
-@operations.add("GET", "/sessions/{session}/context")
+@context_operations.add("GET", "/sessions/{session}/context")
 async def show_context(server: Server, session: str, query: StepQuery) -> ContextStep:
     """What the model was told in a step, and by which rule"""
     return await asyncio.to_thread(_step, await server.store.read(session), query.step)
@@ -95,7 +95,7 @@ class DifferenceQuery(msgspec.Struct, frozen=True):
     after: Annotated[int, msgspec.Meta(ge=1)]
 
 
-@operations.add("GET", "/sessions/{session}/context/difference")
+@context_operations.add("GET", "/sessions/{session}/context/difference")
 async def show_context_difference(server: Server, session: str, query: DifferenceQuery) -> ToldDifference:
     """What is different between what the model was told in two steps"""
     facts = await server.store.read(session)

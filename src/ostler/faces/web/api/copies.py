@@ -20,7 +20,7 @@ from ostler.vocabulary.errors import NotFound
 from ostler.vocabulary.events import SessionListed
 from ostler.vocabulary.ids import NewId
 
-operations = Operations("copies")
+copy_operations = Operations("copies")
 
 LINES = "application/x-ndjson"
 MOST_BYTES = 200 * 1024 * 1024
@@ -37,7 +37,7 @@ class ExportQuery(msgspec.Struct, frozen=True):
     """`jsonl` holds everything and can be imported; the others are to read."""
 
 
-@operations.add(
+@copy_operations.add(
     "GET",
     "/sessions/{session}/export",
     media_type=LINES,
@@ -62,7 +62,7 @@ class ImportQuery(msgspec.Struct, frozen=True):
     """The folder that the session works in from now on; that of the server if it is left out."""
 
 
-@operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
+@copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
 async def import_session(server: Server, request: Request, query: ImportQuery, ids: NewId) -> SessionSummary:
     """Add the session of an exported file, under a new id
 

@@ -11,7 +11,7 @@ from ostler.faces.web.server import Server
 from ostler.runs.watching.channel import Listening, listen
 from ostler.vocabulary.events import Event, LiveValue
 
-operations = Operations("live")
+live_operations = Operations("live")
 
 
 class LiveValues(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class LiveValues(msgspec.Struct, frozen=True):
     """Some process has the session open."""
 
 
-@operations.add("GET", "/sessions/{session}/live")
+@live_operations.add("GET", "/sessions/{session}/live")
 async def show_live(server: Server, session: str) -> LiveValues:
     """The live values of a session; a stream begins with them, and tells of their changes"""
     owner = await server.store.holder(session)

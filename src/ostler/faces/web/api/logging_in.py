@@ -10,16 +10,16 @@ from ostler import __version__
 from ostler.faces.web.operations import Operations
 from ostler.faces.web.problems import NotAllowed
 from ostler.faces.web.server import Server
-from ostler.faces.web.tokens import COOKIE_SECONDS, Scope
+from ostler.faces.web.tokens import COOKIE_SECONDS, TokenScope
 
-operations = Operations("login")
+login_operations = Operations("login")
 
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str
 
 
-@operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
+@login_operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
 async def log_in(server: Server, request: Request, body: Login) -> Response:
     """Exchange a token for a cookie
 
@@ -40,7 +40,7 @@ async def log_in(server: Server, request: Request, body: Login) -> Response:
     return response
 
 
-@operations.add("POST", "/logout", status=204, access="none", answers=type(None))
+@login_operations.add("POST", "/logout", status=204, access="none", answers=type(None))
 async def log_out(server: Server) -> Response:
     """Forget the cookie"""
     response = Response(status_code=204)
@@ -49,7 +49,7 @@ async def log_out(server: Server) -> Response:
 
 
 class Me(msgspec.Struct, frozen=True):
-    scope: Scope
+    scope: TokenScope
     version: str
     cwd: str
     model: str = ""
@@ -58,7 +58,7 @@ class Me(msgspec.Struct, frozen=True):
     """What a person should be told of it; when none can answer, what to do."""
 
 
-@operations.add("GET", "/me")
+@login_operations.add("GET", "/me")
 async def me(server: Server, request: Request) -> Me:
     """What the token allows, and where the server works"""
     principal = server.doorkeeper.principal(request)

@@ -13,7 +13,7 @@ from ostler.runs.first_run import Finding, Surroundings, can_answer
 from ostler.runs.model_candidates import Candidate, known_models
 from ostler.runs.settings import Settings
 
-operations = Operations("models")
+model_operations = Operations("models")
 
 
 class FolderQuery(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Models(msgspec.Struct, frozen=True):
     """When none can answer: everything that could, and what to do."""
 
 
-@operations.add("GET", "/models")
+@model_operations.add("GET", "/models")
 async def list_models(server: Server, query: FolderQuery) -> Models:
     """The models, with what they hold and cost, and whether there is a key for them"""
     settings = server.settings(await server.folders.folder(query.cwd))

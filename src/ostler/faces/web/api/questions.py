@@ -12,14 +12,14 @@ from ostler.runs.run_list import OPEN
 from ostler.runs.run_tree import OpenQuestion, open_questions, state_of
 from ostler.vocabulary.errors import NotFound
 
-operations = Operations("questions")
+question_operations = Operations("questions")
 
 
 class OpenQuestions(msgspec.Struct, frozen=True):
     questions: list[OpenQuestion]
 
 
-@operations.add("GET", "/sessions/{session}/questions")
+@question_operations.add("GET", "/sessions/{session}/questions")
 async def list_questions_of_session(server: Server, session: str) -> OpenQuestions:
     """What a session and its children ask now
 
@@ -27,7 +27,7 @@ async def list_questions_of_session(server: Server, session: str) -> OpenQuestio
     return OpenQuestions(await open_questions(server.store, await state_of(server.store, session)))
 
 
-@operations.add("GET", "/questions")
+@question_operations.add("GET", "/questions")
 async def list_questions(server: Server) -> OpenQuestions:
     """What is asked now in all sessions, whoever drives them"""
     found: dict[tuple[str, str], OpenQuestion] = {}

@@ -14,7 +14,7 @@ from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 from ostler.kernel.harness import Harness
 
-operations = Operations("tools")
+tool_operations = Operations("tools")
 
 
 class OfferedTool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -31,13 +31,13 @@ class Tools(msgspec.Struct, frozen=True):
     tools: list[OfferedTool]
 
 
-@operations.add("GET", "/tools")
+@tool_operations.add("GET", "/tools")
 async def list_tools(server: Server, query: FolderQuery) -> Tools:
     """The tools that a new session in a folder would have"""
     return _tools(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
-@operations.add("GET", "/sessions/{session}/tools")
+@tool_operations.add("GET", "/sessions/{session}/tools")
 async def list_session_tools(server: Server, session: str) -> Tools:
     """The tools of a session: those that it has, or would have if it were opened now"""
     return _tools(await server.folders.of_session(session))
@@ -62,13 +62,13 @@ class Extensions(msgspec.Struct, frozen=True):
     """What a person should know of them: that a project's must be looked at first, for example."""
 
 
-@operations.add("GET", "/extensions")
+@tool_operations.add("GET", "/extensions")
 async def list_extensions(server: Server, query: FolderQuery) -> Extensions:
     """The extensions that a new session in a folder would have, and those that are left out"""
     return _extensions(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
-@operations.add("GET", "/sessions/{session}/extensions")
+@tool_operations.add("GET", "/sessions/{session}/extensions")
 async def list_session_extensions(server: Server, session: str) -> Extensions:
     """The extensions of a session: those that it has, or would have if it were opened now"""
     return _extensions(await server.folders.of_session(session))

@@ -20,7 +20,7 @@ from ostler.vocabulary.events import Audited
 from ostler.vocabulary.ids import NewId
 from ostler.vocabulary.requests import AnyRequest, Fork, Label, Navigate
 
-operations = Operations("tree")
+tree_operations = Operations("tree")
 
 EntryNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 
@@ -31,7 +31,7 @@ class Tree(msgspec.Struct, frozen=True):
     entries: list[Node]
 
 
-@operations.add("GET", "/sessions/{session}/tree")
+@tree_operations.add("GET", "/sessions/{session}/tree")
 async def show_tree(server: Server, session: str) -> Tree:
     """All entries of a session, each with its parent"""
     facts = await server.store.read(session)
@@ -44,7 +44,7 @@ class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = ""
 
 
-@operations.add("POST", "/sessions/{session}/fork", status=201)
+@tree_operations.add("POST", "/sessions/{session}/fork", status=201)
 async def fork_session(server: Server, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
     """A new session that begins with a copy of the path to an entry"""
     entry = (await state_of(server.store, session)).leaf if body.entry is None else body.entry
@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """0: before the first entry."""
 
 
-@operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
+@tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
 async def navigate(server: Server, session: str, body: Place, ids: NewId) -> Response:
     """The next entry follows this one, from now on"""
     return await _asked(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
@@ -74,7 +74,7 @@ class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty to remove it."""
 
 
-@operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
+@tree_operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
 async def label_entry(server: Server, session: str, body: LabelAt, ids: NewId) -> Response:
     """A name for an entry"""
     label = " ".join(body.label.split())

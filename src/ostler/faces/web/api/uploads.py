@@ -13,7 +13,7 @@ from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 from ostler.faces.web.uploads import MOST_BYTES, Upload
 
-operations = Operations("uploads")
+upload_operations = Operations("uploads")
 
 
 class UploadQuery(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class UploadQuery(msgspec.Struct, frozen=True):
     """What the file is called."""
 
 
-@operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
+@upload_operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
 async def upload_file(server: Server, request: Request, query: UploadQuery) -> Upload:
     """Send a file: its bytes are the body
 
@@ -35,13 +35,13 @@ class UploadList(msgspec.Struct, frozen=True):
     uploads: list[Upload]
 
 
-@operations.add("GET", "/uploads")
+@upload_operations.add("GET", "/uploads")
 async def list_uploads(server: Server) -> UploadList:
     """What was uploaded, the newest first"""
     return UploadList(server.uploads.all())
 
 
-@operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
+@upload_operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
 async def read_upload(server: Server, request: Request, upload: str) -> Response:
     """What is in an uploaded file; `Range` asks for a part"""
     found = server.uploads.find(upload)
@@ -52,7 +52,7 @@ async def read_upload(server: Server, request: Request, upload: str) -> Response
     return content_response(request, found.name, found.media_type, found.size, read)
 
 
-@operations.add("DELETE", "/uploads/{upload}", status=204)
+@upload_operations.add("DELETE", "/uploads/{upload}", status=204)
 async def remove_upload(server: Server, upload: str) -> None:
     """Delete an uploaded file"""
     server.uploads.remove(upload)

@@ -11,7 +11,7 @@ from ostler.faces.web.operations import Operations
 from ostler.faces.web.server import Server
 from ostler.runs.costs import By, Group, Spent, spent, start_of_day
 
-operations = Operations("usage")
+usage_operations = Operations("usage")
 
 
 class UsageQuery(msgspec.Struct, frozen=True):
@@ -32,13 +32,13 @@ class Used(msgspec.Struct, frozen=True):
     children: Spent
 
 
-@operations.add("GET", "/usage")
+@usage_operations.add("GET", "/usage")
 async def show_usage(server: Server, query: UsageQuery) -> Used:
     """Tokens and dollars of all sessions, by day, model, session or run"""
     return await _used(server, query)
 
 
-@operations.add("GET", "/sessions/{session}/usage")
+@usage_operations.add("GET", "/sessions/{session}/usage")
 async def show_session_usage(server: Server, session: str, query: SessionUsageQuery) -> Used:
     """Tokens and dollars of a session and its children"""
     await server.store.summary(session)
