@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from ostler.log import run_invariants as of_runs
-from ostler.log import session_invariants as of_sessions
+from ostler.log.session_invariants import (
+    entries_form_a_tree,
+    facts_can_be_read,
+    named_entries_exist,
+    numbers_have_no_holes,
+    opening_needs_only_its_part,
+    requests_are_taken_up_once,
+    the_model_can_be_told,
+    usage_adds_up,
+)
 from ostler.vocabulary.facts import Fact
 
 Check = Callable[[Sequence[Fact]], Iterator[str]]
@@ -37,21 +46,17 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 INVARIANTS = (
-    Invariant(
-        "L1", "Every fact can be read, and is of the type that it says.", of_sessions.facts_can_be_read
-    ),
+    Invariant("L1", "Every fact can be read, and is of the type that it says.", facts_can_be_read),
     Invariant(
         "L2",
         "A session begins with `session_started`, and its facts are numbered 1, 2, 3 …",
-        of_sessions.numbers_have_no_holes,
+        numbers_have_no_holes,
     ),
-    Invariant(
-        "L3", "An entry's parent is an earlier entry; records have none.", of_sessions.entries_form_a_tree
-    ),
+    Invariant("L3", "An entry's parent is an earlier entry; records have none.", entries_form_a_tree),
     Invariant(
         "L4",
         "Where a fact names an entry by its number, that is an earlier entry.",
-        of_sessions.named_entries_exist,
+        named_entries_exist,
     ),
     Invariant(
         "L5",
@@ -90,7 +95,7 @@ INVARIANTS = (
     Invariant(
         "L12",
         "Usage is never negative, and the cumulative one is the sum of all before it.",
-        of_sessions.usage_adds_up,
+        usage_adds_up,
     ),
     Invariant(
         "L13",
@@ -100,17 +105,17 @@ INVARIANTS = (
     Invariant(
         "L14",
         "A request is taken up once, or refused, and never both.",
-        of_sessions.requests_are_taken_up_once,
+        requests_are_taken_up_once,
     ),
     Invariant(
         "L15",
         "The facts that opening reads add up to the same state as all facts.",
-        of_sessions.opening_needs_only_its_part,
+        opening_needs_only_its_part,
     ),
     Invariant(
         "L16",
         "In what the model is told every call is answered in the message that follows it.",
-        of_sessions.the_model_can_be_told,
+        the_model_can_be_told,
     ),
     Invariant("L17", "Every run has ended, or waits.", of_runs.runs_come_to_rest, only_at_rest=True),
     Invariant(

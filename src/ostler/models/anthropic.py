@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.anthropic_families import family_of, claude_levels, limits_for
+from ostler.models.anthropic_families import claude_levels, family_of, limits_for
 from ostler.models.anthropic_messages import WIRE, encode_message, encode_system, encode_tools, with_marker
 from ostler.models.anthropic_stream import AnthropicDecoder
 from ostler.models.reasoning_levels import nearest

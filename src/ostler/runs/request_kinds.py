@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from ostler.vocabulary import requests
+from ostler.vocabulary.requests import (
+    Answer,
+    Cancel,
+    Continue,
+    FinishCall,
+    Keys,
+    Label,
+    Navigate,
+    Pause,
+    Prompt,
+    ReleasePrompts,
+    Rename,
+    Resize,
+    Resume,
+    RevokePermission,
+    Steer,
+    TakeBack,
+    UndoCompaction,
+)
 
 MOVING = (
-    requests.Prompt,
-    requests.Continue,
-    requests.Answer,
-    requests.Cancel,
-    requests.Resume,
-    requests.FinishCall,
-    requests.ReleasePrompts,
+    Prompt,
+    Continue,
+    Answer,
+    Cancel,
+    Resume,
+    FinishCall,
+    ReleasePrompts,
 )
 """Requests that let a session move: when nobody drives it, it is driven for them."""
 
 ALONE = (
-    requests.Rename,
-    requests.Label,
-    requests.Navigate,
-    requests.UndoCompaction,
-    requests.RevokePermission,
-    requests.TakeBack,
-    requests.Keys,
-    requests.Resize,
+    Rename,
+    Label,
+    Navigate,
+    UndoCompaction,
+    RevokePermission,
+    TakeBack,
+    Keys,
+    Resize,
 )
 """Requests that need no model and no extension: when nobody drives the session, the log is enough."""
 
 OF_A_RUN = (
-    requests.Steer,
-    requests.Answer,
-    requests.Cancel,
-    requests.Pause,
-    requests.Resume,
-    requests.FinishCall,
+    Steer,
+    Answer,
+    Cancel,
+    Pause,
+    Resume,
+    FinishCall,
 )
 """Requests that are refused where no run is open, which takes no more than the log."""

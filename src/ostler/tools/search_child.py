@@ -12,7 +12,7 @@ import sys
 import msgspec
 
 from ostler.kernel.tool import ToolContext
-from ostler.tools import search_python
+from ostler.tools.search_python import compiled
 from ostler.tools.search_request import SearchRequest, SearchResult
 from ostler.tools.search_ripgrep import search_with
 from ostler.vocabulary.errors import ToolFailed
@@ -29,10 +29,10 @@ def may_take_long(request: SearchRequest) -> bool:
 async def search_in_child(
     request: SearchRequest, context: ToolContext, time_limit: float = TIME_LIMIT
 ) -> SearchResult:
-    search_python.compiled(request)  # a mistake in the pattern is told in the words of the engine
+    compiled(request)  # a mistake in the pattern is told in the words of the engine
     asked = {name: getattr(request, name) for name in request.__struct_fields__ if name != "root"}
     # With `-P` the directory that is searched, which may be anybody's, is no place to import from.
-    python = [sys.executable, "-P", "-m", search_python.__name__]
+    python = [sys.executable, "-P", "-m", "ostler.tools.search_python"]
     command = [*python, str(request.root), msgspec.json.encode(asked).decode()]
     try:
         async with asyncio.timeout(time_limit):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ostler.extensions.installing.git_copies import copy_of, newest_commit
 from ostler.extensions.installing.manifest import Entry, Manifest, Package, Scope, path_of
 from ostler.extensions.installing.manifest_changes import Changing, changing
-from ostler.extensions.installing.scanning import scan_extensions, is_extension
+from ostler.extensions.installing.scanning import is_extension, scan_extensions
 from ostler.extensions.installing.sources import Source, package_name
 from ostler.extensions.installing.trial import Tried, try_loading
 from ostler.extensions.installing.wheels import entry_points_of, install_wheel

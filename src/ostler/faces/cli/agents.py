@@ -12,7 +12,7 @@ from ostler.faces.cli.arguments import Parser
 from ostler.faces.cli.columns import one_line, table
 from ostler.faces.cli.directory import short_path, working_directory
 from ostler.faces.cli.saying import print_json, say
-from ostler.runs.agents import INHERIT, AGENT_FOLDERS, Agents, AgentSpec, find_agents
+from ostler.runs.agents import AGENT_FOLDERS, INHERIT, Agents, AgentSpec, find_agents
 from ostler.runs.home import configuration_file
 from ostler.runs.settings import load_settings
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ostler.faces.cli import serve
+from ostler.faces.cli.serve import serve_command
 
 
 def server_command(arguments: list[str]) -> int:
-    return serve.serve_command(arguments, agent_needs_dashes=False)
+    return serve_command(arguments, agent_needs_dashes=False)

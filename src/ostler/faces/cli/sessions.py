@@ -6,10 +6,11 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ostler.faces.cli import session_care, session_copies, session_listing, session_tree
+from ostler.faces.cli import session_care, session_copies, session_tree
 from ostler.faces.cli.arguments import Parser, at_least_one
 from ostler.faces.cli.portable_file import EXTENSIONS
 from ostler.faces.cli.saying import say
+from ostler.faces.cli.session_listing import LIST_LIMIT, list_sessions, search, show
 from ostler.kernel.store import Store
 from ostler.runs.home import store_file
 from ostler.runs.stores import open_store
@@ -18,8 +19,8 @@ from ostler.vocabulary.errors import NotFound
 Command = Callable[[argparse.Namespace, Store], Awaitable[int | None]]
 
 _ABOUT_ALL = (
-    session_listing.list_sessions,
-    session_listing.search,
+    list_sessions,
+    search,
     session_care.check,
     session_care.repair,
     session_care.prune,
@@ -75,16 +76,16 @@ Add = Callable[[str, Command, str], Parser]
 
 
 def _add_looking(add: Add) -> None:
-    one = add("list", session_listing.list_sessions, "list sessions, newest first (the default)")
+    one = add("list", list_sessions, "list sessions, newest first (the default)")
     one.add_argument("--here", action="store_true", help="only those of this directory")
     one.add_argument("--all", action="store_true", help="also children and empty ones, and without a limit")
-    limit = session_listing.LIST_LIMIT
+    limit = LIST_LIMIT
     one.add_argument("--limit", metavar="N", type=at_least_one, help=f"at most so many (default: {limit})")
     _add_json(one, "one JSON object a line")
-    one = add("show", session_listing.show, "print a session to read")
+    one = add("show", show, "print a session to read")
     _add_id(one)
     _add_json(one, "its facts, one JSON object a line")
-    one = add("search", session_listing.search, "find messages that hold all the words")
+    one = add("search", search, "find messages that hold all the words")
     one.add_argument("words", metavar="WORD", nargs="+")
     _add_json(one, "one JSON object a line")
 

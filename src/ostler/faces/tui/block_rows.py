@@ -10,9 +10,9 @@ import msgspec
 from ostler.extensions.showing.theme_colors import ThemeColors
 from ostler.faces.tui.block_words import taken
 from ostler.faces.tui.blocks import (
-    Item,
     CallBlock,
     ChildLine,
+    Item,
     NoticeBlock,
     PrintedBlock,
     ReasoningBlock,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ostler.faces.tui.blocks import (
-    Item,
     CallBlock,
+    Item,
     NoticeBlock,
     PrintedBlock,
     ReasoningBlock,

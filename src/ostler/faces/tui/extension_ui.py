@@ -11,7 +11,7 @@ from ostler.extensions.lookout import present_host
 from ostler.extensions.showing.ui_data import Rendering, Shown, ShownStatus, ShownWidget, Visibility
 from ostler.faces.tui.block_rows import BlockRows, CallDress
 from ostler.faces.tui.block_words import plain
-from ostler.faces.tui.blocks import Item, CallBlock
+from ostler.faces.tui.blocks import CallBlock, Item
 from ostler.faces.tui.drawing.boxes import barred, inside
 from ostler.faces.tui.drawing.pieces import cut, one_line, sgr, styled
 from ostler.faces.tui.drawing.terminal_text import terminal_rows

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Item, CallBlock, UserBlock
+from ostler.faces.tui.blocks import CallBlock, Item, UserBlock
 from ostler.faces.tui.drawing.spacing import apart
 from ostler.faces.tui.extension_ui import ExtensionUi
 from ostler.vocabulary.messages import Image

@@ -11,9 +11,9 @@ import msgspec
 
 from ostler.faces.tui.asking.answers import answer_in_words, question_in_words
 from ostler.faces.tui.blocks import (
-    Item,
     CallBlock,
     CallStage,
+    Item,
     NoticeBlock,
     PrintedBlock,
     ReasoningBlock,
