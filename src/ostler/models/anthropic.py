@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.anthropic_families import claude_levels, family_of, limits_for
+from ostler.models.anthropic_families import claude_levels, claude_family, limits_for
 from ostler.models.anthropic_messages import WIRE, encode_message, encode_system, encode_tools, with_marker
 from ostler.models.anthropic_stream import AnthropicDecoder
 from ostler.models.reasoning_levels import nearest
@@ -50,7 +50,7 @@ class AnthropicModel(WireModel):
             transport=transport,
             settings=settings,
         )
-        self._family = family_of(model)
+        self._family = claude_family(model)
         levels = claude_levels(self._family)
         self._levels = levels.had(self._settings.reasoning_levels, self._settings.reasons)
 

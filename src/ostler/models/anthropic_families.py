@@ -49,7 +49,7 @@ _LEVELS: dict[Thinking, Levels] = {
 _ROOM_TO_ANSWER = 4096
 
 
-def family_of(model: str) -> ClaudeFamily:
+def claude_family(model: str) -> ClaudeFamily:
     for pattern, family in _CLAUDE_FAMILIES:
         if re.search(pattern, model):
             return family

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.models.gemini_families import family_of, thinking_for
+from ostler.models.gemini_families import gemini_family, thinking_for
 from ostler.models.gemini_messages import WIRE, encode_tools, message_encoder, not_shown
 from ostler.models.gemini_stream import GeminiDecoder
 from ostler.models.reasoning_levels import nearest
@@ -44,7 +44,7 @@ class GeminiModel(WireModel):
             transport=transport,
             settings=settings,
         )
-        self._family = family_of(model)
+        self._family = gemini_family(model)
         self._levels = self._family.levels.had(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
         self._encode_message = message_encoder(self._family.strict)

@@ -37,7 +37,7 @@ _OTHER_GEMINI = GeminiFamily(Levels(_ALL, assumed={}))
 """Open models behind the same wire."""
 
 
-def family_of(model: str) -> GeminiFamily:
+def gemini_family(model: str) -> GeminiFamily:
     for pattern, family in _GEMINI_FAMILIES:
         if re.search(pattern, model):
             return family

@@ -6,7 +6,8 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ostler.faces.cli import session_care, session_copies, session_tree
+from ostler.faces.cli.session_copies import export, fork, import_
+from ostler.faces.cli import session_care, session_tree
 from ostler.faces.cli.arguments import Parser, at_least_one
 from ostler.faces.cli.portable_file import EXTENSIONS
 from ostler.faces.cli.saying import say
@@ -36,7 +37,7 @@ def sessions_command(arguments: list[str]) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    if not store_file().exists() and options.command is not session_copies.import_:
+    if not store_file().exists() and options.command is not import_:
         _without_store(options)
         return 0
     store = open_store()
@@ -91,7 +92,7 @@ def _add_looking(add: Add) -> None:
 
 
 def _add_copying(add: Add) -> None:
-    one = add("export", session_copies.export, "write a session to a file: to import it again, or to read it")
+    one = add("export", export, "write a session to a file: to import it again, or to read it")
     _add_id(one)
     one.add_argument(
         "file", metavar="FILE", nargs="?", default="-", help="or a directory (default: standard output)"
@@ -103,11 +104,11 @@ def _add_copying(add: Add) -> None:
     )
     one = add(
         "import",
-        session_copies.import_,
+        import_,
         "add a session from a portable file, in this directory; prints its new id",
     )
     one.add_argument("file", metavar="FILE", help="or - for standard input")
-    one = add("fork", session_copies.fork, "begin a new session with a copy of another's path; prints its id")
+    one = add("fork", fork, "begin a new session with a copy of another's path; prints its id")
     _add_id(one)
     one.add_argument("--at", metavar="N", type=int, help="the last entry to copy (default: the newest)")
     one.add_argument("--title", metavar="TEXT", default="", help="of the new session")
