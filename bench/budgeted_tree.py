@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from bench.supervised import echo
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.model import ModelEvent, ModelRequest
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary.events import Limits, RunEnded
-from ostler.vocabulary.usage import Usage
+from ostler.schema.events import Limits, RunEnded
+from ostler.schema.usage import Usage
+from ostler.sessions.agents import DelegateTool
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.sqlite import SqliteStore
 
 PRICE = 0.01
 CALLS_OF_A_CHILD = 5

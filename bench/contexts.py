@@ -9,17 +9,17 @@ from time import process_time_ns
 
 from bench.room import Room
 from bench.rows import Row, interleaved, ratio_row
-from ostler.context.keeping import ModelRoom, SessionContext
+from ostler.context.builder import ModelRoom, SessionContext
 from ostler.context.policy import merged
 from ostler.context.tokenizers import RoutedTokenizer
-from ostler.kernel.context import Told
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import Journal
-from ostler.kernel.model import Transcript
-from ostler.log.memory import MemoryStore
+from ostler.core.context import Told
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal
+from ostler.core.model import Transcript
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import create_session
-from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult, user
+from ostler.schema.messages import Message, Text, ToolCall, ToolResult, user
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 
 LONG, SHORT = 2_000, 200
 MEASURED = 100

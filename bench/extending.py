@@ -12,18 +12,18 @@ from typing import Any
 
 from bench.room import Room
 from bench.rows import Row, interleaved, limit_row, ratio_row, skipped_row
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension import Extension
-from ostler.extensions.given import extend_harness
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.lookout import DELAY
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.extensions.idle_host import DELAY
+from ostler.extensions.loader.extension_loader import extend_harness
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import create_session
-from ostler.vocabulary.events import ReasoningDelta, TextDelta, Warned
-from ostler.vocabulary.messages import as_content
+from ostler.schema.events import ReasoningDelta, TextDelta, Warned
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 
 STEPS = 100
 OBSERVERS = 20
@@ -33,7 +33,7 @@ PACE = 0.004
 
 VERSION = """
 from bench.extending import seen
-from ostler.vocabulary.events import Warned
+from ostler.schema.events import Warned
 
 
 def setup(ostler):

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 from bench.supervised import echo
-from ostler.kernel.harness import Harness
-from ostler.kernel.store import Store
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.store import Store
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.supervisor import Supervisor
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.sqlite import SqliteStore
 
 STATM = Path("/proc/self/statm")
 

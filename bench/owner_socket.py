@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import Journal
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import create_session
-from ostler.runs.watching.channel import Channel
-from ostler.vocabulary import events
+from ostler.schema import events
+from ostler.sessions.live_socket import Channel
+from ostler.sessions.session import create_session
+from ostler.store.sqlite import SqliteStore
 
 DELTAS, TIMES = 10_000, 7
 

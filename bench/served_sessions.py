@@ -17,22 +17,22 @@ from typing import Any
 import uvicorn
 
 from bench.talking import answer_lines
-from ostler.faces.cli.driving import collect_garbage_from_here
-from ostler.faces.web.app import create_app
-from ostler.faces.web.capacity import raise_descriptor_limit
-from ostler.faces.web.http_server import HttpServer
-from ostler.faces.web.server import Server
-from ostler.faces.web.serving import listen
-from ostler.faces.web.sse import as_frames
-from ostler.faces.web.tokens import TokenBook
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import Journal
-from ostler.log.sqlite import SqliteStore
+from ostler.app.session_choice import collect_garbage_from_here
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import create_session
-from ostler.runs.watching.channel import Channel
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import Text
+from ostler.schema import events
+from ostler.schema.messages import Text
+from ostler.server.app import create_app
+from ostler.server.auth import TokenBook
+from ostler.server.http_server import HttpServer
+from ostler.server.main import listen
+from ostler.server.middleware import raise_descriptor_limit
+from ostler.server.state import Server
+from ostler.server.streams import as_frames
+from ostler.sessions.live_socket import Channel
+from ostler.sessions.session import create_session
+from ostler.store.sqlite import SqliteStore
 
 WORDS = "a few words of an answer "
 

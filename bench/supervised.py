@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from time import process_time
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary.events import RunEnded
+from ostler.schema.events import RunEnded
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.sqlite import SqliteStore
 
 STEPS = 10
 

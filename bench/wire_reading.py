@@ -42,9 +42,9 @@ async def _seconds(read: Read) -> float:
 
 
 def _ours(wire: str, url: str) -> Read:
-    from ostler.kernel.model import ModelDone, ModelRequest, Transcript
-    from ostler.models.providers import make_model
-    from ostler.vocabulary.messages import user
+    from ostler.core.model import ModelDone, ModelRequest, Transcript
+    from ostler.models.factory import make_model
+    from ostler.schema.messages import user
 
     model = make_model(MODELS[wire], base_url=url, api_key="k", wire=wire, environment={})  # type: ignore[arg-type]
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from ostler import Agent, Limits, events, tool
-from ostler.runs.delegate import DelegateTool
+from ostler.sessions.agents import DelegateTool
 
 
 @tool(kind="read")

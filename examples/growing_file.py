@@ -3,7 +3,7 @@
 import asyncio
 
 from ostler import Agent, events, tool
-from ostler.kernel.partial_json import GrowingString
+from ostler.history.partial_json import GrowingString
 
 
 @tool(kind="edit")

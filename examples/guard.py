@@ -1,7 +1,7 @@
 """A guard: code that looks at every call before it runs, and may refuse or rewrite it."""
 
 from ostler import Agent, Hook, tool
-from ostler.kernel.hooks import PlannedCall, Refuse, Rewrite
+from ostler.core.hooks import PlannedCall, Refuse, Rewrite
 
 
 @tool(kind="edit")

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ostler import NeedUser, Question, Supervisor, ToolContext, tool
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelRequest
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.model import ModelRequest
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit import Call, ScriptedModel
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs_tables import row
-from ostler.runs.audit_actions import ACTIONS, NO_DECISION
-from ostler.vocabulary.events import EVENT_TYPES
+from ostler.history.audit_decisions import ACTIONS, NO_DECISION
+from ostler.schema.events import EVENT_TYPES
 
 
 def action_table() -> Iterator[str]:

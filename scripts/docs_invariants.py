@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs_tables import row
-from ostler.log.invariants import INVARIANTS
-from ostler.log.sqlite_check import MENDABLE, STORE_INVARIANTS
-from ostler.log.tree_invariants import TREE_INVARIANTS
+from ostler.store.invariants import INVARIANTS, TREE_INVARIANTS
+from ostler.store.sqlite_maintenance import MENDABLE, STORE_INVARIANTS
 
 _OF_LINNKIT: dict[str, tuple[str, tuple[str, ...], str]] = {
     "I1": ("the root run has ended", ("L17",), "a run that waits for somebody is at rest, too"),

@@ -26,29 +26,29 @@ from docs_policy import policy_table
 from docs_tables import field_docstrings, row, spelled
 from docs_terminal import command_table
 from docs_themes import theme_table
-from ostler.faces import cli
-from ostler.faces.cli.arguments import print_parser
-from ostler.faces.cli.exit_codes import TERMINATED, exit_code
-from ostler.faces.cli.transcript import transcript
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
-from ostler.kernel.tool import ToolKind
-from ostler.log.memory import MemoryStore
-from ostler.models.provider_table import PROVIDERS
+from ostler import main
+from ostler.app import settings
+from ostler.app.options import print_parser
+from ostler.cli.session_runner import TERMINATED, exit_code
+from ostler.core.harness import Harness
+from ostler.core.journal import World
+from ostler.core.tool import ToolKind
+from ostler.drivers.agent_tool import AgentTool
+from ostler.history.export import transcript
+from ostler.models.providers import PROVIDERS
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs import settings
-from ostler.runs.permissions import permission_guard
-from ostler.runs.session import create_session
-from ostler.runs.trust import LIMITS, SENSITIVE
-from ostler.terminals.agent_tool import AgentTool
-from ostler.tools.builtin import builtin_tool, builtin_tools
-from ostler.tools.harmless_commands import LOOKING, VERSIONS
-from ostler.tools.permissions import PROFILES, judge
-from ostler.vocabulary import errors
-from ostler.vocabulary.events import Event, RunEnded, RunWaiting, Totals
-from ostler.vocabulary.facts import Fact, encode_lines
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.usage import Usage
+from ostler.permissions.guard import permission_guard
+from ostler.permissions.known_programs import LOOKING, VERSIONS
+from ostler.permissions.rules import PROFILES, judge
+from ostler.permissions.trust import LIMITS, SENSITIVE
+from ostler.schema import errors
+from ostler.schema.events import Event, RunEnded, RunWaiting, Totals
+from ostler.schema.facts import Fact, encode_lines
+from ostler.schema.messages import as_content
+from ostler.schema.usage import Usage
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
+from ostler.tools import builtin_tool, builtin_tools
 
 WIDTH = "100"
 _MARKED = re.compile(r"(?m)^(<!-- generated:([\w-]+) -->\n)(.*?)^(<!-- end -->)$", re.DOTALL)
@@ -86,7 +86,7 @@ def help_of(*command: str) -> str:
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
-            cli.run([*command, "--help"])
+            main.run([*command, "--help"])
     finally:
         os.environ.clear()
         os.environ |= kept

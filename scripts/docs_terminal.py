@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from docs_tables import row
-from ostler.faces.tui.commands.registry import Commands
+from ostler.tui.commands.registry import Commands
 
 
 def command_table() -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs_tables import row
-from ostler.faces.tui.themes.shelf import ThemeShelf
+from ostler.tui.themes import ThemeShelf
 
 
 def theme_table() -> Iterator[str]:

@@ -21,10 +21,10 @@ import msgspec
 from docs_linnkit import linnkit_page
 from docs_sections import filled
 from docs_tables import row, spelled
-from ostler.kernel.hooks import Point
-from ostler.vocabulary import errors, events, governance, requests
-from ostler.vocabulary.facts import Fact, decode_event
-from ostler.vocabulary.messages import Text
+from ostler.core.hooks import Point
+from ostler.schema import errors, events, requests, visibility
+from ostler.schema.facts import Fact, decode_event
+from ostler.schema.messages import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "tests" / "golden" / "events-v1.jsonl"
@@ -144,8 +144,8 @@ def pages() -> dict[Path, str]:
 
 
 def openapi_document() -> str:
-    from ostler.faces.web.app import OPERATIONS, PREFIX
-    from ostler.faces.web.openapi import openapi
+    from ostler.server.app import OPERATIONS, PREFIX
+    from ostler.server.openapi import openapi
 
     return msgspec.json.format(msgspec.json.encode(openapi(OPERATIONS, PREFIX)), indent=1).decode() + "\n"
 
@@ -198,7 +198,7 @@ def kind_of(event_type: type[events.Event]) -> str:
 
 
 def fate_cells(event: events.Event) -> list[str]:
-    fate = governance.fate(event)
+    fate = visibility.fate(event)
     return ["yes" if yes else "–" for yes in (fate.stored, fate.shown, fate.told, fate.live)]
 
 

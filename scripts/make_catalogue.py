@@ -22,9 +22,19 @@ from typing import Any, get_args
 
 import msgspec
 
-from ostler.models.catalogue import FILE, Header, LaterPrices, ModelInfo
-from ostler.models.reasoning_levels import LEVELS, Level
-from ostler.models.settings import FREE, Hours, Modality, Prices, Rates, Tier
+from ostler.models.catalogue import (
+    FILE,
+    FREE,
+    Header,
+    Hours,
+    LaterPrices,
+    Modality,
+    ModelInfo,
+    Prices,
+    Rates,
+    Tier,
+)
+from ostler.models.families import LEVELS, Level
 
 PRICES_PACKAGE = "genai-prices"
 MODELS_PACKAGE = "@earendil-works/pi-ai"

@@ -108,7 +108,7 @@ def masked(written: str) -> str:
 
 
 def lines_of(written: str) -> list[list[Span]]:
-    """Lines of styled spans. Knows the codes that `faces/cli/show.py` writes, and refuses others."""
+    """Lines of styled spans. Knows the codes that `cli/output.py` writes, and refuses others."""
     style = ""
     lines: list[list[tuple[str, str]]] = [[]]
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r?\n)", written):

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
-from ostler.testkit.watch import watched_sessions
+from ostler.testkit.checks import watched_sessions
 from tests.seeds import SEED
 
 # The programs that tests start are told to hang up or interrupted, also where the tests were started with
@@ -79,4 +79,4 @@ def invariants() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def patient_faces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it one for a face to draw the default in place of what an extension draws."""
-    monkeypatch.setattr("ostler.extensions.showing.rendering.RENDER_SECONDS", 20.0)
+    monkeypatch.setattr("ostler.extensions.ui.renderer.RENDER_SECONDS", 20.0)

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Hook, Hooks
-from ostler.kernel.store import Store
-from ostler.kernel.tool import Tool
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
+from ostler.core.hooks import Hook, Hooks
+from ostler.core.store import Store
+from ostler.core.tool import Tool
 from ostler.models.scripted import Script, ScriptedModel
-from ostler.runs.session import Session, create_session
-from ostler.vocabulary.events import Event, RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content, text_of
+from ostler.schema.events import Event, RunEnded, RunWaiting
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content, text_of
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
 
 
 @dataclass

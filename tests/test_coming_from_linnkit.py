@@ -13,24 +13,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.child import ChildRequest, child_session
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import FailedCall, Hook, Retry, StepPlan
-from ostler.kernel.judging import idempotency_key
-from ostler.kernel.output import MODEL_LIMIT
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.core.call_context import MODEL_LIMIT
+from ostler.core.call_gate import idempotency_key
+from ostler.core.children import ChildRequest, child_session
+from ostler.core.harness import Harness
+from ostler.core.hooks import FailedCall, Hook, Retry, StepPlan
+from ostler.core.tool import ToolContext, tool
+from ostler.history.audit import audit_of
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.audit import audit_of
-from ostler.runs.session import open_session
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import AuthenticationFailed, ConnectionFailed, NotFound
-from ostler.vocabulary.events import Limits, RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import NeedUser, Ok, Question, ok
-from ostler.vocabulary.requests import Prompt
+from ostler.schema import events
+from ostler.schema.errors import AuthenticationFailed, ConnectionFailed, NotFound
+from ostler.schema.events import Limits, RunEnded, RunWaiting
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import NeedUser, Ok, Question, ok
+from ostler.schema.requests import Prompt
+from ostler.sessions.session import open_session
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
 
 
@@ -486,9 +486,9 @@ def test_every_name_and_every_case_has_a_row(generator: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        ({"here": ["ostler.kernel.tool.Nothing"], "why_not": "x"}, "there is no ostler.kernel.tool.Nothing"),
-        ({"here": ["ostler.kernel.tool.tool"]}, "name a test"),
-        ({"here": ["ostler.kernel.tool.tool"], "why_not": "x"}, "name a test"),
+        ({"here": ["ostler.core.tool.Nothing"], "why_not": "x"}, "there is no ostler.core.tool.Nothing"),
+        ({"here": ["ostler.core.tool.tool"]}, "name a test"),
+        ({"here": ["ostler.core.tool.tool"], "why_not": "x"}, "name a test"),
         ({}, "name a test"),
         (
             {"by": ["tests/test_sdk.py::test_nothing_at_all"]},

@@ -16,8 +16,8 @@ from typing import get_args
 import pytest
 
 import ostler
-from ostler.faces.cli.arguments import print_parser
-from ostler.kernel.hooks import Point
+from ostler.app.options import print_parser
+from ostler.core.hooks import Point
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ostler.runs.settings import Settings
+from ostler.app.settings import Settings
 from ostler.testkit.vendors import FakeVendor
 from tests.documented import PAGES, ROOT, Folder, Section, blocks_in, sections_of
 from tests.needed import program

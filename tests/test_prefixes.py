@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from ostler.context.fences import Fence
-from ostler.kernel.beginnings import ANOTHER_SYSTEM, BY_A_HOOK, FIRST, WITH_A_HOOK
-from ostler.kernel.context import Built, Order, Told
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import ContextDraft, Hook, RunPlan
-from ostler.kernel.journal import Journal
-from ostler.kernel.model import Transcript
+from ostler.context.providers import Fence
+from ostler.core.context import ANOTHER_SYSTEM, BY_A_HOOK, FIRST, WITH_A_HOOK, Built, Order, Told
+from ostler.core.harness import Harness
+from ostler.core.hooks import ContextDraft, Hook, RunPlan
+from ostler.core.journal import Journal
+from ostler.core.model import Transcript
 from ostler.models.scripted import Call
-from ostler.testkit.watch import watched_sessions
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content, user
+from ostler.schema import events
+from ostler.schema.messages import as_content, user
+from ostler.testkit.checks import watched_sessions
 from tests.context.test_keeping import context, count, steps
 from tests.running import run, started
 

@@ -13,11 +13,11 @@ import pytest
 
 import ostler
 from ostler import Agent, Hook, events, failed, ok, tool
-from ostler.kernel.hooks import Refuse
+from ostler.core.hooks import Refuse
+from ostler.schema.errors import InvalidAnswer, ServerFailed, UsageError
+from ostler.schema.messages import Message, Text, ToolResult, user
+from ostler.schema.usage import Usage
 from ostler.testkit import Call, ScriptedModel, Turn
-from ostler.vocabulary.errors import InvalidAnswer, ServerFailed, UsageError
-from ostler.vocabulary.messages import Message, Text, ToolResult, user
-from ostler.vocabulary.usage import Usage
 
 
 class Place(msgspec.Struct):
@@ -140,7 +140,7 @@ async def test_the_text_of_a_failed_run_is_not_that_of_the_run_before() -> None:
 
 
 async def test_two_agents_do_not_share_a_session_at_once(tmp_path: Path) -> None:
-    from ostler.vocabulary.errors import SessionHeld
+    from ostler.schema.errors import SessionHeld
 
     async with Agent(ScriptedModel(["hi"]), store=tmp_path / "s.db") as first:
         await first.run("go")
@@ -278,7 +278,7 @@ def test_a_tool_describes_itself_from_its_types_and_its_docstring() -> None:
 
 
 async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None:
-    from ostler.log.sqlite import SqliteStore
+    from ostler.store.sqlite import SqliteStore
 
     store = SqliteStore(tmp_path / "s.db")
     agents = [
@@ -296,11 +296,11 @@ async def test_many_agents_run_side_by_side_on_one_store(tmp_path: Path) -> None
     [
         ("import ostler", {"asyncio", "httptools", "httpx2", "msgspec", "rich", "sqlite3", "argparse"}),
         (
-            "from ostler.faces.cli import run; run(['--help'])",
+            "from ostler.main import run; run(['--help'])",
             {"asyncio", "httptools", "httpx2", "msgspec", "rich", "sqlite3", "tomllib"},
         ),
         (
-            "from ostler.faces.cli import run; run(['-p', '--model', 'demo', '--no-session', 'hi'])",
+            "from ostler.main import run; run(['-p', '--model', 'demo', '--no-session', 'hi'])",
             {
                 "httptools",
                 "httpx2",
@@ -332,8 +332,8 @@ def test_what_is_not_needed_is_not_imported(code: str, forbidden: set[str], tmp_
 
 
 async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
-    from ostler.kernel.hooks import Ask
-    from ostler.vocabulary.outcomes import Question
+    from ostler.core.hooks import Ask
+    from ostler.schema.outcomes import Question
 
     asks = Hook("before_tool", lambda planned: Ask(Question("Add?", kind="permission")))
     model = ScriptedModel(["hello", Call("add", {"a": 1, "b": 2}), "three"])
@@ -350,8 +350,8 @@ async def test_a_run_that_waits_goes_on_with_the_answer() -> None:
 
 
 async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for() -> None:
-    from ostler.runs.delegate import DelegateTool
-    from ostler.vocabulary.outcomes import NeedUser, Question
+    from ostler.schema.outcomes import NeedUser, Question
+    from ostler.sessions.agents import DelegateTool
 
     @tool
     async def need() -> NeedUser:
@@ -369,8 +369,8 @@ async def test_what_a_child_asks_is_answered_through_the_agent_that_it_works_for
 
 
 async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path) -> None:
-    from ostler.kernel.tool import ToolContext
-    from ostler.vocabulary.outcomes import NeedUser, Question
+    from ostler.core.tool import ToolContext
+    from ostler.schema.outcomes import NeedUser, Question
 
     seen: list[str] = []
 
@@ -397,8 +397,8 @@ async def test_a_secret_answer_reaches_the_tool_and_nothing_else(tmp_path: Path)
 
 
 async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path: Path) -> None:
-    from ostler.kernel.tool import ToolContext
-    from ostler.vocabulary.outcomes import NeedUser, Question
+    from ostler.core.tool import ToolContext
+    from ostler.schema.outcomes import NeedUser, Question
 
     seen: list[str] = []
 
@@ -425,8 +425,8 @@ async def test_a_secret_can_be_answered_later_and_no_file_ever_sees_it(tmp_path:
 
 
 async def test_a_secret_is_not_taken_through_the_inbox(tmp_path: Path) -> None:
-    from ostler.vocabulary.outcomes import NeedUser, Question
-    from ostler.vocabulary.requests import Answer
+    from ostler.schema.outcomes import NeedUser, Question
+    from ostler.schema.requests import Answer
 
     @tool
     async def need() -> NeedUser:

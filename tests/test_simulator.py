@@ -8,15 +8,15 @@ from typing import get_args
 
 import pytest
 
-from ostler.testkit.simulated_agent import DECISIONS
-from ostler.testkit.simulated_store import FAULTS
+from ostler.schema import events
+from ostler.schema.events import Event, RunStatus
+from ostler.schema.facts import Fact, UnknownEvent
+from ostler.schema.live_events import snake_case
+from ostler.schema.messages import text_of
+from ostler.schema.outcomes import FailureKind
 from ostler.testkit.simulator import Report, simulate
-from ostler.vocabulary import events
-from ostler.vocabulary.event_kinds import snake_case
-from ostler.vocabulary.events import Event, RunStatus
-from ostler.vocabulary.facts import Fact, UnknownEvent
-from ostler.vocabulary.messages import text_of
-from ostler.vocabulary.outcomes import FailureKind
+from ostler.testkit.simulator.agent import DECISIONS
+from ostler.testkit.simulator.process import FAULTS
 from tests.seeds import FIRST_SEED
 
 TESTS = 3

@@ -51,7 +51,7 @@ export default defineConfig({
   base: "./", // the server names the way from each address to the files
   plugins: [hashOfSources, licenses],
   build: {
-    outDir: "../src/ostler/faces/web/page",
+    outDir: "../src/ostler/server/page",
     emptyOutDir: true,
     target: "es2022",
     cssTarget: ["chrome123", "firefox121", "safari17.5"],

@@ -10,46 +10,46 @@ TYPE_CHECKING = False  # not from typing: that import alone would cost more than
 if TYPE_CHECKING:
     from typing import Any
 
-    from ostler.faces.sdk import Agent as Agent
-    from ostler.faces.sdk import Result as Result
-    from ostler.kernel.hooks import Hook as Hook
-    from ostler.kernel.tool import ToolContext as ToolContext
-    from ostler.kernel.tool import tool as tool
-    from ostler.kernel.tool_class import ToolClass as ToolClass
-    from ostler.runs.session import Session as Session
-    from ostler.runs.supervisor import Supervisor as Supervisor
-    from ostler.vocabulary import errors as errors
-    from ostler.vocabulary import events as events
-    from ostler.vocabulary import messages as messages
-    from ostler.vocabulary.display import Display as Display
-    from ostler.vocabulary.events import Limits as Limits
-    from ostler.vocabulary.outcomes import NeedUser as NeedUser
-    from ostler.vocabulary.outcomes import Pending as Pending
-    from ostler.vocabulary.outcomes import Question as Question
-    from ostler.vocabulary.outcomes import failed as failed
-    from ostler.vocabulary.outcomes import ok as ok
+    from ostler.agent import Agent as Agent
+    from ostler.agent import Result as Result
+    from ostler.core.function_tool import ToolClass as ToolClass
+    from ostler.core.hooks import Hook as Hook
+    from ostler.core.tool import ToolContext as ToolContext
+    from ostler.core.tool import tool as tool
+    from ostler.schema import errors as errors
+    from ostler.schema import events as events
+    from ostler.schema import messages as messages
+    from ostler.schema.events import Limits as Limits
+    from ostler.schema.outcomes import Display as Display
+    from ostler.schema.outcomes import NeedUser as NeedUser
+    from ostler.schema.outcomes import Pending as Pending
+    from ostler.schema.outcomes import Question as Question
+    from ostler.schema.outcomes import failed as failed
+    from ostler.schema.outcomes import ok as ok
+    from ostler.sessions.session import Session as Session
+    from ostler.sessions.supervisor import Supervisor as Supervisor
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "Agent": "ostler.faces.sdk",
-    "Display": "ostler.vocabulary.display",
-    "Hook": "ostler.kernel.hooks",
-    "Limits": "ostler.vocabulary.events",
-    "NeedUser": "ostler.vocabulary.outcomes",
-    "Pending": "ostler.vocabulary.outcomes",
-    "Question": "ostler.vocabulary.outcomes",
-    "Result": "ostler.faces.sdk",
-    "Session": "ostler.runs.session",
-    "Supervisor": "ostler.runs.supervisor",
-    "ToolClass": "ostler.kernel.tool_class",
-    "ToolContext": "ostler.kernel.tool",
-    "errors": "ostler.vocabulary",
-    "events": "ostler.vocabulary",
-    "failed": "ostler.vocabulary.outcomes",
-    "messages": "ostler.vocabulary",
-    "ok": "ostler.vocabulary.outcomes",
-    "tool": "ostler.kernel.tool",
+    "Agent": "ostler.agent",
+    "Display": "ostler.schema.outcomes",
+    "Hook": "ostler.core.hooks",
+    "Limits": "ostler.schema.events",
+    "NeedUser": "ostler.schema.outcomes",
+    "Pending": "ostler.schema.outcomes",
+    "Question": "ostler.schema.outcomes",
+    "Result": "ostler.agent",
+    "Session": "ostler.sessions.session",
+    "Supervisor": "ostler.sessions.supervisor",
+    "ToolClass": "ostler.core.function_tool",
+    "ToolContext": "ostler.core.tool",
+    "errors": "ostler.schema",
+    "events": "ostler.schema",
+    "failed": "ostler.schema.outcomes",
+    "messages": "ostler.schema",
+    "ok": "ostler.schema.outcomes",
+    "tool": "ostler.core.tool",
 }
 
 __all__ = [*_NAMES]
@@ -62,9 +62,7 @@ def __getattr__(name: str) -> Any:
 
     module = import_module(_NAMES[name])
     return (
-        import_module(f"{_NAMES[name]}.{name}")
-        if _NAMES[name] == "ostler.vocabulary"
-        else getattr(module, name)
+        import_module(f"{_NAMES[name]}.{name}") if _NAMES[name] == "ostler.schema" else getattr(module, name)
     )
 
 

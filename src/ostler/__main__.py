@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ostler.faces.cli import main
+from ostler.main import main
 
 if __name__ == "__main__":
     main()

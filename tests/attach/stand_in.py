@@ -18,12 +18,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ostler.faces.web.http_server import HttpServer
-from ostler.faces.web.serving import listen
-from ostler.faces.web.terminal_stream import TerminalStreams, terminal_stream
-from ostler.log.memory import MemoryStore
-from ostler.terminals.agent_session import TerminalSession
-from ostler.terminals.starting import start_terminal_session
+from ostler.drivers.lifecycle import start_terminal_session
+from ostler.drivers.session import TerminalSession
+from ostler.server.http_server import HttpServer
+from ostler.server.main import listen
+from ostler.server.streams import TerminalStreams, terminal_stream
+from ostler.store.memory import MemoryStore
 from tests.terminals.agents_at_work import echo_agent
 
 

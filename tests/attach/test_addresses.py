@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.faces.attach.addresses import Address, address_of
+from ostler.remote.client import Address, address_of
 
 
 @pytest.mark.parametrize(

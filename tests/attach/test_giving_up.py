@@ -11,11 +11,10 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
-from ostler.faces.attach import screen_view
-from ostler.faces.attach.live_screen import AgentStatus, Shown, Size
-from ostler.faces.attach.own_terminal import OwnTerminal
-from ostler.faces.attach.remote import Away, NotWelcome
-from ostler.faces.attach.screen_view import ScreenView
+from ostler.remote.client import Away, NotWelcome
+from ostler.remote.live_screen import AgentStatus, Shown, Size
+from ostler.tui.attach import screen_view
+from ostler.tui.attach.screen_view import OwnTerminal, ScreenView
 
 
 class Source:

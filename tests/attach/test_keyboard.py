@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.attach.keyboard import Keyboard, control_key
+from ostler.tui.attach.viewport import Keyboard, control_key
 
 DETACH = control_key("ctrl+]")
 PIECES = st.sampled_from(

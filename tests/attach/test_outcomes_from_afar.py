@@ -12,19 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.attach.addresses import address_of
-from ostler.faces.attach.conversation_view import FarModel
-from ostler.faces.attach.remote import Remote
-from ostler.faces.attach.remote_relay import RemoteRelay
-from ostler.faces.attach.remote_store import RemoteStore
-from ostler.faces.tui.commands.registry import Commands
-from ostler.faces.tui.plain_face import PlainConversation, PlainFace
-from ostler.faces.tui.thinking_level import ThinkingLevel
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.watched_session import watch_session
-from ostler.runs.watching.relay import Batch
-from ostler.vocabulary.requests import Label, Navigate
+from ostler.remote.client import Remote, address_of
+from ostler.remote.store import RemoteRelay, RemoteStore
+from ostler.schema.requests import Label, Navigate
+from ostler.sessions.live_socket import Batch
+from ostler.sessions.session import watch_session
+from ostler.tui.commands.registry import Commands
+from ostler.tui.main import FarModel
+from ostler.tui.model_setup import ThinkingLevel
+from ostler.tui.plain.conversation import PlainConversation, PlainFace
 from tests.web.served import Served, serving
 
 PATIENCE = 60

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from ostler.faces.attach.painting import Painter, Part, cut_row, part_of
-from ostler.terminals.screen import Screen, open_screen
+from ostler.drivers.screen import Screen, open_screen
+from ostler.tui.attach.viewport import Painter, Part, cut_row, part_of
 from tests.terminals.emulators import EMULATORS
 
 ROWS = 5

@@ -10,28 +10,27 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.attach.addresses import address_of
-from ostler.faces.attach.conversation_view import FarModel
-from ostler.faces.attach.remote import NotWelcome, Remote
-from ostler.faces.attach.remote_store import RemoteStore
-from ostler.faces.tui.conversation import Conversation
-from ostler.faces.tui.editor.chips import Chips
-from ostler.faces.tui.far_store import FarStore, as_typed
-from ostler.faces.tui.input_line import Typed
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.harness import Harness
-from ostler.kernel.state import fold
-from ostler.kernel.store import Store
-from ostler.kernel.tool import tool
+from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.core.call_context import CallContext
+from ostler.core.harness import Harness
+from ostler.core.state import fold
+from ostler.core.store import Store
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.lease import new_owner
-from ostler.runs.watched_session import watch_session
-from ostler.vocabulary.errors import LeaseLost, NotFound, SessionHeld, UsageError
-from ostler.vocabulary.events import QuestionAsked, RunEnded, SessionRenamed, SessionStarted
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.requests import Prompt, Rename
+from ostler.remote.client import NotWelcome, Remote, address_of
+from ostler.remote.store import RemoteStore
+from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, UsageError
+from ostler.schema.events import QuestionAsked, RunEnded, SessionRenamed, SessionStarted
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text, as_content
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.requests import Prompt, Rename
+from ostler.sessions.lease import new_owner
+from ostler.sessions.session import watch_session
+from ostler.tui.conversation import Conversation
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.input_line import Typed
+from ostler.tui.main import FarModel
 from tests.web.served import Served, serving
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ostler.faces import cli
-from ostler.log.sqlite import SqliteStore
-from ostler.models.provider_table import PROVIDERS
+from ostler import main
+from ostler.models.providers import PROVIDERS
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Answer, FakeVendor, Script
 from tests.cli.command import Ostler
 
@@ -78,7 +78,7 @@ def in_process(
     monkeypatch.setattr(SqliteStore, "tidy", SqliteStore.close)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(list(arguments))
+        code = main.run(list(arguments))
         return code, *capsys.readouterr()
 
     return run

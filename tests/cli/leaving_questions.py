@@ -10,14 +10,14 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import create_session
-from ostler.vocabulary.events import QuestionAsked
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.events import QuestionAsked
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.session import create_session
+from ostler.store.sqlite import SqliteStore
 
 FORM = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
 QUESTIONS = {

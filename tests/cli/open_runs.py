@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from ostler.log.sqlite import SqliteStore
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import FakeVendor, Trouble, call, turn
 from tests.cli.command import PATIENCE, Ostler, Ran, finish, use, wait_until
 from tests.cli.conftest import Serve

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ostler.schema.usage import Usage
 from ostler.testkit.vendors import Answer, Turn, call, turn
-from ostler.vocabulary.usage import Usage
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import InProcess, Serve
 from tests.cli.open_runs import SILENCE, facts, only_session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.cli.columns import aligned, cut, cut_left, one_line, width_of
-from ostler.faces.cli.session_rows import short_ids
+from ostler.app.console import aligned
+from ostler.schema.text import cut, cut_left, one_line, short_ids, width_of
 
 WORDS = st.text(st.sampled_from("ab 日本é\u0301…"), max_size=30)
 

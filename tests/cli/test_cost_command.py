@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ostler.faces import cli
-from ostler.log.sqlite import SqliteStore
+from ostler import main
+from ostler.schema.events import Record, SessionRenamed, SessionStarted, UsageReported
+from ostler.schema.facts import Fact
+from ostler.schema.usage import Usage
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Refusal, turn
-from ostler.vocabulary.events import Record, SessionRenamed, SessionStarted, UsageReported
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.usage import Usage
 from tests.cli.command import KEY, Ostler, Ran, use
 from tests.cli.conftest import Serve
 
@@ -128,7 +128,7 @@ def test_since_begins_with_the_first_moment_of_a_local_day(ostler: Ostler) -> No
     "since", ["", "soon", "0d", "-1d", "d", "7 d", "2026-02-30", "99999999999d", "0001-01-01"]
 )
 def test_what_is_no_day_is_refused_in_one_line(since: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["cost", f"--since={since}"]) == 2
+    assert main.run(["cost", f"--since={since}"]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert f"{since!r} is no day: say 2026-01-31, today, or 7d" in err

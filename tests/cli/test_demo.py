@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ostler.kernel.processes import kill_processes_of
+from ostler.core.processes import kill_processes_of
 from tests.cli.command import Ostler, Ran
 from tests.tui.terminal import Terminal
 

@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ostler.models.demo import WAYS
-from ostler.models.provider_table import PROVIDERS
-from ostler.runs.diagnosis import EXTRAS
+from ostler.app.doctor import EXTRAS
+from ostler.models.providers import PROVIDERS
+from ostler.models.scripted import WAYS
 from ostler.testkit.vendors import turn
 from tests.cli.command import KEY, Ostler
 from tests.cli.conftest import Configure, Serve

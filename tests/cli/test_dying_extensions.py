@@ -17,7 +17,7 @@ from tests.cli.test_extensions import write
 
 COUNTER = """
     import json
-    from ostler.vocabulary.events import ToolCalled
+    from ostler.schema.events import ToolCalled
 
     def setup(ostler):
         @ostler.on(ToolCalled)
@@ -77,7 +77,7 @@ def test_state_outlives_a_process_that_is_killed_and_none_of_it_is_lost_or_torn(
 
 
 ASKING = """
-    from ostler.vocabulary.events import RunEnded
+    from ostler.schema.events import RunEnded
 
     def setup(ostler):
         @ostler.on(RunEnded)
@@ -107,7 +107,7 @@ def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler,
 def test_who_asks_at_the_end_of_the_last_run_is_waited_for(
     ostler: Ostler, serve: Serve, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.01)
+    monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
     vendor = serve(turn("first"), turn("second"))
     write(ostler.home / "extensions" / "asking.py", ASKING)
     answers = []

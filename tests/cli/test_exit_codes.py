@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.processes import SESSION_VARIABLE
+from ostler.core.processes import SESSION_VARIABLE
 from ostler.testkit.vendors import Refusal, Trouble, call, say, turn
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Configure, Serve

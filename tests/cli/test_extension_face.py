@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.cli.extension_face import say_printed
+from ostler.cli.output import say_printed
+from ostler.schema.events import Printed
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.events import Printed
 from tests.cli.command import Ostler, finish, read_terminal, use
 from tests.cli.conftest import Serve
 
 NOISY = """
     import os, subprocess, sys
-    from ostler.extensions.showing.ui_data import Widget
-    from ostler.vocabulary.events import StepStarted
+    from ostler.extensions.ui.types import Widget
+    from ostler.schema.events import StepStarted
 
     print("noise: at import")
 
@@ -47,7 +47,7 @@ NOISY = """
 NOISES = ("at import", "in setup", "in a handler", "to the descriptor", "to the first stream", "of a child")
 
 GATE = """
-    from ostler.kernel.hooks import Refuse
+    from ostler.core.hooks import Refuse
 
     def setup(ostler):
         @ostler.before_tool
@@ -148,7 +148,7 @@ def test_a_dialog_of_a_command_is_answered_by_another_process(ostler: Ostler) ->
 def test_an_extension_may_end_the_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(call("read", {"path": "a.txt"})), turn("never"))
     leaves = """
-        from ostler.vocabulary.events import ToolStarted
+        from ostler.schema.events import ToolStarted
 
         def setup(ostler):
             @ostler.before_tool

@@ -37,7 +37,7 @@ def test_a_users_extension_guards_a_run_and_is_named_in_it(ostler: Ostler, serve
     write(
         ostler.home / "extensions" / "gate.py",
         """
-        from ostler.kernel.hooks import Refuse
+        from ostler.core.hooks import Refuse
         from rules import SECRET
 
         def setup(ostler):
@@ -103,7 +103,7 @@ def test_prompts_that_an_extension_sends_are_run_afterwards(ostler: Ostler, serv
     file = write(
         ostler.work / "follow.py",
         """
-        from ostler.vocabulary.events import RunEnded
+        from ostler.schema.events import RunEnded
 
         def setup(ostler):
             @ostler.on(RunEnded)
@@ -238,8 +238,8 @@ def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Ser
         ostler.home / "extensions" / "late.py",
         f"""
         from pathlib import Path
-        from ostler.extensions.moments import SessionOpened
-        from ostler.vocabulary.events import RunEnded
+        from ostler.extensions.extension_session import SessionOpened
+        from ostler.schema.events import RunEnded
 
         Path({str(read)!r}).touch()
 
@@ -264,5 +264,5 @@ def test_nothing_of_extensions_is_loaded_where_there_are_none(ostler: Ostler, se
     loaded = {line.rpartition("|")[2].strip() for line in ran.err.splitlines() if "|" in line}
     assert ran.code == 0
     ours = sorted(name for name in loaded if name.startswith("ostler.extensions"))
-    assert not {"watchfiles", "ostler.extensions.host", "ostler.extensions.loader.loading"} & loaded
+    assert not {"watchfiles", "ostler.extensions.host", "ostler.extensions.loader.module_loader"} & loaded
     assert len(ours) <= 8, ours

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ostler.models.demo import LABEL, WAYS
+from ostler.models.scripted import LABEL, WAYS
 from ostler.testkit.vendors import turn
 from tests.cli.command import KEY, Ostler
 from tests.cli.conftest import Configure, Serve
@@ -62,7 +62,7 @@ def test_nobody_at_the_terminal_is_no_answer(ostler: Ostler, serve: Serve, confi
 
 
 def test_the_demo_is_labelled_wherever_it_speaks(ostler: Ostler) -> None:
-    from ostler.models.demo import JOB
+    from ostler.models.scripted import JOB
 
     ran = ostler("-p", "--json", "--model", "demo", "--yes", JOB)
     messages = [

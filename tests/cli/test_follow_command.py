@@ -8,13 +8,13 @@ import signal
 
 import pytest
 
-from ostler.faces.cli.follow import _Transcript
-from ostler.log.sqlite import SqliteStore
-from ostler.runs.watching.channel import socket_of
+from ostler.cli.runs import _Transcript
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.sessions.live_socket import socket_of
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Trouble, call, say, turn
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 from tests.cli.open_runs import (

@@ -7,8 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from ostler.faces.cli.arguments import Parser
-from ostler.faces.cli.help_format import RawHelpFormatter
+from ostler.app.options import Parser, RawHelpFormatter
 from tests.cli.command import Ostler
 
 

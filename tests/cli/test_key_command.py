@@ -13,7 +13,7 @@ from shlex import quote
 
 import pytest
 
-from ostler.models.keys import fingerprint
+from ostler.models.credentials import fingerprint
 from ostler.testkit.vendors import Refusal, turn
 from tests.cli.command import KEY, PATIENCE, Ostler, read_terminal
 from tests.cli.conftest import Configure, Serve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ostler.faces.cli.models import HEADINGS
+from ostler.cli.models import HEADINGS
 from ostler.models.catalogue import Catalogue
 from tests.cli.command import Ostler
 

@@ -138,7 +138,7 @@ def test_a_run_that_succeeds_and_all_that_is_said_of_it(prepared: Prepared, serv
 
 ONE_BY_ONE = """
 import json, sys
-from ostler.faces import cli
+from ostler.app import cli
 
 for command in json.loads(sys.argv[1]):
     assert cli.run(command) in (0, 3), command
@@ -195,8 +195,8 @@ def test_a_server_that_is_not_there(ostler: Ostler) -> None:
 
 CRASHING = """
 import sys
-import ostler.faces.cli.prompt as prompt
-from ostler.faces import cli
+import ostler.cli.prompt as prompt
+from ostler.app import cli
 
 def crash(settings, harness, *rest):
     raise RuntimeError(f"this should not happen: {vars(harness.model._endpoint)}")

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from ostler.log.sqlite import SqliteStore
-from ostler.terminals.agent_life import give_back
-from ostler.terminals.opening import new_journal
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import Text
+from ostler.drivers.lifecycle import new_journal
+from ostler.drivers.session import give_back
+from ostler.schema import events
+from ostler.schema.messages import Text
+from ostler.store.sqlite import SqliteStore
 from tests.cli.command import Ostler
 from tests.cli.conftest import Configure
 from tests.terminals.agents_at_work import at_work, echo_agent

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.cli.json_output import Backlog
+from ostler.cli.json_output import Backlog
+from ostler.schema.events import EVENT_TYPES, Delta, Entry
 from ostler.testkit.vendors import Cite, Refusal, Trouble, call, say, turn
-from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry
 from tests.cli.command import PATIENCE, Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 

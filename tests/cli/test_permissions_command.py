@@ -34,7 +34,7 @@ def listed(ostler: Ostler, *options: str) -> list[tuple[str, str, str]]:
 ANSWER = """
 import asyncio, sys
 from ostler import Agent
-from ostler.tools.builtin import builtin_tools
+from ostler.tools import builtin_tools
 
 async def answer(url, store, session, said):
     tools = builtin_tools(["bash"])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.faces.cli.plain_output import Notices, say_waiting
-from ostler.runs.run_tree import OpenQuestion
-from ostler.vocabulary import events
-from ostler.vocabulary.display import Display
-from ostler.vocabulary.events import Event, QuestionAsked, RunWaiting, Totals
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.outcomes import Question
-from ostler.vocabulary.usage import Usage
+from ostler.cli.output import Notices, say_waiting
+from ostler.schema import events
+from ostler.schema.events import Event, QuestionAsked, RunWaiting, Totals
+from ostler.schema.facts import Fact
+from ostler.schema.outcomes import Display, Question
+from ostler.schema.usage import Usage
+from ostler.sessions.run_tree import OpenQuestion
 
 
 class Working(Notices):

@@ -12,20 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ostler.faces.cli.html_export import PICTURES, html_page
-from ostler.faces.cli.markdown_export import markdown_page
-from ostler.faces.cli.reading import clean
-from ostler.faces.cli.transcript import transcript
-from ostler.kernel.store import SessionSummary
-from ostler.log.summaries import new_summary, summarised
+from ostler.core.store import SessionSummary
+from ostler.history.export import markdown_page, transcript
+from ostler.history.export_html import PICTURES, html_page
+from ostler.history.item_builder import clean
+from ostler.schema import events
+from ostler.schema.errors import Failure
+from ostler.schema.facts import Fact
+from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text
+from ostler.schema.outcomes import Display, Question
+from ostler.schema.usage import Usage
+from ostler.store.rules import new_summary, summarised
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary import events
-from ostler.vocabulary.display import Display
-from ostler.vocabulary.errors import Failure
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import BlobRef, File, Image, Reasoning, Text
-from ostler.vocabulary.outcomes import Question
-from ostler.vocabulary.usage import Usage
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
 from tests.log.stored import facts_of

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from ostler.faces.cli.session_care import age as age_in_ms
-from ostler.kernel.processes import current_process
-from ostler.log.sqlite import SqliteStore
+from ostler.cli.session_maintenance import age as age_in_ms
+from ostler.core.processes import current_process
+from ostler.schema.events import SessionStarted, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Trouble, call, turn
-from ostler.vocabulary.events import SessionStarted, UserMessage
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 from tests.log.stored import facts_of

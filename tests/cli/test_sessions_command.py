@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ostler.log.sqlite import SqliteStore
+from ostler.schema.events import SessionStarted, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Refusal, call, turn
-from ostler.vocabulary.events import SessionStarted, UserMessage
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text
 from tests.cli.command import KEY, Ostler, use
 from tests.cli.conftest import Serve
 from tests.log.stored import facts_of

@@ -9,23 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.context import keeping
-from ostler.context.accounting import Account, corrected, since_reported
-from ostler.context.calibration import MIN_SAMPLES, Coefficient
-from ostler.context.fences import Fence
-from ostler.context.keeping import ModelRoom, SessionContext
+from ostler.context import builder
+from ostler.context.builder import ModelRoom, SessionContext
+from ostler.context.calibration import MIN_SAMPLES, Account, Coefficient, corrected, since_reported
 from ostler.context.policy import ContextPolicy, Window
-from ostler.kernel.context import Built, Told
-from ostler.kernel.model import ModelRequest, Transcript
-from ostler.kernel.tokenizer import Count
-from ostler.log.memory import MemoryStore
+from ostler.context.providers import Fence
+from ostler.core.context import Built, Count, Told
+from ostler.core.model import ModelRequest, Transcript
+from ostler.history.context_trace import told_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import open_session
-from ostler.runs.told_steps import told_steps
-from ostler.vocabulary import events
-from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import Image, Message, as_content, user
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.events import Limits
+from ostler.schema.messages import Image, Message, as_content, user
+from ostler.schema.usage import Usage
+from ostler.sessions.session import open_session
+from ostler.store.memory import MemoryStore
 from tests.context.test_keeping import Words, context, count, steps
 from tests.context.test_window import POLICIES, histories
 from tests.running import Ran, run, started
@@ -112,7 +110,7 @@ async def test_a_session_that_is_opened_again_knows_how_far_counts_were_off() ->
 async def test_only_the_newest_facts_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     ran = await calibrated(store)
-    monkeypatch.setattr(keeping, "LOOKED_BACK", 5)
+    monkeypatch.setattr(builder, "LOOKED_BACK", 5)
     ran.session.harness.context = context(4000, fences=FENCES)
     ran.session.harness.limits = Limits()
     ran.session.harness.model = ScriptedModel(["x"])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.context.calibration import LEAST, MOST, NEWEST_SAMPLES, Calibration, input_of
-from ostler.kernel.tokenizer import Count
-from ostler.vocabulary.events import ModelCalled, UsageReported
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.core.context import Count
+from ostler.schema.events import ModelCalled, UsageReported
+from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 MODEL = "anthropic/claude-sonnet-5-5"
 ESTIMATE = Count(1000, "estimated", "low")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ostler.context.checkpoint_tool import ChapterTool
+from ostler.app.harness import make_harness
+from ostler.app.settings import Settings
+from ostler.context.compaction import ChapterTool
 from ostler.models.scripted import Call, Turn
-from ostler.runs.assembly import make_harness
-from ostler.runs.settings import Settings
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Overloaded
+from ostler.schema import events
+from ostler.schema.errors import Overloaded
 from tests.context.test_keeping import UNCOUNTED, context, count, steps, told
 from tests.running import Ran, run
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ostler.context.keeping import ModelRoom
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.app.settings import Settings
+from ostler.context.builder import ModelRoom
+from ostler.context.session_context import KeptContext
+from ostler.core.model import ModelRequest
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.contexts import KeptContext
-from ostler.runs.settings import Settings
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ContextOverflow
-from ostler.vocabulary.messages import File, Image, Message, Text, as_content, user
-from ostler.vocabulary.requests import Compact, Steer
+from ostler.schema import events
+from ostler.schema.errors import ContextOverflow
+from ostler.schema.messages import File, Image, Message, Text, as_content, user
+from ostler.schema.requests import Compact, Steer
+from ostler.store.memory import MemoryStore
 from tests.context.test_keeping import UNCOUNTED, Words, compacting, context, count, steps
 from tests.running import Ran, run, started
 

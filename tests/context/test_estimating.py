@@ -11,21 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from ostler.context.estimating import EstimatingTokenizer, estimated_tokens
-from ostler.context.media_tokens import PAGE_TOKENS, picture_tokens
-from ostler.context.picture_size import picture_size
-from ostler.kernel.model import ToolOffer
-from ostler.kernel.tokenizer import NO_TOKENS, Count, total
-from ostler.vocabulary.messages import (
-    File,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
+from ostler.context.tokenizers import (
+    PAGE_TOKENS,
+    EstimatingTokenizer,
+    estimated_tokens,
+    picture_size,
+    picture_tokens,
 )
+from ostler.core.context import NO_TOKENS, Count, total
+from ostler.core.model import ToolOffer
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 MODEL = "openai/gpt-9"
 tokenizer = EstimatingTokenizer()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.context.front_matter import DEEPEST, Document, InvalidFrontMatter, read_front_matter
+from ostler.context.markdown import DEEPEST, Document, InvalidFrontMatter, read_front_matter
 
 
 def fields(text: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ostler import Agent, tool
+from ostler.schema.usage import Usage
 from ostler.testkit import Call, ScriptedModel, Turn
-from ostler.testkit.fixed_tokenizer import FixedTokenizer
-from ostler.vocabulary.usage import Usage
+from ostler.testkit.fakes import FixedTokenizer
 from tests.context.test_layers import Seen
 
 RULES = {

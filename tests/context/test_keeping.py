@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from ostler.context.fences import Fence
-from ostler.context.keeping import ModelRoom, SessionContext
+from ostler.context.builder import ModelRoom, SessionContext
 from ostler.context.policy import merged
-from ostler.kernel.hooks import Hook, PlannedCompaction, Refuse, Summary
-from ostler.kernel.model import ModelRequest, ToolOffer
-from ostler.kernel.tokenizer import Count
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.context.providers import Fence
+from ostler.core.context import Count
+from ostler.core.hooks import Hook, PlannedCompaction, Refuse, Summary
+from ostler.core.model import ModelRequest, ToolOffer
+from ostler.core.tool import tool
+from ostler.history.context_trace import told_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import open_session
-from ostler.runs.told_steps import told_steps
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ContextOverflow, UsageError
-from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import Message, as_content
-from ostler.vocabulary.requests import Compact, Steer, UndoCompaction
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import ContextOverflow, UsageError
+from ostler.schema.events import Limits
+from ostler.schema.messages import Message, as_content
+from ostler.schema.requests import Compact, Steer, UndoCompaction
+from ostler.schema.usage import Usage
+from ostler.sessions.session import open_session
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
 
 

@@ -10,15 +10,14 @@ import msgspec
 import pytest
 
 from ostler import Agent, tool
-from ostler.kernel.tool import ToolContext
-from ostler.runs.agents import AgentSpec
-from ostler.runs.delegate import DelegateTool
+from ostler.core.tool import ToolContext
+from ostler.schema import events
+from ostler.schema.errors import ConfigurationError
+from ostler.schema.facts import Fact
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.agents import AgentSpec, DelegateTool
 from ostler.testkit import Call, ScriptedModel, Turn
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ConfigurationError
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.outcomes import NeedUser, Question
 
 SMALL = {"window": {"tokens": 60_000}}
 

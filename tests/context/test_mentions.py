@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ostler.context import mentions
 from ostler.context.mentions import with_mentions
-from ostler.tools.freshness import digest_of
-from ostler.vocabulary.messages import File, Image, Text, text_of
+from ostler.schema.messages import File, Image, Text, text_of
+from ostler.tools.files import digest_of
 
 
 @pytest.fixture

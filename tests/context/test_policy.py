@@ -9,22 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.context.checkpoint_tool import ChapterTool
-from ostler.context.keeping import ModelRoom, SessionContext
+from ostler.app.settings import Settings
+from ostler.context.builder import ModelRoom, SessionContext
+from ostler.context.compaction import ChapterTool
 from ostler.context.policy import ContextPolicy, Results, merged
-from ostler.kernel.harness import Harness
-from ostler.kernel.output import ResultLimits
-from ostler.kernel.repetition import REMIND_AT
-from ostler.kernel.tool import tool
+from ostler.context.session_context import KeptContext, follow_policy
+from ostler.core.call_context import ResultLimits
+from ostler.core.harness import Harness
+from ostler.core.run_state import REMIND_AT
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.contexts import KeptContext, follow_policy
-from ostler.runs.session import create_session
-from ostler.runs.settings import Settings
+from ostler.schema import events
+from ostler.schema.errors import ConfigurationError
+from ostler.schema.events import Limits
+from ostler.schema.messages import Message, Reasoning, as_content
+from ostler.sessions.session import create_session
 from ostler.tools.todo import todo
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ConfigurationError
-from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import Message, Reasoning, as_content
 from tests.context.test_keeping import UNCOUNTED, Words, compacting, context, count, steps
 from tests.running import Ran, run, started
 

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.context.skill_tool import SkillTool
 from ostler.context.skills import (
     LARGEST_CATALOGUE,
     LARGEST_FILE,
     Skill,
     Skills,
+    SkillTool,
     activated,
     catalogue,
     expand_skill,
     find_skills,
 )
-from ostler.testkit.tool_context import FakeToolContext
-from ostler.vocabulary.errors import InvalidArguments, ToolFailed, UsageError
-from ostler.vocabulary.messages import text_of
+from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
+from ostler.schema.messages import text_of
+from ostler.testkit.fakes import FakeToolContext
 
 
 @pytest.fixture
@@ -310,8 +310,8 @@ def test_a_prompt_with_a_skill_that_is_not_there_says_what_to_do(root: Path) -> 
 
 def test_where_there_is_no_skill_nothing_is_imported_to_read_one(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from ostler.runs.guidance import skills_in;"
-        "assert skills_in(Path.cwd()).found == {}; print('ostler.context.front_matter' in sys.modules)"
+        "import sys; from pathlib import Path; from ostler.context.instructions import skills_in;"
+        "assert skills_in(Path.cwd()).found == {}; print('ostler.context.markdown' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ostler.kernel
-from ostler.context import splintr_tokenizer, tokenizers
-from ostler.context.estimating import EstimatingTokenizer, estimated_tokens
-from ostler.context.splintr_tokenizer import SplintrTokenizer, vocabulary_of
-from ostler.context.tokenizers import RoutedTokenizer, tokenizer_for
-from ostler.kernel.tokenizer import Count
-from ostler.vocabulary.messages import Image, Message, Text, user
+import ostler.core
+from ostler.context import tokenizers
+from ostler.context.tokenizers import (
+    EstimatingTokenizer,
+    RoutedTokenizer,
+    SplintrTokenizer,
+    estimated_tokens,
+    tokenizer_for,
+    vocabulary_of,
+)
+from ostler.core.context import Count
+from ostler.schema.messages import Image, Message, Text, user
 
 pytest.importorskip("splintr", reason="splintr is not installed; `make .venv/.dev` installs it")
 
@@ -25,7 +30,7 @@ OPENAI = "openai/gpt-5.4"
 @pytest.fixture
 def anew() -> Iterator[None]:
     """Tokenizers are chosen again, before and after."""
-    caches = (tokenizer_for, splintr_tokenizer._encoder)
+    caches = (tokenizer_for, tokenizers._encoder)
     for one in caches:
         one.cache_clear()
     yield
@@ -68,7 +73,7 @@ def test_a_model_is_counted_by_the_vocabulary_it_is_known_to_have(model: str, vo
 
 
 def test_every_vocabulary_in_the_table_is_on_board() -> None:
-    for _, vocabulary in splintr_tokenizer._VOCABULARIES:
+    for _, vocabulary in tokenizers._VOCABULARIES:
         assert SplintrTokenizer(vocabulary).text("Hello, world!", "").tokens >= 3
 
 
@@ -103,7 +108,7 @@ def test_a_picture_makes_a_count_uncertain() -> None:
 
 @pytest.mark.parametrize("vocabulary", ["o200k_base", "gemma3", "deepseek_v3", "kimi_k3", "qwen3"])
 def test_the_estimate_of_code_and_prose_is_within_a_quarter(vocabulary: str) -> None:
-    root = Path(ostler.kernel.__file__).parent
+    root = Path(ostler.core.__file__).parent
     tokenizer = SplintrTokenizer(vocabulary)
     for text in (root.joinpath("loop.py").read_text(), _PROSE):
         exact = tokenizer.text(text, "").tokens

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.context.markdown_code import outside_code
-from ostler.context.prompt_files import PromptFiles, find_prompts, prompt_commands
-from ostler.context.slash import Expanded, Kind, expand_prompt
-from ostler.context.template_arguments import Parameter
-from ostler.context.templates import InvalidTemplate, Template, fill, how_to_use, parse
-from ostler.context.words import joined, split_words
-from ostler.vocabulary.errors import UsageError
+from ostler.context.markdown import outside_code
+from ostler.context.slash_commands import (
+    Expanded,
+    Kind,
+    PromptFiles,
+    expand_prompt,
+    find_prompts,
+    prompt_commands,
+)
+from ostler.context.templates import InvalidTemplate, Parameter, Template, fill, how_to_use, parse
+from ostler.schema.errors import UsageError
+from ostler.schema.text import joined, split_words
 
 MODEL = "anthropic/claude-sonnet-5-5"
 FILE = Parameter(name="file")

@@ -7,11 +7,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.context.planning import Conversation, has_calls_without_results, kept, plan
 from ostler.context.policy import ContextPolicy, merged
-from ostler.context.window import Tally, Window, conversation
-from ostler.kernel.model import Transcript
-from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from ostler.context.window import (
+    Conversation,
+    Tally,
+    Window,
+    conversation,
+    has_calls_without_results,
+    kept,
+    plan,
+)
+from ostler.core.model import Transcript
+from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
 
 MODES = st.sampled_from(["full", "cut", "dropped"])
 POLICIES = st.fixed_dictionaries(

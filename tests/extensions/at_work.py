@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ostler.core.harness import Harness
+from ostler.core.store import Store
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
-from ostler.runs.session import Session, create_session
-from ostler.vocabulary.facts import Fact
+from ostler.schema.facts import Fact
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
 
 
 def extension(name: str, setup: Callable[[Ostler], Any]) -> Extension:

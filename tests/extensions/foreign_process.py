@@ -10,13 +10,12 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from ostler.extensions.foreign.foreign_extension import ForeignExtension
-from ostler.extensions.foreign.limits import Limits
-from ostler.extensions.foreign.loading import load_foreign
-from ostler.kernel.tool import tool
-from ostler.runs.session import Session
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
+from ostler.core.tool import tool
+from ostler.extensions.protocol.client import Limits
+from ostler.extensions.protocol.process_extension import ForeignExtension, load_foreign
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.sessions.session import Session
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "extensions" / "any-language"
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ostler import Agent, Supervisor, tool
+from ostler.core.harness import Harness
+from ostler.core.hooks import Refuse
 from ostler.extensions import extend_harness
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Refuse
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.vocabulary.errors import ConfigurationError, UsageError
+from ostler.schema.errors import ConfigurationError, UsageError
+from ostler.store.memory import MemoryStore
 
 BRINGS = """
 def setup(ostler):

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ostler.core.harness import Harness
+from ostler.core.hooks import PlannedCall, Refuse
+from ostler.core.journal import World
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.showing.ui_data import (
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.ui.types import (
     Confirmed,
     Content,
     Entered,
@@ -23,20 +26,17 @@ from ostler.extensions.showing.ui_data import (
     dialog_of,
     overlay_extent,
 )
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import PlannedCall, Refuse
-from ostler.kernel.journal import World
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.asking import ask
-from ostler.runs.run_tree import open_questions
-from ostler.runs.session import Session, open_session
-from ostler.testkit.face import CANCEL, TestFace
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import Answer
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Answer
+from ostler.sessions.run_tree import open_questions
+from ostler.sessions.session import Session, open_session
+from ostler.sessions.submit import ask
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
+from ostler.testkit.front_end import CANCEL, TestFace
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened, until
 
@@ -299,8 +299,8 @@ async def test_a_dialog_is_withdrawn_when_the_run_of_its_hook_is_cancelled() -> 
 async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_outlives_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.3)
-    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.5)
+    monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.3)
+    monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.5)
 
     def setup(ostler: Ostler) -> None:
         @ostler.on(events.StepStarted)
@@ -332,13 +332,13 @@ async def test_a_dialog_of_a_command_is_still_open_when_a_run_has_come_and_gone(
 
 
 async def _state_elsewhere(session: Session) -> Any:
-    from ostler.runs.run_tree import state_of
+    from ostler.sessions.run_tree import state_of
 
     return await state_of(session.journal.store, session.id)
 
 
 async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> None:
-    from ostler.vocabulary.events import Limits
+    from ostler.schema.events import Limits
 
     async def answer(asked: events.QuestionAsked) -> str:
         await asyncio.sleep(0.8)
@@ -431,8 +431,8 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
 async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.CATCH_UP_SECONDS", 0.01)
-    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.05)
+    monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
+    monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.05)
 
     def setup(ostler: Ostler) -> None:
         @ostler.on(events.RunEnded)

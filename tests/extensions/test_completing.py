@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
+from ostler.core.model import Model
+from ostler.core.tool import ToolContext, tool
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.context_api.models import Completion, LimitReached, Said
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.parts.completing import Completion, LimitReached
-from ostler.extensions.parts.model_access import Said
-from ostler.kernel.model import Model
-from ostler.kernel.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import Session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import AuthenticationFailed, NoModel, UsageError
-from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import as_content, user
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import AuthenticationFailed, NoModel, UsageError
+from ostler.schema.events import Limits
+from ostler.schema.messages import as_content, user
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.usage import Usage
+from ostler.sessions.session import Session
 from tests.extensions.at_work import extension, facts_of, session_with
 
 

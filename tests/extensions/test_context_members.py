@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from ostler import Agent
+from ostler.core.harness import Harness
+from ostler.core.tool import ToolContext, tool
 from ostler.extensions import ExtensionContext, Ostler, SessionOpened
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.runs.session import create_session, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import File, Text, as_content
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.messages import File, Text, as_content
+from ostler.schema.usage import Usage
+from ostler.sessions.session import create_session, open_session
+from ostler.store.memory import MemoryStore
 from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with
 
 

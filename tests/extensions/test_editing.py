@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.showing import rendering
-from ostler.extensions.showing.editing import Editor, KeyAction
-from ostler.testkit.face import TestFace
+from ostler.extensions.ui import renderer
+from ostler.extensions.ui.front_end import Editor, KeyAction
+from ostler.testkit.front_end import TestFace
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened
 
@@ -74,7 +74,7 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
     context.ui.set_editor(Editor(handle, lambda width, default: 3))  # type: ignore[arg-type, return-value]
     await face.press("a")
     with monkeypatch.context() as hurried:
-        hurried.setattr(rendering, "RENDER_SECONDS", 0.02)
+        hurried.setattr(renderer, "RENDER_SECONDS", 0.02)
         await face.press("b")
     may_end.set()
     await face.press("c", "enter")

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from ostler.core.hooks import InputDraft, PlannedCall, PlannedCompaction
+from ostler.core.tool import tool
 from ostler.extensions.host import CommandFailed
-from ostler.kernel.hooks import InputDraft, PlannedCall, PlannedCompaction
-from ostler.kernel.tool import tool
 from ostler.models.scripted import Call, Turn
-from ostler.runs.delegate import DelegateTool
+from ostler.schema.events import RunEnded, ToolResultFact
+from ostler.schema.messages import as_content, user
+from ostler.schema.usage import Usage
+from ostler.sessions.agents import DelegateTool
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.face import TestFace
-from ostler.tools.builtin import builtin_tools
-from ostler.vocabulary.events import RunEnded, ToolResultFact
-from ostler.vocabulary.messages import as_content, user
-from ostler.vocabulary.usage import Usage
+from ostler.testkit.front_end import TestFace
+from ostler.tools import builtin_tools
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "extensions"
 FILES = sorted(EXAMPLES.glob("*.py"))

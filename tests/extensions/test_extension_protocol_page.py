@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ostler.extensions.foreign import frames, outbox
-from ostler.extensions.foreign.limits import Limits
-from ostler.extensions.foreign.manifest import Manifest
-from ostler.extensions.foreign.telling import SUMMARISED, types_behind
+from ostler.extensions.protocol import frames, process
+from ostler.extensions.protocol.adapters import SUMMARISED, types_behind
+from ostler.extensions.protocol.client import Limits
+from ostler.extensions.protocol.process import Manifest
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "extension-protocol.md").read_text()
 
@@ -77,5 +77,5 @@ def test_the_page_names_the_fields_of_a_manifest_the_events_and_the_limits() -> 
     )
     assert (limits.shutdown, limits.terminate, limits.backoff, limits.backoff_at_most) == (2, 1, 0.5, 30)
     assert (limits.restarts, limits.steady, frames.MAX_LINE) == (5, 60, 4194304)
-    assert (outbox.LIVE_FRAMES, outbox.LIVE_BYTES) == (1000, 2**20)
-    assert (outbox.MAX_FRAMES, outbox.MAX_BYTES) == (10000, 32 * 2**20)
+    assert (process.LIVE_FRAMES, process.LIVE_BYTES) == (1000, 2**20)
+    assert (process.MAX_FRAMES, process.MAX_BYTES) == (10000, 32 * 2**20)

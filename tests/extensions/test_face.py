@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.face import Face, Headless
-from ostler.extensions.moments import TerminalResized
-from ostler.extensions.showing.editing import Editor, KeyAction
-from ostler.extensions.showing.theme_colors import Theme, ThemeColor, ThemeColors
-from ostler.extensions.showing.ui_data import Content, Overlay, Widget
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import TerminalResized
+from ostler.extensions.ui.front_end import Editor, Face, Headless, KeyAction
+from ostler.extensions.ui.themes import Theme, ThemeColor, ThemeColors
+from ostler.extensions.ui.types import Content, Overlay, Widget
 from ostler.models.scripted import ScriptedModel
-from ostler.testkit.face import TestFace
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import as_content
+from ostler.testkit.front_end import TestFace
 from tests.extensions.with_face import opened, until
 
 SEA = Theme(primary=ThemeColor("#001122", "#334455"))

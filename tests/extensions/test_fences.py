@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from ostler import Agent
-from ostler.context.fences import Fence, FenceRequest
+from ostler.app.settings import Settings
+from ostler.context.providers import Fence, FenceRequest
+from ostler.context.session_context import KeptContext
+from ostler.core.harness import Harness
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.installing.trial import try_loading
-from ostler.extensions.loader.finding import Found
-from ostler.kernel.harness import Harness
-from ostler.log.memory import MemoryStore
+from ostler.extensions.install.trial import try_loading
+from ostler.extensions.loader.discovery import Found
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.contexts import KeptContext
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.session import Session, create_session
-from ostler.runs.settings import Settings
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import as_content
+from ostler.sessions.agents import DelegateTool
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
 from tests.extensions.at_work import extension, facts_of, session_with
 from tests.extensions.test_reloading import Room
 

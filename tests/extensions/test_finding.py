@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.loader.entry_points import entry_points
-from ostler.extensions.loader.finding import Found, Search, check_named, find_extensions
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.loader.discovery import Found, Search, check_named, entry_points, find_extensions
+from ostler.schema.errors import UsageError
 
 SETUP = "def setup(ostler): pass\n"
 

@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.foreign.foreign_extension import ForeignExtension
-from ostler.extensions.foreign.limits import Limits
-from ostler.extensions.foreign.loading import load_foreign
-from ostler.extensions.loader.finding import Search
-from ostler.extensions.loader.hosting import extend
-from ostler.kernel.child import ChildRequest
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.core.children import ChildRequest
+from ostler.core.harness import Harness
+from ostler.core.tool import ToolContext, tool
+from ostler.extensions.loader.discovery import Search
+from ostler.extensions.loader.extension_loader import extend
+from ostler.extensions.protocol.client import Limits
+from ostler.extensions.protocol.process_extension import ForeignExtension, load_foreign
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import create_session
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from tests import needed
 from tests.extensions.at_work import facts_of, session_with
 from tests.extensions.foreign_process import EXAMPLES, WAIT, Watch, loaded, with_tool, written

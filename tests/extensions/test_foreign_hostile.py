@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.foreign import client, frames, log_file, outbox, process
-from ostler.extensions.foreign.limits import Limits
-from ostler.extensions.foreign.lines import LineSplitter
-from ostler.extensions.foreign.loading import load_foreign
-from ostler.extensions.foreign.outbox import FellBehind, Outbox
+from ostler.core.line_process import LineSplitter
+from ostler.extensions.protocol import client, frames, process
+from ostler.extensions.protocol.client import Limits
+from ostler.extensions.protocol.process import FellBehind, Outbox
+from ostler.extensions.protocol.process_extension import load_foreign
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
 from tests.extensions.at_work import facts_of, session_with
 from tests.extensions.foreign_process import WAIT, Watch, loaded, with_tool, written
 from tests.process_end import has_ended
@@ -303,14 +303,14 @@ async def test_a_flood_of_output_does_not_stop_a_run(tmp_path: Path) -> None:
     assert ended.status == "cancelled"
     await session.close()
     sizes = [path.stat().st_size for path in found.client.log.path.parent.iterdir()]
-    assert max(sizes) <= log_file.MAX_LOG_BYTES + process.READ_SIZE
+    assert max(sizes) <= process.MAX_LOG_BYTES + process.READ_SIZE
     assert len(sizes) <= 2
 
 
 async def test_an_extension_that_does_not_read_is_restarted_and_told_of_the_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_BYTES", 300_000)
+    monkeypatch.setattr(process, "MAX_BYTES", 300_000)
     script = """
         hello()
         send("subscribe", events=["session_start"])
@@ -356,8 +356,8 @@ async def test_an_extension_without_an_output_is_restarted(
 def test_the_outbox_keeps_order_and_loses_only_what_is_live(put: list[tuple[bool, int]]) -> None:
     box, expected, taken = Outbox(), [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outbox, "LIVE_FRAMES", 5)
-        patch.setattr(outbox, "LIVE_BYTES", 1000)
+        patch.setattr(process, "LIVE_FRAMES", 5)
+        patch.setattr(process, "LIVE_BYTES", 1000)
         for number, (live, size) in enumerate(put):
             line = json.dumps({"type": "event", "live": live, "number": number, "pad": "x" * size}).encode()
             box.put(line, live=live)
@@ -378,7 +378,7 @@ def test_the_outbox_keeps_order_and_loses_only_what_is_live(put: list[tuple[bool
 
 
 def test_live_lines_give_way_before_the_extension_has_fallen_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "MAX_FRAMES", 4)
+    monkeypatch.setattr(process, "MAX_FRAMES", 4)
     box = Outbox()
     for number in range(6):
         box.put(b"%d\n" % number, live=number < 3)
@@ -434,7 +434,7 @@ def test_an_extension_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     owner.write_text(
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from ostler.extensions.foreign.loading import load_foreign\n"
+        "from ostler.extensions.protocol.process_extension import load_foreign\n"
         "async def main():\n"
         "    found = await load_foreign(Path(sys.argv[1]), 'user')\n"
         "    print(found.problem, flush=True)\n"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from ostler.core.harness import Harness
+from ostler.extensions.extension_session import TerminalResized
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.moments import TerminalResized
-from ostler.kernel.harness import Harness
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import create_session
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from tests.extensions.at_work import extension, facts_of, session_with
 from tests.extensions.foreign_process import Watch, loaded, with_tool
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from ostler.core.tool import tool
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import Session, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, Overloaded, RateLimited, SessionBusy, UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.errors import NotFound, Overloaded, RateLimited, SessionBusy, UsageError
+from ostler.schema.messages import as_content
+from ostler.sessions.session import Session, open_session
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
 from tests.extensions.at_work import extension, facts_of, session_with
 
 

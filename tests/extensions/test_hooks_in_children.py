@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ostler.core.children import ChildRequest
+from ostler.core.hooks import PlannedCall, Refuse
+from ostler.core.tool import ToolContext
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.kernel.child import ChildRequest
-from ostler.kernel.hooks import PlannedCall, Refuse
-from ostler.kernel.tool import ToolContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
 from tests.extensions.at_work import extension, facts_of, session_with
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from ostler.core.hooks import Handled, PlannedCall, Refuse, RunPlan
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.kernel.hooks import Handled, PlannedCall, Refuse, RunPlan
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import RunCommand
+from ostler.schema import events
+from ostler.schema.messages import as_content
+from ostler.schema.requests import RunCommand
 from tests.extensions.at_work import extension, facts_of, session_with
 
 
@@ -130,7 +130,7 @@ async def test_a_handler_may_emit_what_it_handles_itself() -> None:
 
 
 async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostler.log.leasing.RENEW_SECONDS", 0.002)
+    monkeypatch.setattr("ostler.store.rules.RENEW_SECONDS", 0.002)
 
     async def work_long(context: ExtensionContext) -> None:
         first = context.journal.lease.expires_ms

@@ -11,10 +11,10 @@ from ostler import events
 from ostler.extensions import Content, ExtensionContext, Ostler, Widget
 from ostler.extensions.api import HookPoint
 from ostler.extensions.host import CommandFailed
-from ostler.extensions.showing.editing import Editor
+from ostler.extensions.ui.front_end import Editor
 from ostler.testkit import Call
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.face import TestFace
+from ostler.testkit.front_end import TestFace
 
 
 def fail(place: str) -> Any:

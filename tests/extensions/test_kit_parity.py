@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ostler.core.harness import Harness
+from ostler.core.tool import ToolContext, tool
 from ostler.extensions import (
     ContextDraft,
     ExtensionContext,
@@ -27,16 +29,14 @@ from ostler.extensions import (
     RunPlan,
 )
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import create_session
-from ostler.testkit.face import TestFace
+from ostler.schema import events, requests
+from ostler.schema.errors import ConnectionFailed, SessionBusy, StoreError, UsageError
+from ostler.schema.messages import File, Text, as_content, user
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
+from ostler.testkit.front_end import TestFace
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import ConnectionFailed, SessionBusy, StoreError, UsageError
-from ostler.vocabulary.messages import File, Text, as_content, user
 from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.calling import call_within
-from ostler.extensions.foreign.foreign_extension import ForeignExtension
-from ostler.extensions.loader import loading
-from ostler.extensions.loader.assembling import Assembly
+from ostler.extensions.executor import call_within
+from ostler.extensions.loader import module_loader
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.finding import Search, find_extensions
-from ostler.extensions.loader.loading import Version
+from ostler.extensions.loader.discovery import Search, find_extensions
+from ostler.extensions.loader.extension_loader import Assembly
+from ostler.extensions.loader.module_loader import Version
+from ostler.extensions.protocol.process_extension import ForeignExtension
 from tests.extensions.foreign_process import WAIT, written
 
 
@@ -194,7 +194,7 @@ async def test_what_cannot_be_loaded_says_why_and_where(tmp_path: Path, text: st
 
 
 async def test_an_extension_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LOADING_SECONDS", 0.05)
+    monkeypatch.setattr(module_loader, "LOADING_SECONDS", 0.05)
     text = "import threading\nthreading.Event().wait(30)\ndef setup(ostler): ...\n"
     assert "took longer than 0.05 s" in await problem_of(write(tmp_path / "gate.py", text))
     text = "import threading\ndef setup(ostler):\n    threading.Event().wait(30)\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.lookout import is_anything_there
+from ostler.extensions.idle_host import is_anything_there
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, pla
 def test_without_extensions_nothing_is_loaded_for_them(tmp_path: Path) -> None:
     script = """
 import sys
-from ostler.faces import cli
+from ostler.app import cli
 cli.run(["-p", "--model", "demo", "--no-session", "hello"])
 print(sorted(name for name in sys.modules if name.startswith("ostler.extensions")), file=sys.stderr)
 """
@@ -56,4 +56,4 @@ print(sorted(name for name in sys.modules if name.startswith("ostler.extensions"
         text=True,
         timeout=60,
     )
-    assert done.stderr.splitlines()[-1] == "['ostler.extensions', 'ostler.extensions.lookout']"
+    assert done.stderr.splitlines()[-1] == "['ostler.extensions', 'ostler.extensions.idle_host']"

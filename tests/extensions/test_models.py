@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
+from ostler.agent import OpenThings
+from ostler.app.settings import Settings
+from ostler.core.tool import tool
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.moments import ModelChanged, ReasoningChanged
-from ostler.faces.open_things import OpenThings
-from ostler.kernel.tool import tool
-from ostler.models.catalogue import Catalogue
-from ostler.models.provider_table import ProviderSettings
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import ModelChanged, ReasoningChanged
+from ostler.models.catalogue import FREE, Catalogue
+from ostler.models.factory import model_maker
+from ostler.models.providers import ProviderSettings
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.models.settings import FREE
-from ostler.runs.model_choice import model_maker
-from ostler.runs.session import Session
-from ostler.runs.settings import Settings
-from ostler.vocabulary.errors import NoModel, UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.schema.errors import NoModel, UsageError
+from ostler.schema.messages import as_content
+from ostler.sessions.session import Session
 from tests.extensions.at_work import extension, facts_of, session_with
 
 

@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.moments import ReasoningStarted, SessionLeft, SessionOpened, StateChanged
+from ostler.extensions.extension_session import ReasoningStarted, SessionLeft, SessionOpened, StateChanged
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
 from tests.extensions.at_work import extension, facts_of, session_with
 
 
@@ -114,7 +114,7 @@ async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None
 
 
 async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.2)
+    monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.2)
     release = threading.Event()
     seen: list[str] = []
 

@@ -12,11 +12,11 @@ from shlex import quote
 import pytest
 from msgspec.structs import replace
 
-from ostler.extensions.installing.manifest import Package, Scope, installed_extensions, read_manifest
-from ostler.extensions.installing.packages import Outcome, Wish, install, remove, set_enabled, update
-from ostler.extensions.installing.scanning import scan_extensions
-from ostler.extensions.installing.sources import parse_source
-from ostler.vocabulary.errors import ConfigurationError, NotFound, OstlerError, UsageError
+from ostler.extensions.install.packages import Outcome, Wish, install, remove, set_enabled, update
+from ostler.extensions.install.sources import parse_source
+from ostler.extensions.loader.discovery import scan_extensions
+from ostler.extensions.loader.manifest import Package, Scope, installed_extensions, read_manifest
+from ostler.schema.errors import ConfigurationError, NotFound, OstlerError, UsageError
 from tests.extensions.making_packages import Repository, git, tool, wheel, write
 
 BROKEN = "def setup(ostler):\n    raise ValueError('not today')\n"
@@ -373,7 +373,7 @@ def test_nothing_is_built_unless_it_is_allowed(tmp_path: Path, put: Install, ind
 def test_without_pip_uv_is_used_and_without_both_it_is_said_what_to_do(
     tmp_path: Path, put: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.extensions.installing.wheels.find_spec", lambda name: None)
+    monkeypatch.setattr("ostler.extensions.install.sources.find_spec", lambda name: None)
     programs = write(
         tmp_path / "programs", {"uv": f'#!/bin/sh\necho "$@" > {quote(str(tmp_path))}/told\nexit 3\n'}
     )

@@ -13,20 +13,19 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions import lookout
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
+from ostler.extensions import idle_host
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.loader import watching
-from ostler.extensions.loader.assembling import Assembly
-from ostler.extensions.loader.finding import Search
-from ostler.extensions.loader.hosting import extend, host_of
-from ostler.extensions.loader.trusting import extensions_to_trust
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.extensions.loader import reload
+from ostler.extensions.loader.code_files import extensions_to_trust
+from ostler.extensions.loader.discovery import Search
+from ostler.extensions.loader.extension_loader import Assembly, extend, host_of
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import Session, create_session
-from ostler.runs.trust import trust_edits
-from ostler.vocabulary.messages import as_content
+from ostler.permissions.trust import trust_edits
+from ostler.schema.messages import as_content
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
 from tests import needed
 from tests.extensions.at_work import facts_of
 from tests.extensions.foreign_process import written
@@ -94,7 +93,7 @@ async def until(condition: Callable[[], Any]) -> Any:
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(lookout, "DELAY", 0.0)
+    monkeypatch.setattr(idle_host, "DELAY", 0.0)
     return Room(tmp_path)
 
 
@@ -102,8 +101,8 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
 def noticed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to notice a change."""
     if request.param == "without":
-        monkeypatch.setattr(watching, "_notifier", lambda places: None)
-        monkeypatch.setattr(watching, "SECONDS", 0.02)
+        monkeypatch.setattr(reload, "_notifier", lambda places: None)
+        monkeypatch.setattr(reload, "SECONDS", 0.02)
     else:
         needed.module("watchfiles")
 
@@ -134,7 +133,7 @@ async def test_the_first_extension_may_appear_while_a_session_is_open(room: Room
         "gate.py",
         """
         import helpers
-        from ostler.kernel.hooks import Handled
+        from ostler.core.hooks import Handled
 
         def setup(ostler):
             @ostler.command("say")
@@ -164,7 +163,7 @@ async def test_during_a_run_it_takes_effect_at_the_next_step(room: Room) -> None
         room.write(
             "gate.py",
             """
-            from ostler.kernel.hooks import Refuse
+            from ostler.core.hooks import Refuse
 
             def setup(ostler):
                 @ostler.command("say")
@@ -199,7 +198,7 @@ async def test_during_a_run_it_takes_effect_at_the_next_step(room: Room) -> None
 
 async def test_the_old_version_leaves_before_the_new_one_enters(room: Room) -> None:
     text = """
-        from ostler.extensions.moments import SessionLeft, SessionOpened
+        from ostler.extensions.extension_session import SessionLeft, SessionOpened
 
         def setup(ostler):
             ostler.option("mark", default="plain")
@@ -326,7 +325,7 @@ async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) ->
 
 
 async def test_a_run_that_ends_soon_is_not_watched(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "DELAY", 3600.0)
+    monkeypatch.setattr(idle_host, "DELAY", 3600.0)
     before = set(threading.enumerate())
     session = await room.open("done")
     await session.prompt(as_content("go"))

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.showing import rendering
-from ostler.extensions.showing.rendering import Painter
-from ostler.extensions.showing.ui_data import Content, Widget
-from ostler.testkit.face import TestFace
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.ui import renderer
+from ostler.extensions.ui.renderer import Painter
+from ostler.extensions.ui.types import Content, Widget
+from ostler.schema.errors import UsageError
+from ostler.testkit.front_end import TestFace
 from tests.extensions.at_work import facts_of
 from tests.extensions.with_face import opened
 
@@ -130,7 +130,7 @@ async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
 async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_after_three(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendering, "RENDER_SECONDS", 0.02)
+    monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.02)
     asked: list[int] = []
     never = threading.Event()
 
@@ -155,7 +155,7 @@ async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_aft
 async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rendering, "RENDER_SECONDS", 0.2)
+    monkeypatch.setattr(renderer, "RENDER_SECONDS", 0.2)
     loop = asyncio.get_running_loop()
     clock, stood_still = loop.time, 0.0
     monkeypatch.setattr(loop, "time", lambda: clock() + stood_still)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ostler.extensions.api import Ostler
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.showing.shortcuts import is_of_faces, normalised_key, shortcut_key
-from ostler.testkit.face import TestFace
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.ui.front_end import is_of_faces, normalised_key, shortcut_key
+from ostler.schema.errors import UsageError
+from ostler.testkit.front_end import TestFace
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened
 
@@ -77,7 +77,7 @@ def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
         ostler.shortcut("ctrl+k")(lambda: None)
         ostler.shortcut("Ctrl+K")(lambda: None)
 
-    from ostler.kernel.harness import Harness
+    from ostler.core.harness import Harness
     from ostler.models.scripted import ScriptedModel
 
     ExtensionHost([extension("demo", setup)], face=TestFace(), say=said.append).equip(

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import Session
-from ostler.runs.trust import trust
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.permissions.trust import trust
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import as_content
+from ostler.sessions.session import Session
 from tests.extensions.at_work import extension, facts_of, session_with
 
 SKILL = """---

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.installing.sources import package_name, parse_source
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.install.sources import package_name, parse_source
+from ostler.schema.errors import UsageError
 
 HERE = Path("/")
 

@@ -11,30 +11,28 @@ from typing import Any
 
 import pytest
 
+from ostler.core.harness import Harness
+from ostler.core.hooks import Ask, PlannedCall, Refuse, RunPlan
+from ostler.core.model import ModelRequest
+from ostler.core.tool import tool
 from ostler.extensions import SubagentEvent, SubagentEvents, SubagentResult
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Ask, PlannedCall, Refuse, RunPlan
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import tool
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
-from ostler.log.tree_invariants import tree_violations
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.agents import AgentSpec
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.session import Session, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure, StoreError, UsageError
-from ostler.vocabulary.events import RunEnded
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.limits import Limits
-from ostler.vocabulary.messages import as_content, text_of
-from ostler.vocabulary.outcomes import Pending, Question
+from ostler.schema import events
+from ostler.schema.errors import Failure, StoreError, UsageError
+from ostler.schema.events import RunEnded
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content, text_of
+from ostler.schema.outcomes import Pending, Question
+from ostler.schema.usage import Limits
+from ostler.sessions.agents import AgentSpec, DelegateTool
+from ostler.sessions.session import Session, open_session
+from ostler.store.invariants import tree_violations, violations
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
 from tests.extensions.at_work import extension, facts_of, session_with
 from tests.runs.dying_store import DyingStore
 
@@ -677,10 +675,10 @@ PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from ostler.extensions.api import Ostler
-from ostler.log.sqlite import SqliteStore
+from ostler.store.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.messages import as_content
 from tests.extensions.at_work import extension, session_with
 
 def setup(ostler):

@@ -8,23 +8,23 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.harness import Harness
+from ostler.core.hooks import StepPlan
+from ostler.core.journal import World
+from ostler.core.state import fold
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
-from ostler.extensions.moments import SessionOpened
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import StepPlan
-from ostler.kernel.journal import World
-from ostler.kernel.state import fold
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import SessionOpened
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import Session, open_session
-from ostler.vocabulary.errors import StoreError, UsageError
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import Navigate
+from ostler.schema.errors import StoreError, UsageError
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Navigate
+from ostler.sessions.session import Session, open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
 from tests.extensions.at_work import extension, session_with
 
 

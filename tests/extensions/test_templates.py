@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.parts.template_access import ArgumentPattern, ModelCondition, Templates
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.context_api.templates import ArgumentPattern, ModelCondition, Templates
+from ostler.schema.errors import UsageError
 
 context: Any = SimpleNamespace(model="anthropic/claude-9.5")
 templates = Templates(context)

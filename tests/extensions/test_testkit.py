@@ -24,13 +24,13 @@ from ostler.extensions import (
     StepPlan,
 )
 from ostler.extensions.host import CommandFailed
-from ostler.extensions.showing.ui_data import Widget
+from ostler.extensions.ui.types import Widget
 from ostler.models.scripted import Call
+from ostler.schema import events
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.messages import as_content, text_of
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.face import TestFace
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound, UsageError
-from ostler.vocabulary.messages import as_content, text_of
+from ostler.testkit.front_end import TestFace
 
 GATE = """
 from ostler.extensions import Ostler, PlannedCall, Refuse

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
-from ostler.extensions.showing.themes import DEFAULT, DEFAULT_THEME, ThemeBook
-from ostler.testkit.face import TestFace
-from ostler.vocabulary.errors import UsageError
+from ostler.extensions.ui.themes import (
+    DEFAULT,
+    DEFAULT_THEME,
+    SLOTS,
+    Theme,
+    ThemeBook,
+    ThemeColor,
+    ThemeColors,
+    full_hex,
+)
+from ostler.schema.errors import UsageError
+from ostler.testkit.front_end import TestFace
 from tests.extensions.with_face import opened
 
 SEA = Theme(primary=ThemeColor("#036", "9CF"), text=ThemeColor(dark="#ffffff"))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ostler.context.skill_tool import SkillTool
+from ostler.context.skills import SkillTool
+from ostler.core.children import ChildRequest
+from ostler.core.function_tool import ToolClass
+from ostler.core.hooks import Hook, StepPlan
+from ostler.core.tool import ToolContext, tool
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.kernel.child import ChildRequest
-from ostler.kernel.hooks import Hook, StepPlan
-from ostler.kernel.tool import ToolContext, tool
-from ostler.kernel.tool_class import ToolClass
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.delegate import DelegateTool
-from ostler.tools.builtin import builtin_tool
-from ostler.vocabulary.messages import as_content, text_of
+from ostler.schema.messages import as_content, text_of
+from ostler.sessions.agents import DelegateTool
+from ostler.tools import builtin_tool
 from tests.extensions.at_work import extension, facts_of, session_with
 
 

@@ -8,13 +8,13 @@ from shlex import quote
 
 import pytest
 
-from ostler.extensions.calling import CodeFailed
-from ostler.extensions.foreign.foreign_extension import ForeignExtension
+from ostler.extensions.executor import CodeFailed
 from ostler.extensions.loader import code_files
-from ostler.extensions.loader.assembling import Assembly, Versions
-from ostler.extensions.loader.finding import Search
-from ostler.extensions.loader.trusting import ToTrust, extensions_to_trust
-from ostler.runs.trust import distrust, trust_edits
+from ostler.extensions.loader.code_files import ToTrust, extensions_to_trust
+from ostler.extensions.loader.discovery import Search
+from ostler.extensions.loader.extension_loader import Assembly, Versions
+from ostler.extensions.protocol.process_extension import ForeignExtension
+from ostler.permissions.trust import distrust, trust_edits
 from tests.extensions.foreign_process import written
 
 MARKS = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"

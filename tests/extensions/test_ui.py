@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.moments import SessionOpened
-from ostler.extensions.showing.live_values import LiveBoard
-from ostler.extensions.showing.ui_data import Content, Style, Visibility, Widget
+from ostler.extensions.extension_session import SessionOpened
+from ostler.extensions.ui.renderer import LiveBoard
+from ostler.extensions.ui.types import Content, Style, Visibility, Widget
 from ostler.models.scripted import ScriptedModel
-from ostler.testkit.face import TestFace
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import as_content
+from ostler.testkit.front_end import TestFace
 from tests.extensions.at_work import extension
 from tests.extensions.with_face import opened, until
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ostler.app.settings import Settings
+from ostler.context.session_context import KeptContext
+from ostler.core.call_context import CallContext
+from ostler.core.children import ChildRequest
+from ostler.core.tool import ToolContext, tool
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.child import ChildRequest
-from ostler.kernel.tool import ToolContext, tool
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.contexts import KeptContext
-from ostler.runs.session import Session
-from ostler.runs.settings import Settings
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import AuthenticationFailed
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.usage import NOTHING_USED, Usage
+from ostler.schema import events
+from ostler.schema.errors import AuthenticationFailed
+from ostler.schema.messages import as_content
+from ostler.schema.usage import NOTHING_USED, Usage
+from ostler.sessions.session import Session
 from tests.extensions.at_work import extension, session_with
 
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from ostler.core.harness import Harness
+from ostler.core.store import Store
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.kernel.harness import Harness
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import Session, create_session
-from ostler.testkit.face import TestFace
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
+from ostler.testkit.front_end import TestFace
 from tests.extensions.at_work import extension
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from ostler.kernel.json_schema import mismatch
-from ostler.kernel.tool import tool
-from ostler.vocabulary.errors import InvalidArguments
+from ostler.core.json_schema import mismatch
+from ostler.core.tool import tool
+from ostler.schema.errors import InvalidArguments
 
 
 class Colour(enum.Enum):

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
+from ostler.core.call_context import CallContext
+from ostler.core.harness import Harness
+from ostler.core.model import ModelRequest
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.session import open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import Limits, RunEnded, Warned
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import StoreError
+from ostler.schema.events import Limits, RunEnded, Warned
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.usage import Usage
+from ostler.sessions.agents import DelegateTool
+from ostler.sessions.session import open_session
+from ostler.store.invariants import violations
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
 from tests.runs.dying_store import DyingStore
 

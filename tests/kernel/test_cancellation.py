@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from ostler.kernel.tool import ToolContext, tool
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure
-from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.requests import Cancel, Continue, Prompt, Rename, Steer
+from ostler.schema import events
+from ostler.schema.errors import Failure
+from ostler.schema.messages import Text, as_content
+from ostler.schema.requests import Cancel, Continue, Prompt, Rename, Steer
 from tests.running import Ran, run, started
 
 
@@ -80,7 +80,7 @@ async def test_all_calls_have_a_result_when_the_second_of_three_is_cancelled() -
 
 
 async def test_a_tool_that_ignores_its_cancellation_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ostler.kernel.stopping.GRACE", 0.05)
+    monkeypatch.setattr("ostler.core.cancellation.GRACE", 0.05)
     let_go = asyncio.Event()
 
     @tool

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.kernel.model import Transcript
-from ostler.kernel.state import fold
-from ostler.vocabulary.errors import StoreCorrupt
-from ostler.vocabulary.events import AssistantMessage, Event, SessionStarted, ToolResultFact, UserMessage
-from ostler.vocabulary.facts import Fact, encode_event
-from ostler.vocabulary.messages import Text, ToolCall, ToolResult, user
+from ostler.core.model import Transcript
+from ostler.core.state import fold
+from ostler.schema.errors import StoreCorrupt
+from ostler.schema.events import AssistantMessage, Event, SessionStarted, ToolResultFact, UserMessage
+from ostler.schema.facts import Fact, encode_event
+from ostler.schema.messages import Text, ToolCall, ToolResult, user
 
 CALLS = 450
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.hooks import Ask, ContextDraft, Hook, Hooks, Refuse, Replace, Retry, StepPlan
-from ostler.kernel.model import ModelDone
-from ostler.kernel.tool import ToolContext, tool
+from ostler.core.hooks import Ask, ContextDraft, Hook, Hooks, Refuse, Replace, Retry, StepPlan
+from ostler.core.model import ModelDone
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ServerFailed, UsageError
-from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.outcomes import Ok, Pending, Question, ok
+from ostler.schema import events
+from ostler.schema.errors import ServerFailed, UsageError
+from ostler.schema.messages import Text, as_content
+from ostler.schema.outcomes import Ok, Pending, Question, ok
 from tests.running import run, started
 
 
@@ -160,7 +160,7 @@ async def test_whatever_a_handler_raises_is_reported(error: BaseException) -> No
 async def test_a_handler_that_ignores_its_cancellation_is_given_up_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ostler.kernel.stopping.GRACE", 0.02)
+    monkeypatch.setattr("ostler.core.cancellation.GRACE", 0.02)
     let_go = asyncio.Event()
 
     async def stubborn(planned: object) -> None:
@@ -246,7 +246,7 @@ async def test_a_tool_that_was_not_offered_does_not_run() -> None:
 
 
 async def test_a_cancelled_answer_is_judged_before_it_is_shown() -> None:
-    from ostler.kernel.hooks import Suppress
+    from ostler.core.hooks import Suppress
 
     ran = await started(
         [Turn("half a secret", hangs=True)], hooks=[Hook("before_message", lambda draft: Suppress())]

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.hooks import (
+from ostler.core.hooks import (
     Ask,
     ContextDraft,
     DraftMessage,
@@ -24,12 +24,12 @@ from ostler.kernel.hooks import (
     StepPlan,
     Suppress,
 )
-from ostler.kernel.tool import tool
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ServerFailed
-from ostler.vocabulary.messages import Text, ToolCall, as_content, user
-from ostler.vocabulary.outcomes import Question
+from ostler.schema import events
+from ostler.schema.errors import ServerFailed
+from ostler.schema.messages import Text, ToolCall, as_content, user
+from ostler.schema.outcomes import Question
 from tests.running import run, started
 
 SEEN: list[str] = []
@@ -265,7 +265,7 @@ async def test_a_failure_may_be_answered_with_another_model_or_given_up() -> Non
     def give_up(failed: FailedCall) -> GiveUp:
         return GiveUp()
 
-    from ostler.vocabulary.errors import ConnectionFailed
+    from ostler.schema.errors import ConnectionFailed
 
     ran = await run([ConnectionFailed("refused"), "never"], hooks=[Hook("after_failure", give_up)])
     assert ran.status == "failed"
@@ -320,7 +320,7 @@ async def test_a_question_stops_only_its_own_call() -> None:
 
 
 async def test_a_waiting_run_goes_on_with_the_answer_and_with_the_arguments_that_were_judged() -> None:
-    from ostler.vocabulary.requests import Answer
+    from ostler.schema.requests import Answer
 
     rewrite = Hook("before_tool", lambda planned: Rewrite({"word": "judged"}))
     ran = await run(

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ostler.kernel.journal import Journal, World, open_journal
-from ostler.kernel.processes import current_process
-from ostler.kernel.store import NO_REQUESTS, Lease
-from ostler.log.memory import MemoryStore
-from ostler.vocabulary.errors import StoreError, StoreFull
-from ostler.vocabulary.events import Event, SessionRenamed, SessionStarted, StoreFailed
-from ostler.vocabulary.facts import Fact
+from ostler.core.journal import Journal, World, open_journal
+from ostler.core.processes import current_process
+from ostler.core.store import NO_REQUESTS, Lease
+from ostler.schema.errors import StoreError, StoreFull
+from ostler.schema.events import Event, SessionRenamed, SessionStarted, StoreFailed
+from ostler.schema.facts import Fact
+from ostler.store.memory import MemoryStore
 
 
 class SlowStore(MemoryStore):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.json_schema import mismatch, schema_problem
-from ostler.kernel.tool import schema_of
+from ostler.core.json_schema import mismatch, schema_problem
+from ostler.core.tool import schema_of
 
 HORSE: dict[str, Any] = {
     "type": "object",

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from ostler.kernel.tool import ToolContext, tool
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, Turn
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import ConnectionFailed, Failure, ServerFailed
-from ostler.vocabulary.events import Limits
-from ostler.vocabulary.messages import Text, ToolCall, ToolResult, as_content, user
-from ostler.vocabulary.outcomes import ok
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import ConnectionFailed, Failure, ServerFailed
+from ostler.schema.events import Limits
+from ostler.schema.messages import Text, ToolCall, ToolResult, as_content, user
+from ostler.schema.outcomes import ok
+from ostler.schema.usage import Usage
 from tests.running import run, started
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from ostler.kernel.arguments import checked
-from ostler.kernel.normalising import normalised
-from ostler.kernel.tool import schema_of
+from ostler.core.function_tool import checked
+from ostler.core.json_schema import normalised
+from ostler.core.tool import schema_of
 
 
 class Stop(Struct, kw_only=True):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.kernel import partial_json
-from ostler.kernel.partial_json import GrowingString, growing_string
+from ostler.history import partial_json
+from ostler.history.partial_json import GrowingString, growing_string
 
 NAMES = st.sampled_from(["content", "edits", "new_text", 'new_text":"', "*", ""]) | st.text(max_size=3)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.processes import ProcessId, _ask, host_name, start_time
+from ostler.core.processes import ProcessId, _ask, host_name, start_time
 from tests import needed
 
 

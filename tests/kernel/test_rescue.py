@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from ostler.kernel.hooks import FailedCall, GiveUp, Hook, Retry
-from ostler.kernel.tool import tool
+from ostler.core.hooks import FailedCall, GiveUp, Hook, Retry
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import (
+from ostler.schema import events
+from ostler.schema.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ContextOverflow,
@@ -21,9 +21,9 @@ from ostler.vocabulary.errors import (
     RateLimited,
     StreamBroken,
 )
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import SetModel
-from ostler.vocabulary.usage import Usage
+from ostler.schema.messages import as_content
+from ostler.schema.requests import SetModel
+from ostler.schema.usage import Usage
 from tests.running import Ran, run, started
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.hooks import Ask, Hook, PlannedCall
-from ostler.kernel.tool import tool
+from ostler.core.hooks import Ask, Hook, PlannedCall
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.vocabulary import events
-from ostler.vocabulary.events import QuestionAsked
-from ostler.vocabulary.outcomes import Question
+from ostler.schema import events
+from ostler.schema.events import QuestionAsked
+from ostler.schema.outcomes import Question
 from tests.running import run
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.cancel import CancelToken
-from ostler.kernel.stopping import Silent, Stopped, run_bounded, stops_with
-from ostler.testkit.virtual_loop import VirtualLoop
+from ostler.core.cancellation import CancelToken, Silent, Stopped, run_bounded, stops_with
+from ostler.testkit.simulator.process import VirtualLoop
 
 
 def in_virtual_time(work: Coroutine[Any, Any, None]) -> None:

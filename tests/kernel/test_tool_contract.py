@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call
-from ostler.runs.session import open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.display import Display, Layout
-from ostler.vocabulary.events import RunEnded, RunWaiting, TodoItem
-from ostler.vocabulary.messages import as_content, text_of
-from ostler.vocabulary.outcomes import NeedUser, Ok, Pending, Question, ok
-from ostler.vocabulary.requests import FinishCall
+from ostler.schema import events
+from ostler.schema.events import RunEnded, RunWaiting, TodoItem
+from ostler.schema.messages import as_content, text_of
+from ostler.schema.outcomes import Display, Layout, NeedUser, Ok, Pending, Question, ok
+from ostler.schema.requests import FinishCall
+from ostler.sessions.session import open_session
+from ostler.store.memory import MemoryStore
 from tests.running import run, started
 
 

@@ -11,13 +11,12 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from ostler.kernel.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_summary, tool
-from ostler.kernel.tool_class import ToolClass
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
-from ostler.vocabulary.display import Display
-from ostler.vocabulary.errors import InvalidArguments
-from ostler.vocabulary.messages import Image, Text
-from ostler.vocabulary.outcomes import Failed, NeedUser, Ok, Question, failed, ok
+from ostler.core.function_tool import ToolClass
+from ostler.core.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_summary, tool
+from ostler.schema.errors import InvalidArguments
+from ostler.schema.messages import Image, Text
+from ostler.schema.outcomes import Display, Failed, NeedUser, Ok, Question, failed, ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 
 
 class Place(Struct):

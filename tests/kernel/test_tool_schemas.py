@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from ostler.kernel.json_schema import mismatch, schema_problem
-from ostler.kernel.tool import schema_of, tool
-from ostler.models.schemas import closed
+from ostler.core.json_schema import mismatch, schema_problem
+from ostler.core.tool import schema_of, tool
+from ostler.models.wires.encoder import closed
 
 
 class Colour(enum.Enum):

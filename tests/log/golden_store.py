@@ -8,14 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ostler.kernel.journal import World
-from ostler.kernel.processes import ProcessId
-from ostler.kernel.store import BlobPart
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_schema import version_of
-from ostler.vocabulary import requests
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.core.journal import World
+from ostler.core.processes import ProcessId
+from ostler.core.store import BlobPart
+from ostler.schema import requests
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import version_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NOW_MS = 1_700_000_000_000

@@ -24,12 +24,12 @@ sys.stdin.readline()
 WRITES = """
 import asyncio, os, sys
 from pathlib import Path
-from ostler.kernel.processes import current_process
-from ostler.log.sqlite import SqliteStore
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.core.processes import current_process
+from ostler.store.sqlite import SqliteStore
+from ostler.schema import events, requests
+from ostler.schema.errors import StoreError
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
 
 async def main(path, durability="process"):
     store = SqliteStore(Path(path), durability=durability)

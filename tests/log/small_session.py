@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ostler.kernel.processes import current_process
-from ostler.kernel.store import Store
-from ostler.log.sqlite_connection import Durability
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.core.processes import current_process
+from ostler.core.store import Store
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.store.sqlite_connection import Durability
 
 HERE = current_process()
 DURABILITIES: tuple[Durability, ...] = ("process", "power")

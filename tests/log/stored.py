@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ostler.kernel.store import Store
-from ostler.vocabulary.events import Entry, Event, LeafMoved, SessionStarted
-from ostler.vocabulary.facts import Fact
+from ostler.core.store import Store
+from ostler.schema.events import Entry, Event, LeafMoved, SessionStarted
+from ostler.schema.facts import Fact
 
 HOME = "/home/ada/project"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.journal import World
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_connection import Durability
+from ostler.core.journal import World
+from ostler.core.store import Store
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import Durability
 from ostler.testkit.store_conformance import StoreConformance
 
 

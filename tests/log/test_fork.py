@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
-from ostler.kernel.processes import current_process
-from ostler.kernel.state import fold, path_of
-from ostler.kernel.store import Store
-from ostler.kernel.telling import NEVER_RUN
-from ostler.kernel.tool import tool
-from ostler.log.fork import REFERENCES, fork
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.journal import World
+from ostler.core.processes import current_process
+from ostler.core.state import fold, path_of
+from ostler.core.store import Store
+from ostler.core.tool import tool
+from ostler.core.transcript import NEVER_RUN
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import NotFound
-from ostler.vocabulary.events import EVENT_TYPES, Event
-from ostler.vocabulary.messages import BlobRef, Message, Text, ToolCall, ToolResult, as_content, user
-from ostler.vocabulary.usage import NOTHING_USED, Usage
+from ostler.schema import events
+from ostler.schema.errors import NotFound
+from ostler.schema.events import EVENT_TYPES, Event
+from ostler.schema.messages import BlobRef, Message, Text, ToolCall, ToolResult, as_content, user
+from ostler.schema.usage import NOTHING_USED, Usage
+from ostler.sessions.session import open_session
+from ostler.store.fork import REFERENCES, fork
+from ostler.store.invariants import violations
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
 from tests.log.stored import facts_of, put
 from tests.running import run
 

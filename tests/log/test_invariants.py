@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.journal import World
-from ostler.kernel.tool import tool
-from ostler.log.invariants import INVARIANTS, broken, violations
+from ostler.core.journal import World
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, Turn
-from ostler.runs.asking import ask
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Message, Text, ToolCall
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.requests import Rename
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import Failure
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Message, Text, ToolCall
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.requests import Rename
+from ostler.schema.usage import Usage
+from ostler.sessions.submit import ask
+from ostler.store.invariants import INVARIANTS, broken, violations
 from tests.running import run
 
 Facts = list[Fact]

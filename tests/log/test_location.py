@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ostler.log import location
-from ostler.log.location import refuse_network_disk
-from ostler.log.sqlite import SqliteStore
-from ostler.vocabulary.errors import StoreError
+from ostler.schema.errors import StoreError
+from ostler.store import sqlite_connection
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import refuse_network_disk
 
 MOUNTS = r"""
 sysfs /sys sysfs rw,nosuid 0 0
@@ -76,7 +76,7 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
 def test_where_there_is_no_list_of_mounts_every_place_is_fine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(location, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(sqlite_connection, "MOUNTS", tmp_path / "none")
     refuse_network_disk(tmp_path / "store.db")
 
 
@@ -85,7 +85,7 @@ def test_opening_a_store_there_is_refused_and_makes_nothing(
 ) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"server:/x {str(tmp_path / 'far').replace(' ', chr(92) + '040')} nfs rw 0 0\n")
-    monkeypatch.setattr(location, "MOUNTS", mounts)
+    monkeypatch.setattr(sqlite_connection, "MOUNTS", mounts)
     with pytest.raises(StoreError, match="network file system"):
         SqliteStore(tmp_path / "far" / "store.db")
     assert not (tmp_path / "far").exists()

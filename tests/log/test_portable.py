@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.journal import World
-from ostler.kernel.processes import current_process
-from ostler.kernel.state import fold
-from ostler.kernel.store import Store
-from ostler.kernel.tool import tool
-from ostler.log.fork import fork
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
-from ostler.log.portable import export_session, import_session, read_line
-from ostler.log.sqlite import SqliteStore
+from ostler.core.journal import World
+from ostler.core.processes import current_process
+from ostler.core.state import fold
+from ostler.core.store import Store
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Image, Text
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Image, Text
+from ostler.store.fork import fork
+from ostler.store.invariants import violations
+from ostler.store.memory import MemoryStore
+from ostler.store.portable import export_session, import_session, read_line
+from ostler.store.sqlite import SqliteStore
 from tests.log.stored import HOME, facts_of, put
 from tests.running import run
 from tests.vocabulary.event_strategies import any_event

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.words import words_of
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.core.store import Store
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.store.memory import MemoryStore
+from ostler.store.rules import words_of
+from ostler.store.sqlite import SqliteStore
 from tests.log.small_session import first
 
 LETTERS = "aAbBéÉe\u0301ñçßøæœłΑαΩωЖжйё0123日本語한글ا"

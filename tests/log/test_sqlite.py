@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.store import Lease
-from ostler.log import pulse, sqlite_search, sqlite_writer
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_connection import Durability
-from ostler.vocabulary.errors import SessionHeld, StoreBusy
+from ostler.core.store import Lease
+from ostler.schema.errors import SessionHeld, StoreBusy
+from ostler.store import change_notifier, sqlite_rows, sqlite_writer
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import Durability
 from tests.log.other_processes import LOCKS, WRITES, other_process
 from tests.log.small_session import DURABILITIES, HERE, first, numbers, said
 
@@ -121,7 +121,7 @@ async def test_a_deleted_session_leaves_no_row_behind(store: SqliteStore) -> Non
 async def test_the_search_index_is_made_in_pieces(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_search, "PIECE", 3)
+    monkeypatch.setattr(sqlite_rows, "PIECE", 3)
     for number in range(1, 5):
         session = f"ses_{number}"
         lease = await store.create(first(session), HERE)
@@ -194,13 +194,13 @@ async def test_a_store_at_rest_still_hears_of_other_processes(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, can_tell: bool
 ) -> None:
     """The system tells of their writes; where it cannot, they are looked for."""
-    monkeypatch.setattr(pulse, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(change_notifier, "QUIET_SECONDS", 0.0)
     if can_tell:
         if sys.platform != "linux":
             pytest.skip("only Linux tells")
-        monkeypatch.setattr(pulse, "TOLD_SECONDS", 3600.0)
+        monkeypatch.setattr(change_notifier, "TOLD_SECONDS", 3600.0)
     else:
-        monkeypatch.setattr(pulse, "FileWatch", _cannot_be_had)
+        monkeypatch.setattr(change_notifier, "FileWatch", _cannot_be_had)
     lease = await store.create(first(), HERE)
     async with other_process(WRITES, path) as other:
         await other.told("create ses_2")

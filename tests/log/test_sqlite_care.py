@@ -10,18 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.journal import World
-from ostler.kernel.processes import current_process
-from ostler.kernel.tool import tool
-from ostler.log import sqlite_space
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import STORE_INVARIANTS, check
-from ostler.log.sqlite_repair import repair
-from ostler.log.sqlite_space import collect_output, shrink, unnamed_output
+from ostler.core.journal import World
+from ostler.core.processes import current_process
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.requests import Prompt
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.requests import Prompt
+from ostler.store import sqlite_maintenance
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import (
+    STORE_INVARIANTS,
+    check,
+    collect_output,
+    repair,
+    shrink,
+    unnamed_output,
+)
 from tests.log.small_session import HERE, first, said
 from tests.running import run
 
@@ -252,7 +257,7 @@ async def test_the_file_gets_smaller_when_sessions_are_deleted(path: Path) -> No
 async def test_a_large_file_that_others_work_with_keeps_its_size(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_space, "SMALL", 1)
+    monkeypatch.setattr(sqlite_maintenance, "SMALL", 1)
     store = SqliteStore(path)
     await store.import_session([first("ses_large"), said(2, "x" * 2_000_000, "ses_large")])
     lease = await store.create(first(), HERE)

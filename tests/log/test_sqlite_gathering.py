@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.store import Lease
-from ostler.log.sqlite import SqliteStore
-from ostler.vocabulary.errors import LeaseLost, StoreBusy, StoreError
+from ostler.core.store import Lease
+from ostler.schema.errors import LeaseLost, StoreBusy, StoreError
+from ostler.store.sqlite import SqliteStore
 from tests.log.other_processes import LOCKS, other_process
 from tests.log.small_session import HERE, first, numbers, said
 

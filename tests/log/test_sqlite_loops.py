@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_connection import Durability
-from ostler.vocabulary import requests
-from ostler.vocabulary.errors import StoreError
+from ostler.schema import requests
+from ostler.schema.errors import StoreError
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import Durability
 from tests.log.other_processes import LOCKS, other_process
 from tests.log.small_session import DURABILITIES, HERE, first, numbers, said
 

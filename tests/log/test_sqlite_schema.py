@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.journal import World
-from ostler.kernel.processes import ProcessId
-from ostler.kernel.state import fold
-from ostler.log.leasing import LEASE_MS
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_connection import connect
-from ostler.log.sqlite_schema import version_of
-from ostler.vocabulary.errors import SessionHeld, StoreError, StoreFull, StoreNewer
+from ostler.core.journal import World
+from ostler.core.processes import ProcessId
+from ostler.core.state import fold
+from ostler.schema.errors import SessionHeld, StoreError, StoreFull, StoreNewer
+from ostler.store.rules import LEASE_MS
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import connect, version_of
 from tests.log import golden_store
 from tests.log.golden_store import GOLDEN, NOW_MS, OUTPUT, OWNER, PROMPT, TOOL, facts
 from tests.log.small_session import HERE, first, numbers, said
@@ -156,7 +155,7 @@ async def test_a_migration_that_fails_has_changed_nothing(path: Path) -> None:
 CRASHES = """
 import os, sys
 from pathlib import Path
-from ostler.log.sqlite_connection import connect
+from ostler.store.sqlite_connection import connect
 
 def crash(db):
     db.execute("delete from facts")

@@ -15,16 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_errors import in_our_words
-from ostler.vocabulary.errors import (
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreNewer,
-    StoreReadOnly,
-)
+from ostler.schema.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_connection import in_our_words
 from tests.log.small_session import HERE, first, numbers, said
 
 NOBODY = 65534

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.store import Store
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
-from ostler.log.tree_invariants import TREE_INVARIANTS, broken_tree, tree_violations
+from ostler.core.call_context import CallContext
+from ostler.core.model import ModelRequest
+from ostler.core.store import Store
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.delegate import DelegateTool
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.usage import Usage
+from ostler.sessions.agents import DelegateTool
+from ostler.store.invariants import TREE_INVARIANTS, broken_tree, tree_violations
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
 from tests.running import run
 
 Logs = dict[str, list[Fact]]

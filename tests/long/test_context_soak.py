@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from ostler.context.compacting import SYSTEM as WRITES_SUMMARY
+from ostler.app.harness import make_harness
+from ostler.app.settings import Settings
+from ostler.context.compaction import SYSTEM as WRITES_SUMMARY
 from ostler.context.tokenizers import RoutedTokenizer
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.kernel.tool import tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.model import ModelEvent, ModelRequest
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.assembly import make_harness
-from ostler.runs.session import create_session
-from ostler.runs.settings import Settings
-from ostler.vocabulary.events import Compacted, Event, ModelCalled, RunEnded
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Message, as_content
-from ostler.vocabulary.usage import Usage
+from ostler.schema.events import Compacted, Event, ModelCalled, RunEnded
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Message, as_content
+from ostler.schema.usage import Usage
+from ostler.sessions.session import create_session
+from ostler.store.sqlite import SqliteStore
 from tests.long.test_soak import resident_kib
 
 pytestmark = pytest.mark.long

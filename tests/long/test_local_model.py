@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ostler.kernel.model import Model, ModelDone, ModelEvent, ModelRequest, ToolOffer, Transcript
-from ostler.models.providers import make_model
-from ostler.vocabulary.events import TextDelta, ToolInputDelta, Warned
-from ostler.vocabulary.messages import Message, Text, ToolCall, ToolResult, user
+from ostler.core.model import Model, ModelDone, ModelEvent, ModelRequest, ToolOffer, Transcript
+from ostler.models.factory import make_model
+from ostler.schema.events import TextDelta, ToolInputDelta, Warned
+from ostler.schema.messages import Message, Text, ToolCall, ToolResult, user
 from tests.cli.command import Ostler, wait_until
 
 PATIENCE = 60.0

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.kernel.tool import tool
-from ostler.log.invariants import violations
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.model import ModelEvent, ModelRequest
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import create_session, open_session
-from ostler.vocabulary.messages import as_content
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session, open_session
+from ostler.store.invariants import violations
+from ostler.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.long
 

@@ -10,9 +10,9 @@ import msgspec
 from google import genai
 from google.genai.types import GenerateContentResponse, HttpOptions
 
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.models.gemini import GeminiModel
-from ostler.models.gemini_stream import GeminiDecoder
+from ostler.core.model import ModelEvent, ModelRequest
+from ostler.models.wires.gemini import GeminiModel
+from ostler.models.wires.gemini_stream import GeminiDecoder
 from ostler.testkit.vendors import FakeVendor
 from tests.models.wire_cases import KEY, Answer, answer_of, request_of
 

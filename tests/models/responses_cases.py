@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.models.responses import ResponsesModel
+from ostler.models.wires.responses import ResponsesModel
 from ostler.testkit.vendors import FakeVendor
 from tests.models.wire_cases import KEY, Answer, answer_of, request_of
 

@@ -9,11 +9,10 @@ import anthropic
 import openai
 import pytest
 
-from ostler.models.anthropic import AnthropicModel
-from ostler.models.chat import ChatModel
-from ostler.models.settings import ModelSettings, Prices
-from ostler.testkit.vendors import Call, Cite, FakeVendor, Think, Turn, call, say, turn
-from ostler.vocabulary.events import (
+from ostler.models.catalogue import ModelSettings, Prices
+from ostler.models.wires.anthropic import AnthropicModel
+from ostler.models.wires.chat import ChatModel
+from ostler.schema.events import (
     ReasoningDelta,
     SourceCited,
     TextDelta,
@@ -21,8 +20,9 @@ from ostler.vocabulary.events import (
     ToolInputEnded,
     ToolInputStarted,
 )
-from ostler.vocabulary.messages import Reasoning, Text, ToolCall
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.schema.messages import Reasoning, Text, ToolCall
+from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.testkit.vendors import Call, Cite, FakeVendor, Think, Turn, call, say, turn
 from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 TURNS = {

@@ -13,11 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.models import catalogue
-from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, Catalogue, ModelInfo
-from ostler.models.provider_table import PROVIDERS, Provider
-from ostler.models.settings import FREE, Hours, Prices, Rates, Tier
-from ostler.vocabulary.errors import ConfigurationError
-from ostler.vocabulary.usage import Usage
+from ostler.models.catalogue import (
+    ASSUMED_CONTEXT_WINDOW,
+    FREE,
+    Catalogue,
+    Hours,
+    ModelInfo,
+    Prices,
+    Rates,
+    Tier,
+)
+from ostler.models.providers import PROVIDERS, Provider
+from ostler.schema.errors import ConfigurationError
+from ostler.schema.usage import Usage
 
 ROOT = Path(__file__).parent.parent.parent
 BUNDLED = list(Catalogue().models())

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
-from ostler.models.chat import ChatModel
-from ostler.models.chat_stream import ChatDecoder
-from ostler.vocabulary.events import SourceCited, TextDelta, ToolInputDelta, ToolInputEnded, ToolInputStarted
-from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
-from ostler.vocabulary.usage import UNKNOWN_USAGE
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.models.wires.chat import ChatModel
+from ostler.models.wires.chat_stream import ChatDecoder
+from ostler.schema.events import SourceCited, TextDelta, ToolInputDelta, ToolInputEnded, ToolInputStarted
+from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.schema.usage import UNKNOWN_USAGE
 
 
 def read(

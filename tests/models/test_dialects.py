@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.model import ModelRequest, Transcript
-from ostler.models.chat import ChatModel
-from ostler.models.dialects import DIALECTS
-from ostler.vocabulary.messages import Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.core.model import ModelRequest, Transcript
+from ostler.models.wires.chat import ChatModel
+from ostler.models.wires.chat_dialects import DIALECTS
+from ostler.schema.messages import Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
 from tests.models.wire_cases import READ, request_of
 
 ON, OFF = {"type": "enabled"}, {"type": "disabled"}

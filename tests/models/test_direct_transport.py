@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.models import dialling, direct_transport
-from ostler.models.connection import READ_SIZE, Connection
-from ostler.models.direct_transport import DirectTransport
+from ostler.models import http_client
+from ostler.models.http_client import READ_SIZE, Connection, DirectTransport
 from ostler.models.transport import default_transport
+from ostler.schema.errors import ConnectionFailed, InvalidRequest, StreamBroken
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest, StreamBroken
 from tests.models.transport_servers import OK, SHORT, Visit, answer, body_of, scripted
 
 PROXY_VARIABLES = [name for name in os.environ if name.lower().endswith("_proxy")]
@@ -66,7 +65,7 @@ async def test_a_request_that_may_have_been_taken_is_not_sent_twice(
         await visit.send(said)
 
     if not said:
-        monkeypatch.setattr(direct_transport, "RACE_SECONDS", -1)
+        monkeypatch.setattr(http_client, "RACE_SECONDS", -1)
     async with scripted(serve) as server:
         await answer(transport, server.url)
         with pytest.raises(StreamBroken, match="without an answer"):
@@ -158,7 +157,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(
         await answer(transport, server.url)
         await answer(transport, server.url)
         assert len(server.visits) == 1
-        monkeypatch.setattr(direct_transport, "IDLE_SECONDS", -1)
+        monkeypatch.setattr(http_client, "IDLE_SECONDS", -1)
         await answer(transport, server.url)
         assert len(server.visits) == 2
 
@@ -221,19 +220,19 @@ async def test_the_length_of_the_body_is_not_for_the_caller_to_say(transport: Di
 async def test_the_next_address_is_tried_when_one_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scripted(Visit.is_left_after_anything) as server:
         port = int(server.url.rpartition(":")[2])
-        with dialling.socket.create_server(("127.0.0.1", 0)) as listener:
+        with http_client.socket.create_server(("127.0.0.1", 0)) as listener:
             nobody = listener.getsockname()[1]
-        addresses = [(dialling.socket.AF_INET, ("127.0.0.1", place)) for place in (nobody, nobody, port)]
+        addresses = [(http_client.socket.AF_INET, ("127.0.0.1", place)) for place in (nobody, nobody, port)]
 
-        async def found(host: str, port: int) -> list[dialling.Address]:
+        async def found(host: str, port: int) -> list[http_client.Address]:
             return addresses
 
-        monkeypatch.setattr(dialling, "_addresses", found)
-        with await dialling.connected_socket("x", 1) as connected:
+        monkeypatch.setattr(http_client, "_addresses", found)
+        with await http_client.connected_socket("x", 1) as connected:
             assert connected.getpeername() == ("127.0.0.1", port)
         del addresses[2]
         with pytest.raises(ConnectionRefusedError):
-            await dialling.connected_socket("x", 1)
+            await http_client.connected_socket("x", 1)
 
 
 @pytest.mark.parametrize("ending", ["wins", "fails", "is cancelled"])
@@ -241,7 +240,7 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
     given_up, tried = asyncio.Event(), asyncio.Event()
     ends: list[Any] = []
 
-    async def connected(address: dialling.Address) -> Any:
+    async def connected(address: http_client.Address) -> Any:
         tried.set() if address[1] == "quick" else None
         if address[1] == "slow" or ending == "is cancelled":
             try:
@@ -250,16 +249,16 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
                 given_up.set()
         if ending == "fails":
             raise ConnectionRefusedError
-        ends.append(dialling.socket.socket())
+        ends.append(http_client.socket.socket())
         return ends[-1]
 
     async def addresses(host: str, port: int) -> list[Any]:
         return [(1, "slow"), (1, "other"), (2, "quick")]
 
-    monkeypatch.setattr(dialling, "_connected", connected)
-    monkeypatch.setattr(dialling, "_addresses", addresses)
-    monkeypatch.setattr(dialling, "HEAD_START_SECONDS", 0.01)
-    task = asyncio.create_task(dialling.connected_socket("x", 1))
+    monkeypatch.setattr(http_client, "_connected", connected)
+    monkeypatch.setattr(http_client, "_addresses", addresses)
+    monkeypatch.setattr(http_client, "HEAD_START_SECONDS", 0.01)
+    task = asyncio.create_task(http_client.connected_socket("x", 1))
     async with asyncio.timeout(60):
         await tried.wait()
         if ending == "wins":
@@ -275,7 +274,7 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
 
 async def test_families_of_addresses_take_turns() -> None:
     found: list[Any] = [(6, "a"), (6, "b"), (6, "c"), (4, "d"), (4, "e")]
-    assert [place for _, place in dialling._in_turns(found)] == ["a", "d", "b", "e", "c"]
+    assert [place for _, place in http_client._in_turns(found)] == ["a", "d", "b", "e", "c"]
 
 
 class Wire:
@@ -409,7 +408,7 @@ async def test_a_proxy_is_asked_and_an_exempted_address_is_not(monkeypatch: pyte
 @pytest.mark.parametrize("proxied", [False, True])
 def test_a_run_loads_httpx_only_for_a_proxy(proxied: bool, tmp_path: Path) -> None:
     script = (
-        "import sys; from ostler.faces.cli import run; code = run(sys.argv[1:]);"
+        "import sys; from ostler.main import run; code = run(sys.argv[1:]);"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     with FakeVendor([turn("Hello")]) as vendor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.providers import make_model
+from ostler.models.factory import make_model
 from tests.models.wire_cases import KEY, request_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"

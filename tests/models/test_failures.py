@@ -8,12 +8,12 @@ from email.utils import formatdate
 
 import pytest
 
-from ostler.kernel.model import ModelDone
-from ostler.models.failures import error_of_status, retry_after
-from ostler.models.settings import ModelSettings
+from ostler.core.model import ModelDone
+from ostler.models.catalogue import ModelSettings
+from ostler.models.vendor_errors import error_of_status, retry_after
+from ostler.schema.events import TextDelta
+from ostler.schema.usage import NOTHING_USED
 from ostler.testkit.vendors import FakeVendor, Refusal, Trouble, call, say, turn
-from ostler.vocabulary.events import TextDelta
-from ostler.vocabulary.usage import NOTHING_USED
 from tests.models.wire_cases import KEY, WIRES, answer_of, ask, model_for, request_of, url_of
 
 STATUSES = {
@@ -279,7 +279,7 @@ async def test_a_key_that_the_limit_of_the_body_would_cut_in_two_is_not_shown() 
 
 
 async def test_a_key_that_cannot_be_a_header_is_not_shown() -> None:
-    from ostler.models.chat import ChatModel
+    from ostler.models.wires.chat import ChatModel
 
     async with FakeVendor([]) as vendor:
         model = ChatModel("m", base_url=vendor.chat_url, api_key=f"{KEY}\n")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.kernel.model import ModelDone, ModelFailure
+from ostler.core.model import ModelDone, ModelFailure
+from ostler.schema.errors import ERRORS, ModelError
 from ostler.testkit.vendors import Cite, Think, call, say, turn
-from ostler.testkit.vendors import anthropic_wire as anthropic_wire
-from ostler.testkit.vendors import chat_wire as chat_wire
-from ostler.vocabulary.errors import ERRORS, ModelError
+from ostler.testkit.vendors import anthropic as anthropic
+from ostler.testkit.vendors import chat as chat
 from tests.models.wire_cases import WIRES, answer_of, model_for, request_of
 from tests.seeds import FIRST_SEED
 
@@ -56,7 +56,7 @@ class Canned:
 
 def garbled(wire: str, random: Random) -> list[bytes]:
     """The reads of an answer after a few accidents."""
-    module = chat_wire if wire == "chat" else anthropic_wire
+    module = chat if wire == "chat" else anthropic
     frames = list(module.frames(random.choice(TURNS), {"model": "m"}, 1))
     for _ in range(random.randint(0, 4)):
         place = random.randrange(len(frames)) if frames else 0

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from ostler.models.settings import ModelSettings, Prices
-from ostler.testkit.vendors import Call, FakeVendor, Think, call, say, turn
-from ostler.testkit.vendors.script import Cite
-from ostler.vocabulary.events import (
+from ostler.models.catalogue import ModelSettings, Prices
+from ostler.schema.events import (
     ReasoningDelta,
     SourceCited,
     TextDelta,
@@ -20,8 +18,10 @@ from ostler.vocabulary.events import (
     ToolInputStarted,
     Warned,
 )
-from ostler.vocabulary.messages import Image, Reasoning, Text, ToolCall
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.schema.messages import Image, Reasoning, Text, ToolCall
+from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.testkit.vendors import Call, FakeVendor, Think, call, say, turn
+from ostler.testkit.vendors.script import Cite
 from tests.models.gemini_cases import MODEL, OLDER, ask, decoded, frame, sdk_reads
 from tests.models.wire_cases import KEY
 

@@ -11,11 +11,11 @@ from google.genai.errors import APIError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.models.settings import ModelSettings
-from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, gemini_wire, say, turn
+from ostler.models.catalogue import ModelSettings
+from ostler.schema.errors import ERRORS, ModelError
+from ostler.schema.events import TextDelta
+from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, gemini, say, turn
 from ostler.testkit.vendors.script import Cite
-from ostler.vocabulary.errors import ERRORS, ModelError
-from ostler.vocabulary.events import TextDelta
 from tests.models.gemini_cases import MODEL, ask, decoded, frame, sdk_reads
 from tests.models.test_failures import STATUSES
 from tests.models.wire_cases import KEY
@@ -170,7 +170,7 @@ ODD = (
 
 def garbled(random: Random) -> list[bytes]:
     """The reads of an answer after a few accidents."""
-    frames = list(gemini_wire.frames(random.choice(TURNS), {"model": MODEL}, 1))
+    frames = list(gemini.frames(random.choice(TURNS), {"model": MODEL}, 1))
     for _ in range(random.randint(0, 4)):
         place = random.randrange(len(frames)) if frames else 0
         match random.randrange(6):

@@ -9,24 +9,14 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from ostler.kernel.model import ModelRequest, Transcript
-from ostler.kernel.telling import Telling
-from ostler.models.chat import ChatModel
-from ostler.models.gemini import GeminiModel
-from ostler.models.settings import ModelSettings
-from ostler.testkit.vendors import FakeVendor, Think, call, gemini_wire, say, turn
-from ostler.vocabulary.events import AssistantMessage, UserMessage, Warned
-from ostler.vocabulary.messages import (
-    File,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    user,
-)
+from ostler.core.model import ModelRequest, Transcript
+from ostler.core.transcript import Telling
+from ostler.models.catalogue import ModelSettings
+from ostler.models.wires.chat import ChatModel
+from ostler.models.wires.gemini import GeminiModel
+from ostler.schema.events import AssistantMessage, UserMessage, Warned
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.testkit.vendors import FakeVendor, Think, call, gemini, say, turn
 from tests.models.gemini_cases import MODEL, OLDER, ask, decoded, frame, sdk_reads, sent
 from tests.models.test_requests import AWKWARD, CALLS, PIXEL, RESULTS
 from tests.models.wire_cases import KEY, READ, WRITE, answer_of, request_of
@@ -104,7 +94,7 @@ async def test_the_request_is_what_the_sdk_sends() -> None:
         await sdk_reads(vendor, contents=contents, config=config, version="v1beta")
         ours, theirs = vendor.requests
     assert ours.path == theirs.path
-    assert with_bytes(ours.json) == with_bytes(gemini_wire.spelled(theirs.json))
+    assert with_bytes(ours.json) == with_bytes(gemini.spelled(theirs.json))
     assert ours.headers["x-goog-api-key"] == theirs.headers["x-goog-api-key"] == KEY
     assert ours.headers["content-type"] == theirs.headers["content-type"]
 

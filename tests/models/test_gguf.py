@@ -14,14 +14,14 @@ from textwrap import dedent
 
 import pytest
 
-from ostler.kernel.processes import start_time
+from ostler.core.processes import start_time
 from ostler.models import gguf
+from ostler.models.catalogue import FREE, ModelSettings
+from ostler.models.factory import make_model
 from ostler.models.gguf import GgufModel
-from ostler.models.provider_table import PROVIDERS
-from ostler.models.providers import make_model
-from ostler.models.settings import FREE, ModelSettings
-from ostler.vocabulary.errors import NoModel, UsageError
-from ostler.vocabulary.messages import Text
+from ostler.models.providers import PROVIDERS
+from ostler.schema.errors import NoModel, UsageError
+from ostler.schema.messages import Text
 from tests.cli.command import wait_until
 from tests.models.wire_cases import answer_of, request_of
 
@@ -181,8 +181,8 @@ def test_a_server_ends_with_its_owner_even_while_it_loads(file: Path, install: I
     install(LOADS_FOR_EVER)
     program = f"""
         import asyncio
-        from ostler.kernel.model import ModelRequest, Transcript
-        from ostler.models.providers import make_model
+        from ostler.core.model import ModelRequest, Transcript
+        from ostler.models.factory import make_model
 
         async def wait():
             async for _ in make_model("gguf/{file}").stream(ModelRequest("mc_1", "m", Transcript())):

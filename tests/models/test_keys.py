@@ -12,12 +12,22 @@ from shlex import quote
 
 import pytest
 
-from ostler.kernel.processes import SESSION_VARIABLE
-from ostler.models import keys, system_keyring
-from ostler.models.key_file import forget_key, read_key_file, store_key, write_privately
-from ostler.models.keys import Key, KeySearch, find_key, fingerprint, places_of_key, without_keys
-from ostler.models.provider_table import PROVIDERS
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.core.processes import SESSION_VARIABLE
+from ostler.models import credentials
+from ostler.models.credentials import (
+    Key,
+    KeySearch,
+    find_key,
+    fingerprint,
+    forget_key,
+    places_of_key,
+    read_key_file,
+    store_key,
+    without_keys,
+    write_privately,
+)
+from ostler.models.providers import PROVIDERS
+from ostler.schema.errors import ConfigurationError
 from tests.cli.command import wait_until
 
 OPENAI = PROVIDERS["openai"]
@@ -98,7 +108,7 @@ def test_a_fingerprint_tells_keys_apart_and_holds_nothing_of_them() -> None:
 
 
 def test_what_was_found_is_hidden_from_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "_handed_out", set())
+    monkeypatch.setattr(credentials, "_handed_out", set())
     monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
     find_key(OPENAI, KeySearch(configured="sk-canary"))
     text = "sk-canary-long, sk-canary, gsk-canary"
@@ -166,7 +176,7 @@ def test_forgetting_a_key_keeps_the_others(file: Path) -> None:
 def test_a_command_that_takes_too_long_is_ended_with_all_it_began(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(keys, "KEY_COMMAND_SECONDS", 1.0)
+    monkeypatch.setattr(credentials, "KEY_COMMAND_SECONDS", 1.0)
     note = tmp_path / "pid"
     with pytest.raises(ConfigurationError, match="no key within 1 s"):
         find_key(OPENAI, KeySearch(command=f"sleep 300 & echo $! > {quote(str(note))}; wait"))
@@ -191,7 +201,7 @@ def test_a_keyring_that_never_answers_is_not_waited_for(file: Path, monkeypatch:
     import threading
 
     over = threading.Event()
-    monkeypatch.setattr(system_keyring, "SECONDS", 0.05)
+    monkeypatch.setattr(credentials, "SECONDS", 0.05)
     monkeypatch.setattr("keyring.get_password", lambda *_: over.wait(30))
     begun = time.monotonic()
     assert find_key(OPENAI, KeySearch(file=file)) is None
@@ -207,23 +217,23 @@ def test_a_keyring_that_fails_has_no_key_and_takes_none(file: Path, monkeypatch:
     monkeypatch.setattr("keyring.set_password", fail)
     assert find_key(OPENAI, KeySearch(file=file)) is None
     with pytest.raises(ConfigurationError) as failed:
-        system_keyring.put_into_keyring("openai", "sk-canary")
+        credentials.put_into_keyring("openai", "sk-canary")
     assert "leave out --keyring" in failed.value.message and "canary" not in failed.value.message
 
 
 def test_without_the_extra_there_is_no_keyring(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system_keyring, "has_keyring", lambda: False)
+    monkeypatch.setattr(credentials, "has_keyring", lambda: False)
     assert find_key(OPENAI, KeySearch(file=file)) is None
     with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[keyring\]'"):
-        system_keyring.put_into_keyring("openai", "k")
+        credentials.put_into_keyring("openai", "k")
 
 
 def test_a_key_in_the_environment_loads_nothing_to_look_for_others() -> None:
     program = (
-        "import sys; from ostler.models.keys import *; from ostler.models.provider_table import PROVIDERS;"
+        "import sys; from ostler.models.credentials import *; from ostler.models.providers import PROVIDERS;"
         "from pathlib import Path;"
         "find_key(PROVIDERS['openai'], KeySearch(environment={'OPENAI_API_KEY': 'k'}, file=Path('x')));"
-        "print(sorted({'keyring', 'subprocess', 'ostler.models.key_file', 'socket'} & sys.modules.keys()))"
+        "print(sorted({'keyring', 'subprocess', 'ostler.models.credentials', 'socket'} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

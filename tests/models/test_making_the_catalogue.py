@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.catalogue import LaterPrices, ModelInfo
-from ostler.models.settings import FREE, Hours, Prices, Tier
+from ostler.models.catalogue import FREE, Hours, LaterPrices, ModelInfo, Prices, Tier
 
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 TODAY = "2026-11-15"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
-from ostler.models.anthropic_stream import AnthropicDecoder
-from ostler.vocabulary.events import (
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.models.wires.anthropic_stream import AnthropicDecoder
+from ostler.schema.events import (
     SourceCited,
     TextDelta,
     ToolInputDelta,
@@ -17,7 +17,7 @@ from ostler.vocabulary.events import (
     ToolInputStarted,
     Warned,
 )
-from ostler.vocabulary.messages import Text, ToolCall
+from ostler.schema.messages import Text, ToolCall
 
 STOP = {"type": "message_stop"}
 

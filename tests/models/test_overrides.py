@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from ostler.models.catalogue import Catalogue
-from ostler.models.provider_table import ProviderSettings, Wire, configured_providers
-from ostler.models.providers import make_model
-from ostler.models.settings import ModelSettings
+from ostler.models.catalogue import Catalogue, ModelSettings
+from ostler.models.factory import make_model
+from ostler.models.providers import ProviderSettings, Wire, configured_providers
+from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
+from ostler.schema.usage import Usage
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.messages import File, Image, Message, Text, ToolCall, ToolResult, user
-from ostler.vocabulary.usage import Usage
 from tests.models.wire_cases import KEY, READ, answer_of, request_of
 
 NAMES: dict[Wire, str] = {

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ostler.models.provider_table import PROVIDERS, ProviderSettings, Wire, configured_providers
-from ostler.models.providers import make_model
+from ostler.models.factory import make_model
+from ostler.models.providers import PROVIDERS, ProviderSettings, Wire, configured_providers
+from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from tests.models.wire_cases import KEY, READ, answer_of, request_of
 
 LONG_ID = "call_" + "x" * 50

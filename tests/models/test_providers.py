@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ostler.models.provider_table import PROVIDERS, Provider, Wire
-from ostler.models.providers import make_model
+from ostler.models.factory import make_model
+from ostler.models.providers import PROVIDERS, Provider, Wire
+from ostler.schema.errors import NoModel, UsageError
+from ostler.schema.events import Warned
+from ostler.schema.messages import Message, Text, user
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.errors import NoModel, UsageError
-from ostler.vocabulary.events import Warned
-from ostler.vocabulary.messages import Message, Text, user
 from tests.models.wire_cases import KEY, WIRES, answer_of, request_of
 
 
@@ -134,7 +134,7 @@ def test_what_is_peculiar_to_a_provider_is_in_its_requests() -> None:
 
 def test_naming_a_model_loads_no_http_library() -> None:
     program = (
-        "import sys; from ostler.models.providers import make_model;"
+        "import sys; from ostler.models.factory import make_model;"
         "make_model('ollama/x'); make_model('anthropic/x', api_key='k');"
         "print(sorted({'httpx2', 'httptools', 'anyio', 'h11', 'email.utils'} & sys.modules.keys()))"
     )

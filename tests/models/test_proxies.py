@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from ostler.models import httpx_transport
-from ostler.models.failures import error_of_status
 from ostler.models.httpx_transport import HttpxTransport
-from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest, ModelError
+from ostler.models.vendor_errors import error_of_status
+from ostler.schema.errors import ConnectionFailed, InvalidRequest, ModelError
 from tests.models.transport_servers import HEADERS, Authority, Visit, scripted
 
 LOGIN = "someone:pass-canary"

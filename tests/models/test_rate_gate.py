@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelDone
-from ostler.log.memory import MemoryStore
-from ostler.models.providers import make_model
-from ostler.models.rate_gate import LONGEST_WAIT, RateGate, gate_of
-from ostler.runs.session import create_session
+from ostler.core.harness import Harness
+from ostler.core.model import ModelDone
+from ostler.models.endpoint import LONGEST_WAIT, RateGate, gate_of
+from ostler.models.factory import make_model
+from ostler.schema.errors import RateLimited
+from ostler.schema.events import Warned
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor, turn
 from ostler.testkit.vendors.script import Refusal, Turn
-from ostler.vocabulary.errors import RateLimited
-from ostler.vocabulary.events import Warned
-from ostler.vocabulary.messages import as_content
 from tests.models.wire_cases import KEY, answer_of, request_of
 
 AGENTS = 50

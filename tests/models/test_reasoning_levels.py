@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.model import ReasoningLevel
+from ostler.core.model import ReasoningLevel
 from ostler.models.catalogue import Catalogue, ModelInfo
-from ostler.models.provider_table import PROVIDERS, Wire
-from ostler.models.providers import make_model
-from ostler.models.reasoning_levels import LEVELS, Level, Levels, nearest
+from ostler.models.factory import make_model
+from ostler.models.families import LEVELS, Level, Levels, nearest
+from ostler.models.providers import PROVIDERS, Wire
 from tests.models.wire_cases import KEY, READ, request_of
 
 ASKED: tuple[ReasoningLevel, ...] = get_args(ReasoningLevel)

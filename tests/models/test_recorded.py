@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ostler import Agent
-from ostler.kernel.model import ModelDone, ModelFailure, ModelRequest, Transcript
-from ostler.kernel.tool import tool
-from ostler.models.recorded import RecordedModel
-from ostler.models.scripted import Call, Turn
-from ostler.vocabulary.errors import Failure
-from ostler.vocabulary.events import AssistantMessage
+from ostler.core.model import ModelDone, ModelFailure, ModelRequest, Transcript
+from ostler.core.tool import tool
+from ostler.models.scripted import Call, RecordedModel, Turn
+from ostler.schema.errors import Failure
+from ostler.schema.events import AssistantMessage
 from tests.running import run
 
 

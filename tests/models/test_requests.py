@@ -9,22 +9,12 @@ import anthropic
 import openai
 import pytest
 
-from ostler.kernel.model import ModelRequest, Transcript
-from ostler.models.anthropic import AnthropicModel
-from ostler.models.chat import ChatModel
-from ostler.models.settings import ModelSettings
+from ostler.core.model import ModelRequest, Transcript
+from ostler.models.catalogue import ModelSettings
+from ostler.models.wires.anthropic import AnthropicModel
+from ostler.models.wires.chat import ChatModel
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
-from ostler.vocabulary.messages import (
-    File,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    user,
-)
 from tests.models.wire_cases import KEY, READ, WIRES, WRITE, answer_of, ask, model_for, request_of, url_of
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

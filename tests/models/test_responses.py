@@ -9,12 +9,10 @@ from typing import Any
 import openai
 import pytest
 
-from ostler.models.responses import ResponsesModel
-from ostler.models.responses_stream import ResponsesDecoder
-from ostler.models.settings import ModelSettings, Prices
-from ostler.testkit.vendors import Call, FakeVendor, Think, Turn, call, responses_wire, say, turn
-from ostler.testkit.vendors.script import Cite
-from ostler.vocabulary.events import (
+from ostler.models.catalogue import ModelSettings, Prices
+from ostler.models.wires.responses import ResponsesModel
+from ostler.models.wires.responses_stream import ResponsesDecoder
+from ostler.schema.events import (
     ReasoningDelta,
     SourceCited,
     TextDelta,
@@ -23,8 +21,10 @@ from ostler.vocabulary.events import (
     ToolInputStarted,
     Warned,
 )
-from ostler.vocabulary.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.testkit.vendors import Call, FakeVendor, Think, Turn, call, responses, say, turn
+from ostler.testkit.vendors.script import Cite
 from tests.models.responses_cases import (
     MODEL,
     Canned,
@@ -343,7 +343,7 @@ async def test_the_phase_of_a_message_is_kept_for_its_own_model() -> None:
 
 def steps_to_read_arguments(size: int) -> int:
     """Calls of functions, of Python's and of C's, while arguments arrive in pieces of eight characters."""
-    frames = list(responses_wire.frames(turn(call("write", "x" * size, size=8)), {"model": MODEL}, 1))
+    frames = list(responses.frames(turn(call("write", "x" * size, size=8)), {"model": MODEL}, 1))
     decoder = ResponsesDecoder(request_of(), "openai", MODEL, None)
     steps = 0
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.kernel.model import ModelDone, ModelFailure
-from ostler.models.responses import ResponsesModel
-from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, responses_wire, say, turn
+from ostler.core.model import ModelDone, ModelFailure
+from ostler.models.wires.responses import ResponsesModel
+from ostler.schema.errors import ERRORS, ModelError
+from ostler.schema.events import TextDelta
+from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, responses, say, turn
 from ostler.testkit.vendors.script import Cite
-from ostler.vocabulary.errors import ERRORS, ModelError
-from ostler.vocabulary.events import TextDelta
 from tests.models.responses_cases import MODEL, Canned, ask, delta, model_at, read
 from tests.models.wire_cases import KEY, answer_of, request_of
 from tests.seeds import FIRST_SEED
@@ -159,7 +159,7 @@ ODD = (
 def garbled(random: Random) -> list[bytes]:
     """The reads of an answer after a few accidents."""
     request = {"model": MODEL, "include": ["reasoning.encrypted_content"]}
-    frames = list(responses_wire.frames(random.choice(TURNS), request, 1))
+    frames = list(responses.frames(random.choice(TURNS), request, 1))
     for _ in range(random.randint(0, 4)):
         place = random.randrange(len(frames)) if frames else 0
         match random.randrange(6):

@@ -8,21 +8,11 @@ from typing import Any
 import openai
 import pytest
 
-from ostler.kernel.model import ModelRequest, Transcript
-from ostler.models.responses import ResponsesModel
+from ostler.core.model import ModelRequest, Transcript
+from ostler.models.wires.responses import ResponsesModel
+from ostler.schema.events import Warned
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, Think, call, turn
-from ostler.vocabulary.events import Warned
-from ostler.vocabulary.messages import (
-    File,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    user,
-)
 from tests.models.responses_cases import MODEL, ask
 from tests.models.test_requests import AWKWARD, CALLS, PIXEL, RESULTS
 from tests.models.wire_cases import KEY, READ, WRITE, request_of

@@ -12,9 +12,9 @@ import pytest
 from anthropic.lib._parse._transform import transform_schema
 from openai.lib._pydantic import to_strict_json_schema
 
-from ostler.models.schemas import closed, is_strict
+from ostler.models.wires.encoder import closed, is_strict
+from ostler.schema.events import Warned
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.events import Warned
 from tests.models.wire_cases import KEY, ask, model_for, request_of
 
 

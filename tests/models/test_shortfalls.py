@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ostler.kernel.model import ModelRequest
-from ostler.models.anthropic import AnthropicModel
-from ostler.models.chat import ChatModel
-from ostler.models.dialects import DIALECTS
-from ostler.models.settings import ModelSettings
+from ostler.core.model import ModelRequest
+from ostler.models.catalogue import ModelSettings
+from ostler.models.wires.anthropic import AnthropicModel
+from ostler.models.wires.chat import ChatModel
+from ostler.models.wires.chat_dialects import DIALECTS
+from ostler.schema.events import Warned
+from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.events import Warned
-from ostler.vocabulary.messages import File, Image, Message, Text, ToolCall, ToolResult, user
 from tests.models.wire_cases import READ, answer_of, request_of
 
 PIXEL = "iVBORw0KGgo="

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.models.sse import Frame, SseSplitter
-from ostler.vocabulary.errors import StreamBroken
+from ostler.schema.errors import StreamBroken
 
 
 def split(data: bytes, *cuts: int) -> list[Frame]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
-from ostler.models.provider_table import Provider, Wire
-from ostler.models.providers import make_model
-from ostler.runs.session import create_session
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
+from ostler.models.factory import make_model
+from ostler.models.providers import Provider, Wire
+from ostler.schema.messages import Image, Message, Text, as_content, user
+from ostler.schema.outcomes import Ok
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor, call, turn
 from ostler.testkit.vendors.script import Think
-from ostler.vocabulary.messages import Image, Message, Text, as_content, user
-from ostler.vocabulary.outcomes import Ok
 from tests.models.wire_cases import KEY, answer_of, request_of
 
 NAMES: dict[Wire, str] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ostler.models.transport import Transport
-from ostler.vocabulary.errors import InvalidRequest, StreamBroken
+from ostler.schema.errors import InvalidRequest, StreamBroken
 from tests.models.transport_servers import (
     HEADERS,
     MEBIBYTE,
@@ -258,7 +258,7 @@ async def test_a_connection_closed_while_idle_is_not_used(transport: Transport, 
 async def test_a_connection_closed_while_the_loop_was_busy_is_not_used(
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.models.direct_transport.RACE_SECONDS", -1)  # else a second try would hide it
+    monkeypatch.setattr("ostler.models.http_client.RACE_SECONDS", -1)  # else a second try would hide it
     served, idle, closed = threading.Event(), threading.Event(), threading.Event()
 
     def serve(listener: socket.socket) -> None:

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from ostler.kernel.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
-from ostler.models.providers import make_model
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
+from ostler.models.factory import make_model
+from ostler.schema.messages import Message, user
 from ostler.testkit.vendors import FakeVendor
-from ostler.vocabulary.messages import Message, user
 
 WIRES = ("anthropic", "chat")
 KEY = "sk-canary-0123456789abcdef"

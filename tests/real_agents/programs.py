@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ostler.terminals.driving import TerminalAgent
+from ostler.drivers.screen_driver import TerminalAgent
 from ostler.testkit.vendors import Turn, call, turn
 from tests.real_agents.answers import COMMAND, PLANTED
 from tests.real_agents.installing import (

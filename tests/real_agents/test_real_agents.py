@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ostler.log.memory import MemoryStore
-from ostler.terminals import format_message, is_ready, new_text, split_tool_calls
-from ostler.terminals.agent_session import TerminalSession
-from ostler.terminals.starting import start_terminal_session
+from ostler.drivers import format_message, is_ready, new_text, split_tool_calls
+from ostler.drivers.lifecycle import start_terminal_session
+from ostler.drivers.session import TerminalSession
+from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor
 from tests.real_agents.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
 from tests.real_agents.places import Place, processes_with

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ostler.kernel.processes import ProcessId
-from ostler.kernel.store import NO_REQUESTS, Lease
-from ostler.log.memory import MemoryStore
-from ostler.vocabulary.errors import LeaseLost
-from ostler.vocabulary.facts import Fact
+from ostler.core.processes import ProcessId
+from ostler.core.store import NO_REQUESTS, Lease
+from ostler.schema.errors import LeaseLost
+from ostler.schema.facts import Fact
+from ostler.store.memory import MemoryStore
 
 Moment = Callable[[Fact], bool]
 

@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ostler.kernel.processes import SESSION_VARIABLE
-from ostler.log.sqlite import SqliteStore
+from ostler.core.processes import SESSION_VARIABLE
+from ostler.schema.facts import Fact
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import FakeVendor
-from ostler.vocabulary.facts import Fact
 
 PATIENCE = 60
 OSTLER = ("-m", "ostler")

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ostler.runs.agents import LARGEST_FILE, Agents, AgentSpec, find_agents
-from ostler.runs.trust import trust
-from ostler.vocabulary.events import Limits
+from ostler.permissions.trust import trust
+from ostler.schema.events import Limits
+from ostler.sessions.agents import LARGEST_FILE, Agents, AgentSpec, find_agents
 
 
 @pytest.fixture(autouse=True)
@@ -313,9 +313,9 @@ def not_as_root() -> Iterator[None]:
 def test_where_there_are_no_agents_nothing_is_loaded_to_read_them(project: Path) -> None:
     (project / ".agents").write_text("a file")
     program = (
-        "import sys; from pathlib import Path; from ostler.runs.agents import find_agents;"
+        "import sys; from pathlib import Path; from ostler.sessions.agents import find_agents;"
         f"print(find_agents(Path({str(project)!r})));"
-        "print(sorted({'ostler.context.front_matter', 'ostler.models.misfit'} & sys.modules.keys()))"
+        "print(sorted({'ostler.context.markdown', 'ostler.core.validation'} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

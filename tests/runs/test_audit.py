@@ -12,26 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import Hook, Refuse, Retry, Rewrite, StepPlan, Suppress
-from ostler.kernel.journal import World
-from ostler.kernel.tool import tool
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
-from ostler.log.portable import export_session, import_session
+from ostler.core.harness import Harness
+from ostler.core.hooks import Hook, Refuse, Retry, Rewrite, StepPlan, Suppress
+from ostler.core.journal import World
+from ostler.core.tool import tool
+from ostler.history.audit import Trail, audit_entries, audit_of, why
+from ostler.history.audit_decisions import ACTIONS, NO_DECISION, AuditEntry
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.audit import Trail, audit_entries, audit_of, why
-from ostler.runs.audit_actions import ACTIONS, NO_DECISION, AuditEntry
-from ostler.runs.permissions import permission_guard, remember_answer
-from ostler.runs.session import open_session
-from ostler.tools.permission_rules import parse_rule
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import AuthenticationFailed, CallRefused, NotFound, RateLimited
-from ostler.vocabulary.events import EVENT_TYPES, Entry, Event, Limits, Record
-from ostler.vocabulary.facts import Fact, decode_event
-from ostler.vocabulary.messages import Text, as_content
-from ostler.vocabulary.outcomes import NeedUser, Pending, Question, failed
-from ostler.vocabulary.requests import Cancel, RevokePermission
+from ostler.permissions.guard import permission_guard, remember_answer
+from ostler.permissions.rules import parse_rule
+from ostler.schema import events
+from ostler.schema.errors import AuthenticationFailed, CallRefused, NotFound, RateLimited
+from ostler.schema.events import EVENT_TYPES, Entry, Event, Limits, Record
+from ostler.schema.facts import Fact, decode_event
+from ostler.schema.messages import Text, as_content
+from ostler.schema.outcomes import NeedUser, Pending, Question, failed
+from ostler.schema.requests import Cancel, RevokePermission
+from ostler.sessions.session import open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.portable import export_session, import_session
 from tests.running import Ran, run, started
 from tests.vocabulary.event_strategies import any_event
 

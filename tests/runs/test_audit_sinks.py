@@ -12,21 +12,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ostler.app.settings import load_settings
+from ostler.history.audit import FileAudit, LoggingAudit, audit_of, audit_to, configured_sinks, in_words
+from ostler.history.audit_decisions import AuditEntry
 from ostler.models.scripted import Call
-from ostler.runs.audit import audit_of
-from ostler.runs.audit_actions import AuditEntry
-from ostler.runs.audit_sinks import FileAudit, LoggingAudit, audit_to, configured_sinks, in_words
-from ostler.runs.settings import load_settings
-from ostler.runs.trust import trust
-from ostler.vocabulary.errors import ConfigurationError
-from ostler.vocabulary.events import RunEnded, Warned
-from ostler.vocabulary.messages import as_content
+from ostler.permissions.trust import trust
+from ostler.schema.errors import ConfigurationError
+from ostler.schema.events import RunEnded, Warned
+from ostler.schema.messages import as_content
 from tests.running import started
 
 MANY = """
 import sys
-from ostler.runs.audit_actions import AuditEntry
-from ostler.runs.audit_sinks import FileAudit
+from ostler.history.audit_decisions import AuditEntry
+from ostler.history.audit import FileAudit
 sink = FileAudit(sys.argv[1])
 for number in range(100):
     entry = AuditEntry(time="now", session=sys.argv[2], seq=number, actor="host", action="a",

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.child import ChildRequest, HistoryPolicy, child_session
-from ostler.kernel.hooks import Ask, Hook, PlannedCall
-from ostler.kernel.journal import World
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
-from ostler.log.tree_invariants import tree_violations
+from ostler.core.children import ChildRequest, HistoryPolicy, child_session
+from ostler.core.hooks import Ask, Hook, PlannedCall
+from ostler.core.journal import World
+from ostler.core.model import ModelRequest
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.asking import ask
-from ostler.runs.children import RunsChildren
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.session import Quiet, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content, text_of
-from ostler.vocabulary.outcomes import NeedUser, Pending, Question, ok
-from ostler.vocabulary.requests import Answer, Cancel, FinishCall, Pause, Prompt
+from ostler.schema import events
+from ostler.schema.errors import StoreError
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content, text_of
+from ostler.schema.outcomes import NeedUser, Pending, Question, ok
+from ostler.schema.requests import Answer, Cancel, FinishCall, Pause, Prompt
+from ostler.sessions.agents import DelegateTool
+from ostler.sessions.children import RunsChildren
+from ostler.sessions.session import Quiet, open_session
+from ostler.sessions.submit import ask
+from ostler.store.invariants import tree_violations
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
 from tests.runs.dying_store import DyingStore
 

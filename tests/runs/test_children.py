@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.child import ChildRequest, ExecutionPolicy, HistoryPolicy, child_session
-from ostler.kernel.hooks import Ask, Hook, PlannedCall, Refuse
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.processes import current_process
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.app.stores import newest_session
+from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy, child_session
+from ostler.core.hooks import Ask, Hook, PlannedCall, Refuse
+from ostler.core.model import ModelRequest
+from ostler.core.processes import current_process
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.agents import AgentSpec
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.run_tree import is_stuck
-from ostler.runs.session import delete_session, open_session
-from ostler.runs.stores import newest_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import CallRefused
-from ostler.vocabulary.events import ChildEvent, Limits, RunEnded, RunWaiting
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import ChildEvent, Limits, RunEnded, RunWaiting
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.usage import Usage
+from ostler.sessions.agents import AgentSpec, DelegateTool
+from ostler.sessions.run_tree import is_stuck
+from ostler.sessions.session import delete_session, open_session
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
 
 DELEGATE = DelegateTool({})

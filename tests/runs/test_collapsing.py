@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.state import fold
-from ostler.log.invariants import violations
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.journal import World
+from ostler.core.model import ModelRequest
+from ostler.core.state import fold
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.runs.asking import MakeHarness, ask
-from ostler.runs.session import Session, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Overloaded, UsageError
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import CollapseBranch, Navigate
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import Overloaded, UsageError
+from ostler.schema.messages import as_content
+from ostler.schema.requests import CollapseBranch, Navigate
+from ostler.schema.usage import Usage
+from ostler.sessions.session import Session, open_session
+from ostler.sessions.submit import MakeHarness, ask
+from ostler.store.invariants import violations
+from ostler.store.sqlite import SqliteStore
 from tests.running import started
 
 PAID = Usage(100, 20, cost=0.25)

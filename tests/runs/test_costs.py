@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.journal import World
-from ostler.kernel.processes import current_process
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
-from ostler.log.portable import export_session, import_session
-from ostler.runs.costs import By, Group, Spent, dollars, grouped, root_of
-from ostler.vocabulary.events import UsageReported, UserMessage
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.usage import UNKNOWN_USAGE, Usage
+from ostler.core.journal import World
+from ostler.core.processes import current_process
+from ostler.history.costs import By, Group, Spent, dollars, grouped, root_of
+from ostler.schema.events import UsageReported, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.schema.usage import UNKNOWN_USAGE, Usage
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.portable import export_session, import_session
 from tests.log.stored import facts_of, put
 
 FREE = Usage(input_tokens=10, output_tokens=5, cost=0.0)

@@ -13,9 +13,9 @@ from shlex import quote
 
 import pytest
 
-from ostler.models.provider_table import PROVIDERS
-from ostler.runs.diagnosis import Diagnosis, diagnose
-from ostler.runs.first_run import Finding
+from ostler.app.default_model import Finding
+from ostler.app.doctor import Diagnosis, diagnose
+from ostler.models.providers import PROVIDERS
 from ostler.testkit.vendors import FakeVendor
 
 Diagnose = Callable[..., Diagnosis]

@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from ostler.kernel.processes import current_process
-from ostler.kernel.store import Lease
-from ostler.log.sqlite import SqliteStore
-from ostler.runs.watching import everything as everything_module
-from ostler.runs.watching.everything import Everything, EverythingFollower
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
+from ostler.core.processes import current_process
+from ostler.core.store import Lease
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.sessions import all_sessions as everything_module
+from ostler.sessions.all_sessions import Everything, EverythingFollower
+from ostler.store.sqlite import SqliteStore
 
 
 class Clock:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.sdk import Agent
-from ostler.models.key_file import store_key
+from ostler.agent import Agent
+from ostler.app.default_model import Answering, Surroundings, can_answer, settled
+from ostler.app.settings import Settings
+from ostler.models.credentials import store_key
+from ostler.models.factory import model_maker
 from ostler.models.local_servers import look_for_servers
-from ostler.models.provider_table import PROVIDERS, Provider, ProviderSettings
-from ostler.runs.first_run import Answering, Surroundings, can_answer, settled
-from ostler.runs.home import key_file, server_consent_file
-from ostler.runs.model_choice import model_maker
-from ostler.runs.settings import Settings
+from ostler.models.providers import PROVIDERS, Provider, ProviderSettings
+from ostler.schema.errors import ConfigurationError, NoModel
+from ostler.store.paths import key_file, server_consent_file
 from ostler.testkit.vendors import FakeVendor, turn
-from ostler.vocabulary.errors import ConfigurationError, NoModel
 
 LOCAL = [provider.name for provider in PROVIDERS.values() if provider.is_local]
 
@@ -238,9 +238,7 @@ async def test_a_server_that_was_found_is_used_and_that_is_said(
     settings = Settings(providers=at(closed, jan=vendor.chat_url))
     for variable in [one for provider in PROVIDERS.values() for one in provider.key_variables]:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(
-        "ostler.faces.sdk.load_settings", lambda *_: type("Loaded", (), {"settings": settings})
-    )
+    monkeypatch.setattr("ostler.agent.load_settings", lambda *_: type("Loaded", (), {"settings": settings}))
     with caplog.at_level(logging.WARNING, "ostler"):
         agent = Agent()
     assert caplog.messages == [f"no model is named: using jan/m, which was found at {vendor.chat_url[7:-3]}"]
@@ -341,11 +339,11 @@ def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> 
 
 def test_a_key_or_a_name_loads_and_asks_nothing_else() -> None:
     program = (
-        "import sys; from ostler.runs.first_run import *; from ostler.runs.settings import Settings;"
+        "import sys; from ostler.app.default_model import *; from ostler.app.settings import Settings;"
         "can_answer(Surroundings(Settings(model='a/b'), {}));"
         "print(can_answer(Surroundings(Settings(), {'ANTHROPIC_API_KEY': 'k'})).why);"
         "print(sorted({'keyring', 'httptools', 'ostler.models.local_servers',"
-        "'ostler.models.demo', 'ostler.models.key_file', 'ostler.models.gguf'} & sys.modules.keys()))"
+        "'ostler.models.scripted', 'ostler.models.credentials', 'ostler.models.gguf'} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True

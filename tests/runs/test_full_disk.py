@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ostler.log.invariants import violations
+from ostler.store.invariants import violations
 from ostler.testkit.vendors import FakeVendor, call, say, turn
 from tests.runs.real_run import PATIENCE, Home, processes_of, statuses
 
@@ -69,7 +69,7 @@ def test_a_slow_reader_gets_whole_lines_of_a_run_whose_disk_filled_up(
 
 KEEPER = """
 import json
-from ostler.vocabulary.events import ToolCalled
+from ostler.schema.events import ToolCalled
 
 
 def setup(ostler):

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from ostler.kernel.processes import current_process
-from ostler.kernel.store import Lease
-from ostler.log.memory import MemoryStore
-from ostler.runs.watching import hub as hub_module
-from ostler.runs.watching.hub import Hub
-from ostler.vocabulary import events
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text
+from ostler.core.processes import current_process
+from ostler.core.store import Lease
+from ostler.schema import events
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.sessions import streams as hub_module
+from ostler.sessions.streams import Hub
+from ostler.store.memory import MemoryStore
 from tests.runs.watched_stream import Reader, as_lines
 
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ostler.log.invariants import violations
+from ostler.schema.facts import Fact
+from ostler.store.invariants import violations
 from ostler.testkit.vendors import FakeVendor, call, turn
-from ostler.vocabulary.facts import Fact
 from tests.runs.real_run import PATIENCE, Home, processes_of, statuses
 from tests.seeds import random_for
 

@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.processes import kill_processes_of
-from ostler.log.invariants import violations
-from ostler.log.sqlite import SqliteStore
+from ostler.core.processes import kill_processes_of
+from ostler.schema.requests import Cancel
+from ostler.store.invariants import violations
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import FakeVendor, call, turn
-from ostler.vocabulary.requests import Cancel
 from tests.cli.command import wait_until
 from tests.runs.real_run import OSTLER, PATIENCE, Home, processes_of, statuses
 
 WITH_SHORT_LEASE = """
 import sys
-from ostler.log import leasing
+from ostler.store import leasing
 leasing.LEASE_MS = int(sys.argv.pop(1))
 leasing.RENEW_SECONDS = leasing.LEASE_MS / 3 / 1000
-from ostler.faces.cli import main
+from ostler.main import main
 sys.exit(main())
 """
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.state import fold
-from ostler.kernel.tool import tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.state import fold
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.session import open_session
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import Navigate
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Navigate
+from ostler.sessions.session import open_session
+from ostler.store.sqlite import SqliteStore
 from tests.running import started
 
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.child import child_session
-from ostler.kernel.hooks import FinishedCall, Hook
-from ostler.kernel.journal import World
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.state import fold
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
+from ostler.context.instructions import nested_instructions
+from ostler.core.children import child_session
+from ostler.core.hooks import FinishedCall, Hook
+from ostler.core.journal import World
+from ostler.core.model import ModelRequest
+from ostler.core.state import fold
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.nested_instructions import nested_instructions
-from ostler.runs.session import Session, open_session
-from ostler.tools.builtin import builtin_tools
-from ostler.vocabulary.events import Compacted, ToolCalled, ToolResultFact
-from ostler.vocabulary.messages import Message, Text, as_content
-from ostler.vocabulary.requests import Navigate
+from ostler.schema.events import Compacted, ToolCalled, ToolResultFact
+from ostler.schema.messages import Message, Text, as_content
+from ostler.schema.requests import Navigate
+from ostler.sessions.agents import DelegateTool
+from ostler.sessions.session import Session, open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.tools import builtin_tools
 from tests.running import Ran, run, started
 
 TOLD = "# Instructions from sub/AGENTS.md, for everything in sub\n\nUse tabs."

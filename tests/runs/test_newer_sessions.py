@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.schema import events
+from ostler.schema.errors import UsageError
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.sessions.session import open_session
+from ostler.store.memory import MemoryStore
 
 
 async def test_a_session_with_an_unknown_critical_entry_is_not_advanced() -> None:

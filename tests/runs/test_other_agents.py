@@ -11,21 +11,20 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
-from ostler.kernel.processes import process_environment
-from ostler.kernel.store import Lease
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
+from ostler.core.journal import World
+from ostler.core.processes import process_environment
+from ostler.core.store import Lease
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.cut_agents import end_cut_agents
-from ostler.runs.lease import new_owner
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import SessionBusy, UsageError
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.ids import new_id
-from ostler.vocabulary.requests import AnyRequest
+from ostler.schema import events
+from ostler.schema.errors import SessionBusy, UsageError
+from ostler.schema.facts import Fact
+from ostler.schema.ids import new_id
+from ostler.schema.requests import AnyRequest
+from ostler.sessions.lease import end_cut_agents, new_owner
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.memory import MemoryStore
 
 
 async def driven_agent(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call
-from ostler.runs.session import open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.outcomes import NeedUser, Question
-from ostler.vocabulary.requests import Answer, Pause, Resume
+from ostler.schema import events
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.requests import Answer, Pause, Resume
+from ostler.sessions.session import open_session
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run
 
 

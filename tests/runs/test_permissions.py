@@ -9,29 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.kernel.hooks import Allow, Ask, PlannedCall, Refuse
-from ostler.kernel.journal import World
-from ostler.kernel.tool import tool
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
-from ostler.log.portable import export_session, import_session
+from ostler.core.hooks import Allow, Ask, PlannedCall, Refuse
+from ostler.core.journal import World
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.home import permissions_file
-from ostler.runs.permission_memory import (
-    forget,
-    project_folder,
-    read_memory,
-    remember,
-    remembered_rules,
-)
-from ostler.runs.permissions import permission_guard, remember_answer, user_guard
-from ostler.runs.session import Session, open_session
-from ostler.tools.permission_rules import parse_rule
-from ostler.vocabulary.errors import ConfigurationError, UsageError
-from ostler.vocabulary.events import PermissionRemembered, QuestionAnswered, QuestionAsked, RunWaiting, Warned
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import Question
-from ostler.vocabulary.requests import RevokePermission
+from ostler.permissions.guard import permission_guard, remember_answer, user_guard
+from ostler.permissions.memory import forget, project_folder, read_memory, remember, remembered_rules
+from ostler.permissions.rules import parse_rule
+from ostler.schema.errors import ConfigurationError, UsageError
+from ostler.schema.events import PermissionRemembered, QuestionAnswered, QuestionAsked, RunWaiting, Warned
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import Question
+from ostler.schema.requests import RevokePermission
+from ostler.sessions.session import Session, open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.paths import permissions_file
+from ostler.store.portable import export_session, import_session
 from tests.running import Ran, run, started
 
 

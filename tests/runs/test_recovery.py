@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.kernel.tool import tool
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.session import open_session
-from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import Audited, RunEnded, ToolResultFact
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.outcomes import Ok
-from ostler.vocabulary.requests import Resume
+from ostler.schema.errors import StoreError
+from ostler.schema.events import Audited, RunEnded, ToolResultFact
+from ostler.schema.messages import as_content
+from ostler.schema.outcomes import Ok
+from ostler.schema.requests import Resume
+from ostler.sessions.session import open_session
 from tests.running import started
 from tests.runs.dying_store import DyingStore
 

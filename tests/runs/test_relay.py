@@ -6,16 +6,15 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from ostler.kernel.harness import Harness
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.lease import hold
-from ostler.runs.session import create_session, open_session
-from ostler.runs.watched_session import open_or_watch
-from ostler.runs.watching.relay import Relay, Unrepeated
-from ostler.vocabulary.events import Event, TextDelta, ToolInputDelta, ToolInputStarted, Warned
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.schema.events import Event, TextDelta, ToolInputDelta, ToolInputStarted, Warned
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.sessions.lease import hold
+from ostler.sessions.live_socket import Relay, Unrepeated
+from ostler.sessions.session import create_session, open_or_watch, open_session
+from ostler.store.sqlite import SqliteStore
 
 
 def test_what_an_owner_tells_again_is_passed_on_once() -> None:

@@ -14,27 +14,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostler import Agent
-from ostler.kernel.harness import Harness
-from ostler.kernel.hooks import ContextDraft, Hook, Hooks, PlannedCall, Refuse, Retry
-from ostler.kernel.tool import FunctionTool, ToolContext, tool
-from ostler.log.fork import fork
-from ostler.log.memory import MemoryStore
-from ostler.log.portable import export_session
+from ostler.core.harness import Harness
+from ostler.core.hooks import ContextDraft, Hook, Hooks, PlannedCall, Refuse, Retry
+from ostler.core.tool import FunctionTool, ToolContext, tool
+from ostler.history.recording import Recording, masked, recording_in
+from ostler.history.replay import Replayed, Stage, replay
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.replay import Replayed, Stage, replay
-from ostler.runs.replay_difference import masked
-from ostler.runs.replay_recording import Recording, recording_in
-from ostler.runs.session import open_session
-from ostler.testkit.replaying import assert_replays, replayed
+from ostler.schema import events
+from ostler.schema.errors import Failure, UsageError
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.ids import new_id
+from ostler.schema.messages import Message, Text, as_content
+from ostler.schema.outcomes import NeedUser, Ok, Pending, Question, ok
+from ostler.schema.requests import FinishCall, Navigate, Steer
+from ostler.sessions.session import open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.portable import export_session
+from ostler.testkit.checks import assert_replays, replayed
 from ostler.testkit.simulator import simulate
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure, UsageError
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.ids import new_id
-from ostler.vocabulary.messages import Message, Text, as_content
-from ostler.vocabulary.outcomes import NeedUser, Ok, Pending, Question, ok
-from ostler.vocabulary.requests import FinishCall, Navigate, Steer
 from tests.running import Ran, run, started
 
 

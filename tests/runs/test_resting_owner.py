@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.processes import ProcessId
-from ostler.log.sqlite import SqliteStore
-from ostler.runs.absent_model import harness_without_model
-from ostler.runs.lease import rest
-from ostler.runs.session import create_session, open_session
+from ostler.core.model import harness_without_model
+from ostler.core.processes import ProcessId
+from ostler.sessions.lease import rest
+from ostler.sessions.session import create_session, open_session
+from ostler.store.sqlite import SqliteStore
 
 
 @pytest.fixture

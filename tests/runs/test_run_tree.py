@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ostler.kernel.child import ChildRequest, ExecutionPolicy
-from ostler.kernel.hooks import Ask, Hook, PlannedCall
-from ostler.kernel.journal import World
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.core.children import ChildRequest, ExecutionPolicy
+from ostler.core.hooks import Ask, Hook, PlannedCall
+from ostler.core.journal import World
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.asking import ask
-from ostler.runs.delegate import DelegateTool, Delegation
-from ostler.runs.run_list import list_runs
-from ostler.runs.run_tree import is_stuck, open_questions, root_of, state_of
-from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.outcomes import Question
-from ostler.vocabulary.requests import Answer
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.outcomes import Question
+from ostler.schema.requests import Answer
+from ostler.sessions.agents import DelegateTool, Delegation
+from ostler.sessions.run_tree import is_stuck, list_runs, open_questions, root_of, state_of
+from ostler.sessions.submit import ask
+from ostler.store.memory import MemoryStore
 from tests.running import Ran, run
 from tests.runs.test_children import by_task
 

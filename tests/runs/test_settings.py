@@ -8,10 +8,10 @@ from shlex import quote
 import msgspec
 import pytest
 
-from ostler.runs.home import configuration_file, state_folder, store_file, trust_file
-from ostler.runs.settings import Settings, find_project_file, load_settings, read_project_file
-from ostler.runs.trust import distrust, is_trusted, trust, trusted_folders
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.app.settings import Settings, find_project_file, load_settings, read_project_file
+from ostler.permissions.trust import distrust, is_trusted, trust, trusted_folders
+from ostler.schema.errors import ConfigurationError
+from ostler.store.paths import configuration_file, state_folder, store_file, trust_file
 
 
 @pytest.fixture(autouse=True)

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
+from ostler.core.model import ModelRequest
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.agents import AgentSpec
-from ostler.runs.delegate import DelegateTool
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.agents import AgentSpec, DelegateTool
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.memory import MemoryStore
 
 CRITIC = AgentSpec(
     name="critic", description="Judges.", system="You judge.", tools=("choose",), scope="user", source="here"

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.supervisor import Supervisor
-from ostler.vocabulary.errors import NotFound, UsageError
-from ostler.vocabulary.events import RunEnded, RunWaiting
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.session import Session, create_session, open_session
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.memory import MemoryStore
 
 
 class Desk:

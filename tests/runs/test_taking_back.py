@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import World
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
+from ostler.core.journal import World
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.asking import ask
-from ostler.runs.inbox import TAKEN_BACK
-from ostler.runs.session import Session, create_session
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.events import RequestRefused
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import Prompt, Steer, TakeBack
+from ostler.schema.errors import UsageError
+from ostler.schema.events import RequestRefused
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Prompt, Steer, TakeBack
+from ostler.sessions.inbox import TAKEN_BACK
+from ostler.sessions.session import Session, create_session
+from ostler.sessions.submit import ask
+from ostler.store.memory import MemoryStore
 
 
 async def begun(*script: str) -> Session:

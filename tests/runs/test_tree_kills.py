@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from ostler.log.invariants import violations
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
-from ostler.log.tree_invariants import tree_violations
-from ostler.runs.run_tree import open_questions, state_of
+from ostler.schema import events
+from ostler.schema.requests import Answer
+from ostler.sessions.run_tree import open_questions, state_of
+from ostler.store.invariants import tree_violations, violations
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
 from ostler.testkit.vendors import FakeVendor, call, turn
-from ostler.vocabulary import events
-from ostler.vocabulary.requests import Answer
 from tests.runs.real_run import PATIENCE, Home, processes_of
 from tests.seeds import random_for
 

@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Answer, Call, ScriptedModel
-from ostler.runs.session import Session, create_session, open_session
-from ostler.runs.watching.channel import Channel, socket_of, sweep
-from ostler.runs.watching.watch import Watch
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
+from ostler.sessions.live_socket import Channel, socket_of, sweep
+from ostler.sessions.session import Session, create_session, open_session
+from ostler.sessions.streams import Watch
+from ostler.store.sqlite import SqliteStore
 from tests.runs.watched_stream import Reader, as_lines
 
 
@@ -58,7 +58,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 
 async def prompt(session: Session) -> None:
-    from ostler.vocabulary.messages import as_content
+    from ostler.schema.messages import as_content
 
     await session.prompt(as_content("go"))
     await session.close()

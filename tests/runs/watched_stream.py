@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact, encode_event
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact, encode_event
 
 
 def as_lines(batch: Sequence[Fact | Event]) -> bytes:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.cli import serve, server
-from ostler.faces.cli.agent_options import OPTIONS, PORT, AgentPlan
-from ostler.faces.web import agent_serving
-from ostler.terminals.agent_types import AGENT_TYPES
-from ostler.vocabulary.errors import UsageError
+from ostler.drivers.agent_spec import AGENT_TYPES
+from ostler.schema.errors import UsageError
+from ostler.server import command
+from ostler.server.agentapi import serve
+from ostler.server.agentapi.options import OPTIONS, PORT, AgentPlan
 from tests.cli.command import Ostler
 
 ROOT = Path(__file__).parents[2]
@@ -39,16 +39,16 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Any:
         plans.append(plan)
         return 0
 
-    monkeypatch.setattr(agent_serving, "serve_agent", serve_agent)
+    monkeypatch.setattr(serve, "serve_agent", serve_agent)
 
-    def plan(*arguments: str, command: Any = serve.serve_command) -> AgentPlan:
+    def plan(*arguments: str, command: Any = command.serve_command) -> AgentPlan:
         assert command([*arguments]) == 0
         return plans.pop()
 
     return plan
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, command: Any = serve.serve_command) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str, command: Any = command.serve_command) -> str:
     """The one line that is said instead."""
     try:
         command([*arguments])
@@ -152,13 +152,13 @@ def test_what_agentapi_calls_experimental_is_a_transport(
 def test_with_agentapis_own_command_dashes_may_be_left_out(
     planned: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert planned("--port=1", "--", "claude", "-p", "x", command=server.server_command).command == (
+    assert planned("--port=1", "--", "claude", "-p", "x", command=command.server_command).command == (
         "claude",
         "-p",
         "x",
     )
     bare = planned(
-        "--load-state=0", "--exit", "claude", "--port", "2", "and", "more", command=server.server_command
+        "--load-state=0", "--exit", "claude", "--port", "2", "and", "more", command=command.server_command
     )
     assert (bare.command, bare.port, bare.exit) == (("claude", "and", "more"), 2, True)
     said = refusal(capsys, "claude")
@@ -234,7 +234,7 @@ def test_a_variable_of_agentapis_does_not_matter_without_an_agent(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.setenv("AGENTAPI_PORT", "http")
-    assert serve.serve_command(["--openapi"]) == 0
+    assert command.serve_command(["--openapi"]) == 0
     assert b'"openapi"' in capsysbinary.readouterr().out
 
 

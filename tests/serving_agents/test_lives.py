@@ -11,8 +11,8 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
 
-from ostler.terminals.pid_file import pid_file
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
+from ostler.server.agentapi.state_file import pid_file
 from tests.cli.command import PATIENCE, Ostler, finish, wait_until
 from tests.serving_agents.served_agent import BASIC, GREETING, PYTHON, is_gone, scripted, serving_agent
 

@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.terminals.conversation import ScreenMessage
-from ostler.terminals.state_file import StateFile, UnreadableState, decode_state, encode_state, read_state
-from ostler.terminals.tracker import Saved, Tracker
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.tracker import Saved, Tracker
+from ostler.server.agentapi.state_file import (
+    StateFile,
+    UnreadableState,
+    decode_state,
+    encode_state,
+    read_state,
+)
 from tests.cli.command import Ostler, wait_until
 from tests.serving_agents.served_agent import BASIC, GREETING, scripted, serving_agent
 

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
-from ostler.terminals.agent_session import TerminalSession
-from ostler.terminals.driving import TerminalAgent
-from ostler.terminals.starting import start_terminal_session
-from ostler.terminals.timing import Timing
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import text_of
+from ostler.core.store import Store
+from ostler.drivers.lifecycle import start_terminal_session
+from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.session import TerminalSession
+from ostler.drivers.tracker import Timing
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import text_of
+from ostler.store.memory import MemoryStore
 from tests.process_end import has_ended
 
 PATIENCE = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from ostler.terminals.tracker import Delivered, Event, Tracker, Undelivered, Write
+from ostler.drivers.tracker import Delivered, Event, Tracker, Undelivered, Write
 
 Reaction = Callable[[bytes], Iterable[tuple[float, str]]]
 

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
-from ostler.terminals.agent_life import give_back
-from ostler.terminals.conversation import ScreenMessage
-from ostler.terminals.driving import TerminalAgent
-from ostler.terminals.opening import new_journal
-from ostler.terminals.recorded_messages import recorded_messages
-from ostler.terminals.starting import restart_terminal_session, start_terminal_session
-from ostler.terminals.tracker import Saved
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.drivers.agent_messages import ScreenMessage, recorded_messages
+from ostler.drivers.lifecycle import new_journal, restart_terminal_session, start_terminal_session
+from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.session import give_back
+from ostler.drivers.tracker import Saved
+from ostler.schema import events, requests
+from ostler.schema.errors import OstlerError, SessionBusy, UsageError
+from ostler.schema.messages import as_content
+from ostler.store.invariants import violations
+from ostler.store.memory import MemoryStore
 from tests.terminals.agents_at_work import QUICK, AtWork, at_work, echo_agent
 
 

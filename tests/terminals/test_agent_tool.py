@@ -15,23 +15,22 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.child import child_session
-from ostler.kernel.hooks import Hook
-from ostler.kernel.store import Store
-from ostler.log.invariants import violations
-from ostler.log.sqlite import SqliteStore
-from ostler.log.tree_invariants import tree_violations
+from ostler.core.children import child_session
+from ostler.core.hooks import Hook
+from ostler.core.store import Store
+from ostler.drivers.agent_spec import AgentCommand
+from ostler.drivers.agent_tool import AgentTool
+from ostler.drivers.driver import DrivenAgent
+from ostler.history.costs import spent
 from ostler.models.scripted import Call
-from ostler.runs.costs import spent
-from ostler.runs.permissions import permission_guard
-from ostler.runs.session import open_session
-from ostler.terminals.agent_commands import AgentCommand
-from ostler.terminals.agent_tool import AgentTool
-from ostler.terminals.driven import DrivenAgent
-from ostler.tools.permission_rules import parse_rule
-from ostler.vocabulary import events
-from ostler.vocabulary.events import ChildEvent, Limits, LiveValue, RunEnded
-from ostler.vocabulary.messages import as_content, text_of
+from ostler.permissions.guard import permission_guard
+from ostler.permissions.rules import parse_rule
+from ostler.schema import events
+from ostler.schema.events import ChildEvent, Limits, LiveValue, RunEnded
+from ostler.schema.messages import as_content, text_of
+from ostler.sessions.session import open_session
+from ostler.store.invariants import tree_violations, violations
+from ostler.store.sqlite import SqliteStore
 from tests.running import Ran, started
 from tests.terminals.agents_at_work import ECHO_AGENT, PATIENCE, QUICK, wait_until_gone
 
@@ -179,7 +178,7 @@ async def test_several_agents_work_at_the_same_time(tmp_path: Path) -> None:
 
 
 async def test_a_long_answer_is_cut_for_the_model_and_kept_in_a_blob(tmp_path: Path) -> None:
-    from ostler.kernel.output import ResultLimits
+    from ostler.core.call_context import ResultLimits
 
     script = [ask(agent="echo", prompt="\n".join(f"line {number}" for number in range(60))), "done"]
     async with session_of(script, tmp_path, result_limits=ResultLimits(characters=400)) as ran:
@@ -205,7 +204,7 @@ async def test_what_the_agent_draws_is_seen_live_under_the_call(tmp_path: Path) 
 
 
 async def test_who_begins_to_follow_the_parent_meanwhile_sees_what_the_agent_says(tmp_path: Path) -> None:
-    from ostler.runs.watching.tail import LiveTail
+    from ostler.sessions.live_tail import LiveTail
 
     async with session_of([ask(agent="echo", prompt="/later 1"), "done"], tmp_path) as ran:
         tail = LiveTail()
@@ -221,7 +220,7 @@ async def test_who_begins_to_follow_the_parent_meanwhile_sees_what_the_agent_say
 
 
 async def test_the_terminal_shows_the_last_line_of_what_the_agent_draws() -> None:
-    from ostler.faces.tui.open_calls import Child
+    from ostler.tui.call_items import Child
 
     child = Child("echo", "hello")
     child.see(ChildEvent("call", "ses_1", LiveValue("terminal:message", {"id": 2, "text": "one\ntwo\n"})))
@@ -535,8 +534,8 @@ async def test_a_call_that_makes_no_sense_is_answered_with_what_to_do(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from ostler.log.sqlite import SqliteStore
-from ostler.vocabulary.messages import as_content
+from ostler.store.sqlite import SqliteStore
+from ostler.schema.messages import as_content
 from tests.running import started
 from tests.terminals.test_agent_tool import agent_tool, ask, child_of
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.cli.equipping import terminal_agents
+from ostler.app.harness import make_harness, terminal_agents
+from ostler.app.settings import Settings, load_settings
+from ostler.drivers.agent_spec import AgentCommand, TerminalAgentSettings, agent_commands
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.assembly import make_harness
-from ostler.runs.settings import Settings, TerminalAgentSettings, load_settings
-from ostler.terminals.agent_commands import AgentCommand, agent_commands
+from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.testkit.vendors import FakeVendor, call, turn
-from ostler.vocabulary.errors import ConfigurationError, UsageError
 from tests.runs.real_run import Home
 from tests.terminals.agents_at_work import ECHO_AGENT
 
@@ -99,9 +98,9 @@ def test_a_project_may_bring_agents_only_after_it_is_trusted(
 
 def test_nothing_of_terminals_is_loaded_where_nobody_asks_for_them() -> None:
     code = (
-        "import sys; from ostler.faces.cli.equipping import terminal_agents;"
-        "from ostler.runs.settings import Settings; assert terminal_agents(Settings()) is None;"
-        "print([name for name in sys.modules if name.startswith('ostler.terminals')])"
+        "import sys; from ostler.app.harness import terminal_agents;"
+        "from ostler.app.settings import Settings; assert terminal_agents(Settings()) is None;"
+        "print([name for name in sys.modules if name.startswith('ostler.drivers')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

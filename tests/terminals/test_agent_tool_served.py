@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
+from ostler.drivers.agent_tool import AgentTool
 from ostler.models.scripted import Call
-from ostler.terminals.agent_tool import AgentTool
 from tests.terminals.agents_at_work import PATIENCE, QUICK
 from tests.terminals.test_agent_tool import ECHO
 from tests.web.served import serving

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from ostler.terminals import detect
-from ostler.terminals.agent_types import AGENT_TYPES
-from ostler.vocabulary.errors import UsageError
+from ostler.drivers import detect
+from ostler.drivers.agent_spec import AGENT_TYPES
+from ostler.schema.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_nothing_is_loaded_before_it_is_used() -> None:
-    code = (
-        "import sys, ostler.terminals; print([m for m in sys.modules if m.startswith('ostler.terminals.')])"
-    )
+    code = "import sys, ostler.drivers; print([m for m in sys.modules if m.startswith('ostler.drivers.')])"
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
@@ -56,8 +54,8 @@ def test_nothing_is_loaded_before_it_is_used() -> None:
 def test_taking_screens_apart_needs_no_emulator() -> None:
     code = (
         "import sys; sys.modules['pyghostty'] = sys.modules['bittty'] = None\n"
-        "import ostler.terminals\n"
-        "for name in ostler.terminals.__all__: getattr(ostler.terminals, name)\n"
-        "import ostler.terminals.tracker, ostler.terminals.screen"
+        "import ostler.drivers\n"
+        "for name in ostler.drivers.__all__: getattr(ostler.drivers, name)\n"
+        "import ostler.drivers.tracker, ostler.drivers.screen"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ostler.terminals.driving import DrivenTerminal, TerminalAgent
-from ostler.terminals.screen import open_screen
-from ostler.terminals.tracker import Event
-from ostler.terminals.viewing import Viewer
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import UsageError
+from ostler.drivers.screen import open_screen
+from ostler.drivers.screen_driver import DrivenTerminal, TerminalAgent
+from ostler.drivers.screen_stream import Viewer
+from ostler.drivers.tracker import Event
+from ostler.schema import events
+from ostler.schema.errors import UsageError
 from tests.terminals.agents_at_work import PATIENCE, QUICK, at_work, echo_agent
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.terminals.screen import open_screen
+from ostler.drivers.screen import open_screen
 from tests.terminals.emulators import EMULATORS
 
 FULL = b"".join(b"%d\r\n" % number for number in range(9)) + b"9"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.terminals import format_message, is_ready, new_text, remove_user_input, split_tool_calls
-from ostler.terminals.agent_types import AGENT_TYPES
+from ostler.drivers import format_message, is_ready, new_text, remove_user_input, split_tool_calls
+from ostler.drivers.agent_spec import AGENT_TYPES
 
 HERE = Path(__file__).parent
 SCREENS = sorted((HERE / "screens").rglob("*.txt"))

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.processes import kill_processes_of
-from ostler.terminals import pty_process
-from ostler.terminals.pty_process import MOST_UNWRITTEN, PtyProcess
-from ostler.vocabulary.errors import SessionBusy, UsageError
-from ostler.vocabulary.ids import new_id
+from ostler.core.processes import kill_processes_of
+from ostler.drivers import pty_process
+from ostler.drivers.pty_process import MOST_UNWRITTEN, PtyProcess
+from ostler.schema.errors import SessionBusy, UsageError
+from ostler.schema.ids import new_id
 from tests.terminals.agents_at_work import PATIENCE, wait_until_gone
 
 
@@ -197,8 +197,8 @@ async def test_what_cannot_be_started_is_said_in_a_line(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from ostler.terminals import pty_process
-from ostler.terminals.pty_process import PtyProcess
+from ostler.drivers import pty_process
+from ostler.drivers.pty_process import PtyProcess
 
 SCRIPT = "trap '' HUP INT TERM; sleep 1000 & member=$!; setsid sleep 1000 & echo $$ $member $!; wait"
 

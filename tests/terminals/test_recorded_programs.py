@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.terminals import format_message, is_ready, new_text, split_tool_calls
+from ostler.drivers import format_message, is_ready, new_text, split_tool_calls
 from tests.terminals.recorded import RECORDED, read
 
 MOMENTS = sorted(RECORDED.rglob("*.txt"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.terminals import format_message, is_ready, remove_user_input, split_tool_calls
+from ostler.drivers import format_message, is_ready, remove_user_input, split_tool_calls
 
 RECORDED = Path(__file__).parents[3] / "shared" / "data" / "agentapi"
 FORMATTED = sorted(RECORDED.glob("format/*/*"))

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ostler.terminals import format_message, new_text
-from ostler.terminals.lines import cell_width, pad
-from ostler.terminals.screen import Screen, open_screen, read_out, unwrap
-from ostler.vocabulary.errors import UsageError
+from ostler.drivers import format_message, new_text
+from ostler.drivers.screen import Screen, cell_width, open_screen, pad, read_out, unwrap
+from ostler.schema.errors import UsageError
 from tests.needed import missing
 from tests.terminals.emulators import ALL, EMULATORS
 from tests.terminals.test_escape_sequences import CASES, QUERIES
@@ -184,7 +183,7 @@ def test_no_bytes_make_it_raise_or_hang(screen: Screen, seed: int) -> None:
 
 
 def test_the_first_emulator_that_is_installed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "ostler.terminals.ghostty_screen", raising=False)
+    monkeypatch.delitem(sys.modules, "ostler.drivers.ghostty", raising=False)
     monkeypatch.setitem(sys.modules, "pyghostty", None)
     monkeypatch.setitem(sys.modules, "bittty", None)
     with pytest.raises(UsageError, match=r"install ostler\[terminals\]"):

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.terminals.conversation import ScreenMessage
-from ostler.terminals.timing import Timing
-from ostler.terminals.tracker import INITIAL_PROMPT, Delivered, Saved, Tracker, Undelivered
-from ostler.vocabulary.errors import SessionBusy, UsageError
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.tracker import INITIAL_PROMPT, Delivered, Saved, Timing, Tracker, Undelivered
+from ostler.schema.errors import SessionBusy, UsageError
 from tests.terminals.played import EchoAgent, Played
 
 ANY = "no box is known of this one"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.terminals.viewing import MOST_UNSEEN, Viewer, unfinished
+from ostler.drivers.screen_stream import MOST_UNSEEN, Viewer, unfinished
 
 SEQUENCES = [
     b"\x1b[31m",

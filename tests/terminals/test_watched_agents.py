@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.cli.transcript import transcript
-from ostler.kernel.processes import kill_processes_of
-from ostler.log.sqlite import SqliteStore
-from ostler.runs.absent_model import harness_without_model
-from ostler.runs.session import open_session
-from ostler.runs.supervisor import Supervisor
-from ostler.runs.watching.hub import Follower
-from ostler.runs.watching.watch import Watch
-from ostler.terminals.recorded_messages import recorded_messages
-from ostler.terminals.starting import restart_terminal_session, start_terminal_session
-from ostler.vocabulary.errors import SessionHeld, UsageError
-from ostler.vocabulary.messages import as_content
+from ostler.core.model import harness_without_model
+from ostler.core.processes import kill_processes_of
+from ostler.drivers.agent_messages import recorded_messages
+from ostler.drivers.lifecycle import restart_terminal_session, start_terminal_session
+from ostler.history.export import transcript
+from ostler.schema.errors import SessionHeld, UsageError
+from ostler.schema.messages import as_content
+from ostler.sessions.session import open_session
+from ostler.sessions.streams import Follower, Watch
+from ostler.sessions.supervisor import Supervisor
+from ostler.store.sqlite import SqliteStore
 from tests.runs.watched_stream import Reader, as_lines
 from tests.terminals.agents_at_work import PATIENCE, AtWork, at_work, echo_agent, wait_until_gone
 
@@ -86,7 +85,7 @@ async def test_no_model_answers_in_a_session_whose_agent_has_ended(tmp_path: Pat
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from ostler.log.sqlite import SqliteStore
+from ostler.store.sqlite import SqliteStore
 from tests.terminals.agents_at_work import at_work, echo_agent
 
 async def main(folder):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.testkit.tool_context import FakeToolContext
-from ostler.tools.left_running import end_left_running
+from ostler.testkit.fakes import FakeToolContext
+from ostler.tools.child_process import end_left_running
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ from shlex import quote
 
 import pytest
 
-from ostler.kernel.processes import ProcessId, kill_processes_of, start_time
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.core.processes import ProcessId, kill_processes_of, start_time
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 from ostler.tools import child_process
 from ostler.tools.bash import BashTool, bash
-from ostler.tools.child_process import ChildProcess, group_is_alive
-from ostler.tools.left_running import end_left_running
+from ostler.tools.child_process import ChildProcess, end_left_running, group_is_alive
 from ostler.tools.read import read
-from ostler.vocabulary.outcomes import Failed, Ok
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tool, builtin_tools
-from ostler.tools.permissions import judge
-from ostler.vocabulary.errors import UnknownTool
+from ostler.permissions.rules import judge
+from ostler.schema.errors import UnknownTool
+from ostler.tools import BUILTIN_TOOLS, builtin_tool, builtin_tools
 
 
 def test_all_built_in_tools_are_there_under_their_names() -> None:
@@ -49,12 +49,12 @@ def test_an_unknown_name_lists_those_there_are() -> None:
 def test_only_the_tools_in_use_are_imported_and_nothing_heavy_with_them() -> None:
     program = (
         "import sys\n"
-        "from ostler.tools.builtin import builtin_tools\n"
+        "from ostler.tools import builtin_tools\n"
         "builtin_tools(['read'])\n"
         "assert 'ostler.tools.bash' not in sys.modules\n"
         "before = set(sys.modules)\n"
         "builtin_tools()\n"
-        "heavy = {'difflib', 'hashlib', 'ignore', 'shutil', 'tempfile', 'ostler.tools.search_python'}\n"
+        "heavy = {'difflib', 'hashlib', 'ignore', 'shutil', 'tempfile', 'ostler.tools.grep_engines'}\n"
         "print(*sorted(heavy & (set(sys.modules) - before)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

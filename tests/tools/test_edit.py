@@ -8,13 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.schema.errors import ToolFailed
+from ostler.schema.outcomes import Failed, Ok, Outcome
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 from ostler.tools.diff import splice
-from ostler.tools.edit import edit
+from ostler.tools.edit import Replacement, edit, plan
 from ostler.tools.read import read
-from ostler.tools.replacements import Replacement, plan
-from ostler.vocabulary.errors import ToolFailed
-from ostler.vocabulary.outcomes import Failed, Ok, Outcome
 
 
 async def edited(

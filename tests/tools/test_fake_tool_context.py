@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.tool import ToolContext, tool
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
-from ostler.vocabulary.errors import CallRefused, NotFound
-from ostler.vocabulary.outcomes import Failed, NeedUser, Ok, Question
+from ostler.core.tool import ToolContext, tool
+from ostler.schema.errors import CallRefused, NotFound
+from ostler.schema.outcomes import Failed, NeedUser, Ok, Question
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 
 
 @tool

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
-from ostler.tools.find import find
-from ostler.tools.globs import compile_glob
-from ostler.tools.ls import ls
-from ostler.vocabulary.outcomes import Failed, Ok
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.tools.files import compile_glob
+from ostler.tools.find import find, ls
 
 
 @pytest.fixture

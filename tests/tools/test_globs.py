@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.tools.globs import compile_glob
+from ostler.tools.files import compile_glob
 
 
 @given(st.text("ab*?", min_size=1, max_size=12), st.text("ab", min_size=1, max_size=12))

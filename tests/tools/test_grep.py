@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from ostler.kernel.processes import start_time
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.core.processes import start_time
+from ostler.schema.errors import ToolFailed
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 from ostler.tools.grep import GrepTool
-from ostler.tools.search_child import search_in_child
-from ostler.tools.search_request import SearchRequest
-from ostler.tools.search_ripgrep import ripgrep
-from ostler.vocabulary.errors import ToolFailed
-from ostler.vocabulary.outcomes import Failed, Ok
+from ostler.tools.grep_engines import SearchRequest, ripgrep, search_in_child
 
 PYTHON = GrepTool(lambda: None)
 RIPGREP = GrepTool(ripgrep)

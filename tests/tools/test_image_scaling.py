@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from PIL import Image as Pictures
 
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
-from ostler.tools import image_scaling
+from ostler.schema.messages import Image
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.tools import media
 from ostler.tools.read import MAX_IMAGE, read
-from ostler.vocabulary.messages import Image
-from ostler.vocabulary.outcomes import Failed, Ok
 
 
 def picture(kind: str, width: int, height: int, mode: str = "RGB", **options: Any) -> bytes:
@@ -154,7 +154,7 @@ async def test_a_picture_that_would_fill_the_memory_is_refused(context: FakeTool
 async def test_without_pillow_a_picture_is_passed_as_it_is(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_scaling, "find_spec", lambda name: None)
+    monkeypatch.setattr(media, "find_spec", lambda name: None)
     content = picture("PNG", 4000, 10)
     assert shown(await read_bytes(context, content)) == ("image/png", content)
 
@@ -163,17 +163,17 @@ async def test_pictures_are_scaled_off_the_event_loop(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    resized = image_scaling._resized
+    resized = media._resized
 
-    def noting(*arguments: Any) -> image_scaling.Scaled:
+    def noting(*arguments: Any) -> media.Scaled:
         threads.append(threading.current_thread())
         return resized(*arguments)
 
-    monkeypatch.setattr(image_scaling, "_resized", noting)
+    monkeypatch.setattr(media, "_resized", noting)
     shown(await read_bytes(context, picture("PNG", 3000, 10)))
     assert threads and threads[0] is not threading.main_thread()
 
 
 def test_pillow_is_not_loaded_before_a_picture_is_read() -> None:
-    code = "import sys, ostler.tools.builtin, ostler.tools.read; assert 'PIL' not in sys.modules"
+    code = "import sys, ostler.tools, ostler.tools.read; assert 'PIL' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

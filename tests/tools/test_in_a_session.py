@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ostler import Agent
-from ostler.kernel.model import ModelRequest
-from ostler.log.sqlite import SqliteStore
+from ostler.core.model import ModelRequest
 from ostler.models.scripted import Call, Script, ScriptedModel
-from ostler.tools.builtin import builtin_tools
-from ostler.vocabulary.messages import ToolResult, text_of
+from ostler.schema.messages import ToolResult, text_of
+from ostler.store.sqlite import SqliteStore
+from ostler.tools import builtin_tools
 
 
 def last_result(request: ModelRequest) -> str:

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.kernel.tool import ToolKind
-from ostler.tools.permission_judge import Judge, Judgement
-from ostler.tools.permission_rules import Rule, parse_rule
-from ostler.tools.permission_suggestions import Places, suggested
-from ostler.tools.permissions import PROFILES, Profile, Verdict
+from ostler.core.tool import ToolKind
+from ostler.permissions.judge import Judge, Judgement, Places, suggested
+from ostler.permissions.rules import PROFILES, Profile, Rule, Verdict, parse_rule
 
 
 def rules(allow: str = "", ask: str = "", deny: str = "") -> list[Rule]:

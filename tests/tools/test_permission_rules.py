@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.tools.permission_rules import (
+from ostler.permissions.rules import (
     EFFECTS,
     Effect,
     anchored,
@@ -19,7 +19,7 @@ from ostler.tools.permission_rules import (
     matches_path,
     parse_rule,
 )
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
 
 
 def command(rule: str, *words: str | None, effect: Effect = "allow", set_before: tuple[str, ...] = ()) -> str:

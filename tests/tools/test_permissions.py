@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.kernel.tool import ToolKind
-from ostler.tools.permissions import PROFILES, Profile, Verdict, judge, preview, reason
+from ostler.core.tool import ToolKind
+from ostler.permissions.rules import PROFILES, Profile, Verdict, judge, preview, reason
 
 KINDS: tuple[ToolKind, ...] = get_args(ToolKind)
 

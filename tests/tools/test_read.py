@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.tool import ToolSpec
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.core.tool import ToolSpec
+from ostler.schema.messages import File, Image
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 from ostler.tools import read as read_module
 from ostler.tools.read import MAX_IMAGE, read
-from ostler.vocabulary.messages import File, Image
-from ostler.vocabulary.outcomes import Failed, Ok
 
 
 @contextmanager

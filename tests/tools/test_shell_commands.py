@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.tools.shell_commands import MAX_LENGTH, take_apart
-from ostler.tools.shell_parts import Command, Reads, Unclear, Writes
+from ostler.permissions.shell_parser import MAX_LENGTH, take_apart
+from ostler.permissions.shell_words import Command, Reads, Unclear, Writes
 
 TOKENS = (
     *("aa", "bb", "cc", "'q r'", '"d e"', "\\", "\\ ", "\n", "\t", ";", "&&", "||", "|", "&", "(", ")"),

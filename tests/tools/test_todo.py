@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ostler.models.scripted import Call
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
+from ostler.schema import events
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
 from ostler.tools.todo import todo
-from ostler.vocabulary import events
-from ostler.vocabulary.outcomes import Failed, Ok
 from tests.running import run
 
 

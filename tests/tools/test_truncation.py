@@ -7,10 +7,10 @@ import tracemalloc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.tools.line_window import LineWindow
 from ostler.tools.truncation import (
     MAX_BYTES,
     MAX_LINES,
+    LineWindow,
     Tail,
     byte_length,
     cut_line,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ostler.testkit.tool_context import FakeToolContext, run_tool, told
-from ostler.tools import freshness
+from ostler.schema.outcomes import Failed, Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.tools import files
 from ostler.tools import read as read_module
 from ostler.tools.read import read
 from ostler.tools.write import write
-from ostler.vocabulary.outcomes import Failed, Ok
 
 
 async def test_a_new_file_is_written_with_its_directories(context: FakeToolContext) -> None:
@@ -95,7 +95,7 @@ async def test_the_log_does_not_overrule_what_was_seen_after_reopening(context: 
 async def test_a_file_too_large_to_hash_is_known_by_size_and_time(
     context: FakeToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (freshness, read_module):
+    for module in (files, read_module):
         monkeypatch.setattr(module, "MAX_DIGESTED", 1000)
     large = context.cwd / "large"
     large.write_text("line\n" * 1000)

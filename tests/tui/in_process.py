@@ -14,17 +14,17 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from pyghostty import Terminal as Emulator
 
+from ostler.app.question_queue import OpenQuestions
+from ostler.core.harness import Harness
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
 from ostler.extensions.extension import Extension
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
-from ostler.faces.tui.face import TuiFace
-from ostler.faces.tui.questions import OpenQuestions
-from ostler.faces.tui.tui import Tui
-from ostler.kernel.harness import Harness
-from ostler.log.memory import MemoryStore
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import create_session
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
+from ostler.tui.front_end import TuiFace
+from ostler.tui.terminal_ui import Tui
 from tests.extensions.at_work import extension
 from tests.tui.terminal import KEYS
 

@@ -8,9 +8,8 @@ from unicodedata import bidirectional, category
 
 from rich.cells import cell_len
 
-from ostler.extensions.showing.theme_colors import SLOTS, ThemeColors
-from ostler.faces.tui.drawing.path_spans import path_spans
-from ostler.faces.tui.drawing.wide_rows import fitted
+from ostler.extensions.ui.themes import SLOTS, ThemeColors
+from ostler.tui.render.spans import fitted, path_spans
 
 _STYLES = re.compile("\x1b\\[[0-9;]*m|\x1b]8;;[!-~]*\x1b\\\\")
 

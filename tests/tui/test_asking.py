@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.faces.tui.asking.rule_words import rule_in_words
-from ostler.kernel.hooks import Hooks
-from ostler.kernel.tool import tool
+from ostler.core.hooks import Hooks
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.permissions import permission_guard
+from ostler.permissions.guard import permission_guard
+from ostler.schema.messages import text_of
+from ostler.schema.outcomes import NeedUser, Question
 from ostler.testkit.vendors import call, turn
 from ostler.testkit.vendors.script import Answer
-from ostler.tools.builtin import builtin_tool
-from ostler.tools.freshness import file_digest, remember
-from ostler.vocabulary.messages import text_of
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.tools import builtin_tool
+from ostler.tools.files import file_digest, remember
+from ostler.tui.panels.rule_words import rule_in_words
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

@@ -21,8 +21,18 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import BufferControl, Layout, Window
 from prompt_toolkit.output import DummyOutput
 
-from ostler.faces.tui.themes.asking import QUESTION, AnswerFilter, TerminalInput, ask_background, found_dark
-from ostler.faces.tui.themes.background import Appearance, color_of, dark_by_variable, is_dark, luma
+from ostler.tui.terminal_input import (
+    QUESTION,
+    AnswerFilter,
+    Appearance,
+    TerminalInput,
+    ask_background,
+    color_of,
+    dark_by_variable,
+    found_dark,
+    is_dark,
+    luma,
+)
 
 LIGHT = "\x1b]11;rgb:fafa/fafa/fafa\x1b\\"
 DARK = "\x1b]11;rgb:1e1e/1e1e/2e2e\x07"

@@ -4,16 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ostler.faces.tui.drawing.boxes import (
-    barred,
-    framed,
-    inside,
-    notice_rows,
-    printed_rows,
-    user_rows,
-)
-from ostler.faces.tui.drawing.folding import folded
-from ostler.vocabulary.events import Printed
+from ostler.schema.events import Printed
+from ostler.tui.render.boxes import barred, framed, inside, notice_rows, printed_rows, user_rows
+from ostler.tui.render.spans import folded
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 

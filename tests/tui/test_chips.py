@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 
-from ostler.faces.tui.editor.chips import MOST_KEPT, Chips, Kept, Said
-from ostler.faces.tui.editor.pictures import Picture, picture_from
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import Image
 from ostler.tools.read import MAX_IMAGE
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import Image
+from ostler.tui.editor.chips import MOST_KEPT, Chips, Kept, Said
+from ostler.tui.editor.paste import Picture, picture_from
 
 
 def lines(count: int) -> str:

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.faces.tui.drawing import code as code_module
-from ostler.faces.tui.drawing.code import LINES_KEPT, GrowingCode, code_rows
-from ostler.faces.tui.drawing.lexing import UNSETTLED, lexer_of, lines_of_words, settled
+from ostler.tui.render import code as code_module
+from ostler.tui.render.code import (
+    LINES_KEPT,
+    UNSETTLED,
+    GrowingCode,
+    code_rows,
+    lexer_of,
+    lines_of_words,
+    settled,
+)
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 PYTHON = Path(code_module.__file__).read_text()

@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.tui.commands.registry import Commands
-from ostler.faces.tui.conversation import Conversation
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelEvent, ModelRequest
-from ostler.log.memory import MemoryStore
-from ostler.models.keys import fingerprint
+from ostler.core.harness import Harness
+from ostler.core.model import ModelEvent, ModelRequest
+from ostler.models.credentials import fingerprint
 from ostler.models.scripted import ScriptedModel, Turn
-from ostler.runs.session import create_session
+from ostler.schema.errors import Failure, UsageError
+from ostler.schema.events import Event, ModelFailed, RequestRefused, RunEnded
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content, text_of
+from ostler.schema.requests import Navigate, Prompt
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor, Refusal, call, turn
-from ostler.vocabulary.errors import Failure, UsageError
-from ostler.vocabulary.events import Event, ModelFailed, RequestRefused, RunEnded
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content, text_of
-from ostler.vocabulary.requests import Navigate, Prompt
+from ostler.tui.commands.registry import Commands
+from ostler.tui.conversation import Conversation
 from tests.cli.command import KEY, Ostler
 from tests.cli.conftest import Configure, Serve
 from tests.cli.conftest import configure as configure

@@ -11,8 +11,8 @@ from textwrap import dedent
 
 import pytest
 
+from ostler.schema.events import AssistantMessage, UserMessage
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.events import AssistantMessage, UserMessage
 from tests.cli.command import Ostler, wait_until
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostler.app.completion import CommandEntry
+from ostler.app.project_files import Found
 from ostler.context.mentions import with_mentions
-from ostler.faces.completing.command_entries import CommandEntry
-from ostler.faces.completing.project_files import Found
-from ostler.faces.tui.editor.completions import (
-    Completion,
-    Completions,
-    Wanted,
-    completions_at,
-    wanted_at,
-)
+from ostler.tui.editor.completion import Completion, Completions, Wanted, completions_at, wanted_at
 from tests.tui.in_process import shown
 
 COMMANDS = (

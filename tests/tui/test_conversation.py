@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.tui.conversation import Conversation
-from ostler.faces.tui.way_back import tell_way_back
-from ostler.kernel.harness import Harness
+from ostler.app.stores import open_store
+from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.session import create_session
-from ostler.runs.stores import open_store
+from ostler.schema.messages import Text
+from ostler.sessions.session import create_session
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.messages import Text
+from ostler.tui.conversation import Conversation, tell_way_back
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

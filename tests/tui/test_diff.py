@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.tui.drawing.diff import change_rows, diff_lines, diff_rows
-from ostler.faces.tui.drawing.growing_arguments import GrowingEdit, GrowingWrite
-from ostler.testkit.tool_context import FakeToolContext, run_tool
+from ostler.schema.outcomes import Ok
+from ostler.testkit.fakes import FakeToolContext, run_tool
 from ostler.tools.diff import diff_of_texts
 from ostler.tools.edit import edit
 from ostler.tools.write import write
-from ostler.vocabulary.outcomes import Ok
+from ostler.tui.render.call_arguments import GrowingEdit, GrowingWrite
+from ostler.tui.render.diff import change_rows, diff_lines, diff_rows
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 OLD = "".join(f"line {number}\n" for number in range(1, 41))

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ostler.app.completion import can_be_mentioned, mention_of, name_below
 from ostler.context.mentions import with_mentions
-from ostler.context.words import split_words
-from ostler.faces.completing.mention_text import can_be_mentioned, mention_of, name_below
-from ostler.faces.tui.editor.dropped_paths import dropped_paths, insertion
-from ostler.faces.tui.editor.pictures import Picture
-from ostler.vocabulary.messages import Text
+from ostler.schema.messages import Text
+from ostler.schema.text import split_words
+from ostler.tui.editor.paste import Picture, dropped_paths, insertion
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

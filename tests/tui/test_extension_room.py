@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
+from ostler.app.settings import Settings
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.moments import SessionOpened
-from ostler.extensions.showing.theme_colors import Theme, ThemeColor
-from ostler.extensions.showing.ui_data import Anchor, Content, Overlay, Visibility, Widget
-from ostler.faces.tui import pressed_twice
-from ostler.faces.tui.beginning import say_what_was_found
-from ostler.faces.tui.drawing.boxes import notice_rows
-from ostler.faces.tui.extension_content import ContentRows, shares
-from ostler.faces.tui.themes.choosing import missing_theme
-from ostler.runs.settings import Settings
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import SessionOpened
+from ostler.extensions.ui.themes import Theme, ThemeColor
+from ostler.extensions.ui.types import Anchor, Content, Overlay, Visibility, Widget
+from ostler.tui import keys
+from ostler.tui.extension_ui import ContentRows, shares
+from ostler.tui.main import say_what_was_found
+from ostler.tui.render.boxes import notice_rows
+from ostler.tui.themes import missing_theme
 from tests.extensions.at_work import extension
 from tests.tui.in_process import shown
 from tests.tui.rows import COLORS, plain
@@ -242,7 +242,7 @@ async def test_keys_with_several_modifiers_are_heard_and_type_nothing() -> None:
 
 
 async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressed_twice, "SECONDS", 0.05)
+    monkeypatch.setattr(keys, "SECONDS", 0.05)
     async with shown(answers=["well"]) as terminal:
         await terminal.tui.submit("hello")
         await terminal.see("✓ completed")
@@ -251,7 +251,7 @@ async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: p
             await terminal.until(lambda: terminal.tui.notice)
             await terminal.until(lambda: not terminal.tui.notice)
         assert terminal.face.editor_text() == ""
-        monkeypatch.setattr(pressed_twice, "SECONDS", 10)
+        monkeypatch.setattr(keys, "SECONDS", 10)
         terminal.press("esc")
         await terminal.until(lambda: terminal.tui.notice)
         terminal.press("esc")

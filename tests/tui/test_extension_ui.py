@@ -12,16 +12,15 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from ostler.extensions.api import Ostler
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.face import Face
-from ostler.extensions.moments import SessionOpened, TerminalResized
-from ostler.extensions.showing.editing import Editor, KeyAction
-from ostler.extensions.showing.theme_colors import Theme, ThemeColor
-from ostler.extensions.showing.ui_data import Content, Overlay, Style, Visibility, Widget
-from ostler.faces.tui.extension_keys import name_of, press_of, strokes_of
-from ostler.faces.tui.face import TuiFace
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import SessionOpened, TerminalResized
+from ostler.extensions.ui.front_end import Editor, Face, KeyAction
+from ostler.extensions.ui.themes import Theme, ThemeColor
+from ostler.extensions.ui.types import Content, Overlay, Style, Visibility, Widget
 from ostler.models.scripted import Call
 from ostler.testkit.vendors import call, turn
+from ostler.tui.extension_keys import name_of, press_of, strokes_of
+from ostler.tui.front_end import TuiFace
 from tests.cli.command import Ostler as Command
 from tests.cli.conftest import Serve
 from tests.extensions.foreign_process import loaded
@@ -529,7 +528,7 @@ def context_widget():
 
 LATE = """
 from ostler.extensions import Widget
-from ostler.extensions.moments import SessionOpened
+from ostler.extensions.extension_session import SessionOpened
 
 def setup(ostler):
     @ostler.on(SessionOpened)

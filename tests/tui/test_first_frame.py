@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ostler.faces.tui.loading_later import LATER
 from ostler.testkit.vendors import FakeVendor, turn
+from ostler.tui.main import LATER
 from tests.cli.command import Ostler, use, wait_until
 from tests.cli.conftest import Serve
 from tests.tui.terminal import Terminal
@@ -18,8 +18,8 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 
-from ostler.faces.cli import main
-from ostler.faces.tui.app import TerminalApp
+from ostler.main import main
+from ostler.tui.inline_app import TerminalApp
 
 end_frame = TerminalApp._end_frame
 notes = Path(os.environ["NOTES"])
@@ -41,22 +41,22 @@ UNSEEN = {
     "httpx2",
     "http",
     "difflib",
-    "ostler.kernel.loop",
-    "ostler.log.sqlite_search",
-    "ostler.models.exchange",
-    "ostler.models.chat_stream",
-    "ostler.runs.children",
+    "ostler.core.loop",
+    "ostler.store.sqlite_rows",
+    "ostler.models.endpoint",
+    "ostler.models.wires.chat_stream",
+    "ostler.sessions.children",
     "ostler.tools.read",
     "ostler.tools.bash",
-    "ostler.faces.cli.plain_output",
-    "ostler.faces.tui.commands.sessions",
-    "ostler.faces.tui.pickers.picker",
-    "ostler.faces.tui.asking.panel_for",
-    "ostler.faces.tui.editor.completions",
-    "ostler.faces.completing.project_files",
-    "ostler.faces.tui.editor.dropped_paths",
-    "ostler.faces.tui.drawing.lexing",
-    "ostler.faces.tui.drawing.growing_arguments",
+    "ostler.cli.output",
+    "ostler.tui.commands.sessions",
+    "ostler.tui.panels.picker",
+    "ostler.tui.panels.question",
+    "ostler.tui.editor.completion",
+    "ostler.app.project_files",
+    "ostler.tui.editor.paste",
+    "ostler.tui.render.code",
+    "ostler.tui.render.call_arguments",
 }
 """Each is needed for something that a person does, or that a model answers."""
 
@@ -81,7 +81,7 @@ def test_the_first_frame_waits_for_nothing_that_is_not_seen_in_it(
     vendor = serve(turn("Plain words for an answer."))
     with watched(ostler, vendor, notes := tmp_path / "new") as terminal:
         terminal.wait_for("openai/fake")
-        assert not (UNSEEN | {"ostler.faces.tui.drawing.growing_markdown"}) & loaded(notes / "first")
+        assert not (UNSEEN | {"ostler.tui.render.markdown_stream"}) & loaded(notes / "first")
         terminal.type("hello")
         wait_until(lambda: set(LATER) <= loaded(notes / "later") or terminal.type("!"))
         terminal.press("enter")

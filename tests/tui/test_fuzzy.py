@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.completing import fuzzy
-from ostler.faces.completing.fuzzy import best, folded, match
+from ostler.app import completion
+from ostler.app.completion import best, folded, match
 
 
 def order(query: str, *texts: str) -> list[str]:
@@ -32,7 +32,7 @@ def order(query: str, *texts: str) -> list[str]:
         ("con", "config.toml", "c/o/n.toml"),
         ("abc", "axbc", "axxxxxxbc"),  # a smaller gap
         ("md", "README.md", "models/driver.py"),
-        ("tuiapp", "src/ostler/faces/tui/app.py", "src/ostler/tools/utility/support/apply_patch.py"),
+        ("tuiapp", "src/ostler/tui/inline_app.py", "src/ostler/tools/utility/support/apply_patch.py"),
         ("src/ost", "src/ostler/__init__.py", "src/other/stones.py"),
         ("same", "same", "same_but_longer"),
     ],
@@ -144,7 +144,7 @@ def test_ten_thousand_paths_are_searched_between_two_keys(query: str) -> None:
 
 def test_where_very_many_match_a_whole_name_is_still_found() -> None:
     paths = [*many_paths(), "a/long/way/down/to/the/very/last/of/all/the/places/in/here/set.py"]
-    assert len([path for path in paths if re.search("s.*e.*t", path)]) > fuzzy.MOST_WEIGHED
+    assert len([path for path in paths if re.search("s.*e.*t", path)]) > completion.MOST_WEIGHED
     assert best("set", paths, 5)[0].text == paths[-1]
 
 

@@ -11,9 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ostler.faces.tui.drawing import growing_markdown
-from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown, Part, parts_of
-from ostler.faces.tui.drawing.markdown_lines import PORTION
+from ostler.tui.render import markdown_stream
+from ostler.tui.render.markdown_stream import PORTION, GrowingMarkdown, Part, parts_of
 
 USUAL = ["", "", "text", "more *text*", "# Heading", "***", "- item", "* item", "  - nested", "  inside"]
 USUAL += ["1. one", "2. two", "> quote", "> - item", "a | b", "|---|---|", "| 1 | 2 |", "```", "```py", "~~~"]
@@ -135,7 +134,7 @@ def steps(text: str, size: int) -> int:
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal count
-        if frame.f_code.co_filename != growing_markdown.__file__:
+        if frame.f_code.co_filename != markdown_stream.__file__:
             return None
         count += event == "line"
         return trace

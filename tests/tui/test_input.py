@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.tui.editor.clipboard import clipboard
+from ostler.schema.errors import UsageError
 from ostler.testkit.vendors import FakeVendor, call, turn
-from ostler.vocabulary.errors import UsageError
+from ostler.tui.editor.paste import clipboard
 from tests.cli import open_runs
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve

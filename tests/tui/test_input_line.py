@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.tui.editor.chips import Chips
-from ostler.faces.tui.editor.prompt_history import PromptHistory
-from ostler.faces.tui.input_line import InputLine, Typed
-from ostler.faces.tui.prompt_content import prompt_content
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
-from ostler.vocabulary.errors import UsageError
-from ostler.vocabulary.messages import text_of
+from ostler.schema.errors import UsageError
+from ostler.schema.messages import text_of
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.input_line import InputLine, Typed
+from ostler.tui.editor.prompt_history import PromptHistory
+from ostler.tui.prompt_content import prompt_content
 
 LONG = "\n".join(f"line {number} @notes.md" for number in range(20))
 

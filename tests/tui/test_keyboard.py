@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.tui.unmarked_pastes import marked
-from ostler.kernel.tool import tool
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
+from ostler.schema.messages import Text
+from ostler.schema.requests import Prompt
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.messages import Text
-from ostler.vocabulary.requests import Prompt
+from ostler.tui.terminal_input import marked
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

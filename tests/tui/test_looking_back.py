@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from ostler.faces.tui.session_entries import SessionEntry, entry_rows, whole
+from ostler.schema.messages import BlobRef
 from ostler.testkit.vendors import Think, call, turn
-from ostler.vocabulary.messages import BlobRef
+from ostler.tui.history_viewer import SessionEntry, entry_rows, whole
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

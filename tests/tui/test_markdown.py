@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it.token import Token
 
-from ostler.faces.tui.drawing import markdown
-from ostler.faces.tui.drawing.growing_markdown import GrowingMarkdown
-from ostler.faces.tui.drawing.markdown import markdown_rows, part_rows
-from ostler.faces.tui.drawing.markdown_lines import PORTION
+from ostler.tui.render import markdown
+from ostler.tui.render.markdown import markdown_rows, part_rows
+from ostler.tui.render.markdown_stream import PORTION, GrowingMarkdown
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 

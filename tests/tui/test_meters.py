@@ -7,24 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.tui.activity import Activity
-from ostler.faces.tui.blocks import NoticeBlock, UserBlock
-from ostler.faces.tui.earlier import FACTS, earlier_facts, last_rows, seen
-from ostler.faces.tui.metering import MeterReader, branch_of
-from ostler.faces.tui.status import Meters, activity_parts, status_parts
-from ostler.faces.tui.transcript import Transcript
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.harness import Harness
-from ostler.kernel.model import ModelRequest
-from ostler.kernel.tool import ToolContext, tool
-from ostler.log.memory import MemoryStore
+from ostler.core.call_context import CallContext
+from ostler.core.harness import Harness
+from ostler.core.model import ModelRequest
+from ostler.core.tool import ToolContext, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.runs.session import Session, create_session, open_session
-from ostler.vocabulary import events
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import Text
-from ostler.vocabulary.totals import Totals
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.schema.usage import Totals, Usage
+from ostler.sessions.session import Session, create_session, open_session
+from ostler.store.memory import MemoryStore
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import NoticeBlock, UserBlock
+from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, branch_of, status_parts
+from ostler.tui.transcript import FACTS, earlier_facts, last_rows, seen
 
 
 def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:

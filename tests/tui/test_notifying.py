@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.tui.notifying import LONG_RUN, Notifier
-from ostler.vocabulary import events
-from ostler.vocabulary.outcomes import Question
+from ostler.schema import events
+from ostler.schema.outcomes import Question
+from ostler.tui.notifications import LONG_RUN, Notifier
 
 ASKED = events.QuestionAsked("q1", Question(kind="permission", text="May it\x1b[2J run?"))
 

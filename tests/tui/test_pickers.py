@@ -11,18 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from ostler.faces.tui.drawing.pieces import Row
-from ostler.faces.tui.panels import Panels
-from ostler.faces.tui.pickers import picker as picker_module
-from ostler.faces.tui.pickers.models import model_choice
-from ostler.faces.tui.pickers.picker import Choice, Picked, Picker
-from ostler.faces.tui.pickers.reading import ReadingPanel
-from ostler.faces.tui.pickers.sessions import PAGE, SessionPages
-from ostler.faces.tui.pickers.text_line import TextLine
-from ostler.faces.tui.rescue import rescuing
-from ostler.kernel.store import SessionSummary
-from ostler.log.memory import MemoryStore
-from ostler.runs.model_candidates import Candidate, rescuers
+from ostler.app.default_model import Candidate, rescuers
+from ostler.core.store import SessionSummary
+from ostler.store.memory import MemoryStore
+from ostler.tui.commands.models import model_choice
+from ostler.tui.commands.sessions import PAGE, SessionPages
+from ostler.tui.model_setup import rescuing
+from ostler.tui.panels import picker as picker_module
+from ostler.tui.panels.panel import Panels, ReadingPanel, TextLine
+from ostler.tui.panels.picker import Choice, Picked, Picker
+from ostler.tui.render.spans import Row
 
 FRUIT = [
     Choice("apple", 1, ("red",)),

@@ -9,13 +9,12 @@ from io import BytesIO
 import pytest
 from PIL import Image as Pixels
 
-from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.block_words import block_words
-from ostler.faces.tui.blocks import CallBlock
-from ostler.faces.tui.drawing.picture_ways import Images, Way, way_to_draw
-from ostler.faces.tui.drawing.pictures import cells_for, image_words, picture_rows
+from ostler.schema.messages import Image
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.messages import Image
+from ostler.tui.items import CallBlock
+from ostler.tui.plain.items import block_words
+from ostler.tui.render.images import Images, Way, cells_for, image_words, picture_rows, way_to_draw
+from ostler.tui.render.items import BlockRows
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.tui.pickers.picker import Choice, Picker
-from ostler.faces.tui.pickers.text_line import TextLine
-from ostler.faces.tui.plain_face import PlainConversation, PlainFace
-from ostler.faces.tui.plain_panels import PlainPanels
-from ostler.kernel.harness import Harness
-from ostler.log.memory import MemoryStore
+from ostler.core.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import create_session
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import call, turn
+from ostler.tui.panels.panel import TextLine
+from ostler.tui.panels.picker import Choice, Picker
+from ostler.tui.plain.conversation import PlainConversation, PlainFace
+from ostler.tui.plain.panels import PlainPanels
 from tests.cli.command import Ostler
 from tests.cli.conftest import Configure, Serve
 from tests.cli.conftest import configure as configure

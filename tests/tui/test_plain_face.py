@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.showing.ui_data import InputDialog, MultiSelectDialog, SelectDialog, as_data
-from ostler.faces.tui.block_words import block_words
-from ostler.faces.tui.blocks import CallBlock, NoticeBlock, PrintedBlock, ReceiptBlock, UserBlock
-from ostler.faces.tui.plain_questions import PlainQuestions
+from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, SelectDialog, as_data
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import Printed, QuestionAsked
+from ostler.schema.outcomes import Question
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.errors import CallRefused
-from ostler.vocabulary.events import Printed, QuestionAsked
-from ostler.vocabulary.outcomes import Question
+from ostler.tui.items import CallBlock, NoticeBlock, PrintedBlock, ReceiptBlock, UserBlock
+from ostler.tui.plain.items import block_words
+from ostler.tui.plain.panels import PlainQuestions
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

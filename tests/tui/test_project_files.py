@@ -12,8 +12,8 @@ from shlex import quote
 
 import pytest
 
-from ostler.faces.completing import project_files
-from ostler.faces.completing.project_files import Found, ProjectFiles
+from ostler.app import project_files
+from ostler.app.project_files import Found, ProjectFiles
 
 FILES = (
     "README.md",

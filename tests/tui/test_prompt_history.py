@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.tui.editor import prompt_history
-from ostler.faces.tui.editor.chips import Kept
-from ostler.faces.tui.editor.prompt_history import PromptHistory, history_file
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.schema.errors import ConfigurationError
+from ostler.tui.editor import prompt_history
+from ostler.tui.editor.chips import Kept
+from ostler.tui.editor.prompt_history import PromptHistory, history_file
 
 
 @pytest.fixture
@@ -126,8 +126,8 @@ def test_two_processes_write_whole_lines_and_lose_none(path: Path) -> None:
     code = """if True:
         import sys
         from pathlib import Path
-        from ostler.faces.tui.editor.chips import Kept
-        from ostler.faces.tui.editor.prompt_history import PromptHistory
+        from ostler.tui.editor.chips import Kept
+        from ostler.tui.editor.prompt_history import PromptHistory
         history = PromptHistory(Path(sys.argv[1]))
         print("ready", flush=True)
         sys.stdin.readline()

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from ostler.faces.tui.panels import Panels
-from ostler.faces.tui.pickers.picker import NOTHING, Choice, Picked, Picker
-from ostler.faces.tui.pickers.sessions import SessionPages
-from ostler.kernel.store import Store
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
+from ostler.core.store import Store
+from ostler.schema.errors import StoreError
+from ostler.schema.events import AssistantMessage, Event, SessionRenamed, SessionStarted, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import turn
-from ostler.vocabulary.errors import StoreError
-from ostler.vocabulary.events import AssistantMessage, Event, SessionRenamed, SessionStarted, UserMessage
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import as_content
+from ostler.tui.commands.sessions import SessionPages
+from ostler.tui.panels.panel import Panels
+from ostler.tui.panels.picker import NOTHING, Choice, Picked, Picker
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import closing, suppress
 
-from ostler.log.sqlite import SqliteStore
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Prompt
+from ostler.store.sqlite import SqliteStore
 from ostler.testkit.vendors import Trouble, Turn, call, say, turn
-from ostler.vocabulary.messages import as_content
-from ostler.vocabulary.requests import Prompt
 from tests.cli.command import Ostler, finish, use, wait_until
 from tests.cli.conftest import Serve
 from tests.runs.test_lease import with_lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.faces.tui.editor.shell_line import ShellLine, shell_line, without_escape
+from ostler.tui.shell import ShellLine, shell_line, without_escape
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,18 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.output import ColorDepth
 
-from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import CallBlock
-from ostler.faces.tui.drawing.color_depth import with_depth
-from ostler.faces.tui.drawing.growing_arguments import GrowingEdit, growing_arguments
-from ostler.faces.tui.drawing.growing_replacements import text_before
-from ostler.faces.tui.drawing.spacing import apart
-from ostler.faces.tui.open_calls import OpenCall
-from ostler.faces.tui.open_tail import tail_rows
-from ostler.faces.tui.pushed_rows import PushedRows
-from ostler.faces.tui.reflow import breaks_rows
-from ostler.faces.tui.transcript import Transcript
+from ostler.schema import events
+from ostler.schema.messages import Text
+from ostler.schema.outcomes import Question
 from ostler.testkit.vendors import call, say, turn
-from ostler.vocabulary import events
-from ostler.vocabulary.messages import Text
-from ostler.vocabulary.outcomes import Question
+from ostler.tui.call_items import OpenCall
+from ostler.tui.inline_app import PushedRows, breaks_rows, with_depth
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallBlock
+from ostler.tui.render.call_arguments import GrowingEdit, growing_arguments, text_before
+from ostler.tui.render.items import BlockRows
+from ostler.tui.render.spans import apart
+from ostler.tui.transcript import tail_rows
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

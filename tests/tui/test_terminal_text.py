@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.tui.drawing.terminal_text import TerminalText, terminal_rows
+from ostler.tui.render.terminal_text import TerminalText, terminal_rows
 from tests.tui.rows import COLORS, assert_drawable
 
 

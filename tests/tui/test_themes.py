@@ -9,14 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.showing.theme_colors import SLOTS, Theme, ThemeColor, ThemeColors, full_hex
-from ostler.extensions.showing.themes import DEFAULT, DEFAULT_THEME, ThemeBook
-from ostler.faces.tui.drawing.diff import diff_lines, diff_rows
-from ostler.faces.tui.themes.choosing import chosen_theme, colors_of, missing_theme
-from ostler.faces.tui.themes.shelf import BUILT_IN, ThemeShelf, themes_for
-from ostler.faces.tui.themes.theme_file import parse_theme
-from ostler.runs.settings import load_settings
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.app.settings import load_settings
+from ostler.extensions.ui.themes import (
+    DEFAULT,
+    DEFAULT_THEME,
+    SLOTS,
+    Theme,
+    ThemeBook,
+    ThemeColor,
+    ThemeColors,
+    full_hex,
+)
+from ostler.schema.errors import ConfigurationError
+from ostler.tui.render.diff import diff_lines, diff_rows
+from ostler.tui.themes import (
+    BUILT_IN,
+    ThemeShelf,
+    chosen_theme,
+    colors_of,
+    missing_theme,
+    parse_theme,
+    themes_for,
+)
 
 NAMES = [DEFAULT, *sorted(path.stem for path in BUILT_IN.iterdir())]
 QUIET = {"muted": 3.0, "very_muted": 3.0, "md_comment": 3.0}

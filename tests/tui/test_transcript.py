@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.faces.tui.activity import Activity
-from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import Item, CallBlock, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
-from ostler.faces.tui.open_calls import OpenCall
-from ostler.faces.tui.transcript import Transcript
-from ostler.vocabulary import events
-from ostler.vocabulary.errors import Failure
-from ostler.vocabulary.event_kinds import Event
-from ostler.vocabulary.messages import Reasoning, Text
-from ostler.vocabulary.outcomes import Question
-from ostler.vocabulary.totals import Totals
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events
+from ostler.schema.errors import Failure
+from ostler.schema.live_events import Event
+from ostler.schema.messages import Reasoning, Text
+from ostler.schema.outcomes import Question
+from ostler.schema.usage import Totals, Usage
+from ostler.tui.call_items import OpenCall
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallBlock, Item, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
+from ostler.tui.render.items import BlockRows
+from ostler.tui.status import Activity
 from tests.tui.rows import plain
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.faces.tui.pickers.tree import FILTERS, tree_choices
-from ostler.vocabulary.events import (
+from ostler.schema.events import (
     AssistantMessage,
     Labelled,
     LeafMoved,
@@ -13,7 +12,8 @@ from ostler.vocabulary.events import (
     ToolResultFact,
     UserMessage,
 )
-from ostler.vocabulary.messages import ToolCall, as_content
+from ostler.schema.messages import ToolCall, as_content
+from ostler.tui.commands.tree import FILTERS, tree_choices
 from tests.log.stored import facts_of
 from tests.tui.in_process import shown
 

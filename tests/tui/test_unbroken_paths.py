@@ -18,17 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.extensions.api import Ostler as ExtensionApi
-from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import CallBlock, UserBlock
-from ostler.faces.tui.drawing.boxes import notice_rows
-from ostler.faces.tui.drawing.code import code_rows
-from ostler.faces.tui.drawing.diff import diff_lines, diff_rows
-from ostler.faces.tui.drawing.folding import folded
-from ostler.faces.tui.drawing.markdown import markdown_rows
-from ostler.faces.tui.drawing.path_spans import is_path, path_spans, quoted
-from ostler.faces.tui.drawing.terminal_text import terminal_rows
-from ostler.faces.tui.drawing.wide_rows import fitted, height
 from ostler.testkit.vendors import call, turn
+from ostler.tui.items import CallBlock, UserBlock
+from ostler.tui.render.boxes import notice_rows
+from ostler.tui.render.code import code_rows
+from ostler.tui.render.diff import diff_lines, diff_rows
+from ostler.tui.render.items import BlockRows
+from ostler.tui.render.markdown import markdown_rows
+from ostler.tui.render.spans import fitted, folded, height, is_path, path_spans, quoted
+from ostler.tui.render.terminal_text import terminal_rows
 from tests.attach.attaching import attaching
 from tests.cli.command import Ostler, use, wait_until
 from tests.cli.conftest import Serve

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from ostler.context.mentions import with_mentions
-from ostler.faces.tui.block_rows import BlockRows
-from ostler.faces.tui.blocks import CallBlock
-from ostler.faces.tui.earlier import seen
-from ostler.faces.tui.transcript import Transcript
-from ostler.kernel.tool import default_summary
+from ostler.core.tool import default_summary
+from ostler.schema.errors import StoreFull
+from ostler.schema.events import RequestRefused, ToolCalled, ToolResultFact, UserMessage
+from ostler.schema.facts import Fact, encode_event
+from ostler.schema.messages import Image, Text, as_content
 from ostler.testkit.vendors import call, turn
-from ostler.vocabulary.errors import StoreFull
-from ostler.vocabulary.events import RequestRefused, ToolCalled, ToolResultFact, UserMessage
-from ostler.vocabulary.facts import Fact, encode_event
-from ostler.vocabulary.messages import Image, Text, as_content
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallBlock
+from ostler.tui.render.items import BlockRows
+from ostler.tui.transcript import seen
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 from hypothesis import strategies as st
 
-from ostler.vocabulary.events import EVENT_TYPES, Event
+from ostler.schema.events import EVENT_TYPES, Event
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTEGER = st.integers(-(2**53), 2**53)

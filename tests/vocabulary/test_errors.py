@@ -6,17 +6,9 @@ import typing
 
 import pytest
 
-from ostler.vocabulary import errors
-from ostler.vocabulary.errors import (
-    ERRORS,
-    Failure,
-    ModelError,
-    OstlerError,
-    RateLimited,
-    failure_of,
-    kind_of,
-)
-from ostler.vocabulary.outcomes import FailureKind
+from ostler.schema import errors
+from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError, RateLimited, failure_of, kind_of
+from ostler.schema.outcomes import FailureKind
 
 CLASSES = {
     item

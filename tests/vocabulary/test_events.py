@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from ostler.vocabulary.errors import StoreCorrupt
-from ostler.vocabulary.events import EVENT_TYPES, Delta, Entry, Event, LiveEvent, Record
-from ostler.vocabulary.facts import Fact, UnknownEvent, decode_event, encode_event, type_of
+from ostler.schema.errors import StoreCorrupt
+from ostler.schema.events import EVENT_TYPES, Delta, Entry, Event, LiveEvent, Record
+from ostler.schema.facts import Fact, UnknownEvent, decode_event, encode_event, type_of
 from tests.vocabulary.event_strategies import any_event
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "events-v1.jsonl"

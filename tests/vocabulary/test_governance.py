@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ostler.vocabulary import events
-from ostler.vocabulary.events import EVENT_TYPES, AssistantMessage, Event, ExtensionEntry, UserMessage
-from ostler.vocabulary.facts import UnknownEvent, decode_event
-from ostler.vocabulary.governance import Fate, fate, opens_with
-from ostler.vocabulary.messages import Image, Reasoning, Text, ToolCall
+from ostler.schema import events
+from ostler.schema.events import EVENT_TYPES, AssistantMessage, Event, ExtensionEntry, UserMessage
+from ostler.schema.facts import UnknownEvent, decode_event
+from ostler.schema.messages import Image, Reasoning, Text, ToolCall
+from ostler.schema.visibility import Fate, fate, opens_with
 
 TOLD = Fate(stored=True, shown=True, told=True, live=True)
 SHOWN = Fate(stored=True, shown=True, told=False, live=True)

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx2
 
-from ostler.terminals.agent_session import TerminalSession
-from ostler.terminals.screen import Screen, open_screen
+from ostler.drivers.screen import Screen, open_screen
+from ostler.drivers.session import TerminalSession
 from tests.terminals.agents_at_work import ECHO_AGENT, PATIENCE, QUICK
 from tests.web.served import Served, serving
 

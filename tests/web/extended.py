@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.cli.serve import _serve_parser
-from ostler.faces.web.equipping import Equipping
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
 from ostler.models.scripted import Answer
+from ostler.server.command import _serve_parser
+from ostler.server.main import Equipping
 from tests.web.served import Served, serving
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from ostler.faces.web.app import create_app
-from ostler.faces.web.server import Server
-from ostler.faces.web.serving import HttpServer, listen
-from ostler.faces.web.tokens import TokenBook
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import Tool, tool
-from ostler.log.sqlite import SqliteStore
+from ostler.core.harness import Harness
+from ostler.core.tool import Tool, tool
 from ostler.models.scripted import Answer, ScriptedModel
+from ostler.server.app import create_app
+from ostler.server.auth import TokenBook
+from ostler.server.main import HttpServer, listen
+from ostler.server.state import Server
+from ostler.store.sqlite import SqliteStore
 
 Change = Callable[[Harness], Awaitable[Harness] | None]
 """Changes it, or makes another one of it."""

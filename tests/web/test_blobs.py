@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.web import contents
+from ostler.server import uploads
 from tests.web.served import Served, serving
 
 WHOLE = bytes(range(256)) * 5
@@ -19,7 +19,7 @@ async def kept(served: Served, content: bytes = WHOLE, media_type: str = "text/p
 
 
 async def test_a_blob_is_read_in_pieces_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "PIECE", 100)
+    monkeypatch.setattr(uploads, "PIECE", 100)
     async with serving(tmp_path) as served:
         path = await kept(served)
         answer = await served.http.get(path)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.harness import Harness
+from ostler.app.settings import Settings
+from ostler.context.session_context import KeptContext
+from ostler.core.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.contexts import KeptContext
-from ostler.runs.session import create_session
-from ostler.runs.settings import Settings
-from ostler.vocabulary.events import LiveValue
-from ostler.vocabulary.messages import as_content
+from ostler.schema.events import LiveValue
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session
 from tests.web.served import serving, text
 
 

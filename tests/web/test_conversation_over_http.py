@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.outcomes import NeedUser, Question
 from tests.web.served import serving, text
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
 from tests.cli.command import Ostler, wait_until
 from tests.terminals.agents_at_work import at_work, echo_agent, wait_until_gone
 from tests.terminals.structured.agents_at_work import acp_agent

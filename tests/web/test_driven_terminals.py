@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.web import doorkeeping
-from ostler.log.sqlite import SqliteStore
-from ostler.terminals.viewing import MOST_UNSEEN
+from ostler.drivers.screen_stream import MOST_UNSEEN
+from ostler.server import auth
+from ostler.store.sqlite import SqliteStore
 from tests.terminals.agents_at_work import at_work, echo_agent
 from tests.web import agents_served
 from tests.web.agents_served import ask, serving_agents, start, until, watching
@@ -88,7 +88,7 @@ async def test_a_viewer_that_reads_slowly_gets_the_screen_anew(tmp_path: Path) -
 async def test_whoever_only_observes_may_watch_until_the_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorkeeping, "LOOKING", 0.05)
+    monkeypatch.setattr(auth, "LOOKING", 0.05)
     async with serving_agents(tmp_path) as served:
         session = await start(served)
         observer = {"Authorization": f"Bearer {served.tokens.new('look', 'observe')}"}
@@ -106,7 +106,7 @@ async def test_whoever_only_observes_may_watch_until_the_token_is_revoked(
 async def test_a_silent_stream_shows_that_it_is_alive_and_ends_at_once_with_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ostler.faces.web.server.SIGN_OF_LIFE", 0.02)
+    monkeypatch.setattr("ostler.server.state.SIGN_OF_LIFE", 0.02)
     async with serving_agents(tmp_path) as served:
         session = await start(served)
         await until(served, session)

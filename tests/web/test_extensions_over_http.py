@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.loader.trusting import extensions_to_trust
-from ostler.extensions.lookout import present_host
-from ostler.faces.cli import extending
-from ostler.kernel.harness import Harness
+from ostler.app import extension_setup
+from ostler.core.harness import Harness
+from ostler.extensions.idle_host import present_host
+from ostler.extensions.loader.code_files import extensions_to_trust
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.session import open_session
-from ostler.vocabulary.messages import as_content
+from ostler.schema.messages import as_content
+from ostler.sessions.session import open_session
 from tests.web.extended import extended_server, until
 from tests.web.served import Served, serving, text
 
@@ -165,8 +165,8 @@ async def test_the_catalogue_names_commands_tools_and_extensions_before_and_afte
 async def test_a_project_s_extension_that_nobody_trusts_is_left_out_and_the_page_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extending, "has_terminal", lambda: True)
-    monkeypatch.setattr(extending, "ask_person", pytest.fail)
+    monkeypatch.setattr(extension_setup, "has_terminal", lambda: True)
+    monkeypatch.setattr(extension_setup, "ask_person", pytest.fail)
     async with extended_server(tmp_path, monkeypatch, "one", "two", project=ASKING) as served:
         session = await served.new_session("go")
         await served.rest(session)

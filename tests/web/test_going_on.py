@@ -9,12 +9,12 @@ from typing import Any
 
 import httpx2
 
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.runs.lease import new_owner
-from ostler.runs.session import open_session
+from ostler.schema.messages import as_content
+from ostler.sessions.lease import new_owner
+from ostler.sessions.session import open_session
 from ostler.testkit.vendors import Trouble, call, say, turn
-from ostler.vocabulary.messages import as_content
 from tests.cli.command import Ostler, use, wait_until
 from tests.cli.conftest import Serve
 from tests.web.serve_process import serve_process

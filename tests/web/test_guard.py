@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from ostler.faces.web import connections, reading
-from ostler.faces.web.guarding import Buckets, Guard, address_of, allowed_origin, host_name
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
+from ostler.server import http_server, operations
+from ostler.server.middleware import Buckets, Guard, address_of, allowed_origin, host_name
 from tests.web.raw_http import connected, status_of
 from tests.web.served import Served, serving
 
@@ -211,7 +211,7 @@ def test_the_addresses_of_one_network_of_ipv6_are_counted_together() -> None:
 async def test_a_body_that_is_announced_too_large_is_not_read(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         authorization = f"Authorization: Bearer {served.token}"
-        for size in (str(reading.MOST_BODY + 1), "9" * 18):
+        for size in (str(operations.MOST_BODY + 1), "9" * 18):
             status = await posted(served, authorization, f"Content-Length: {size}", body=b"{")
             assert status == 413
 
@@ -223,7 +223,7 @@ async def test_a_body_that_grows_too_large_is_cut_off_while_it_comes(tmp_path: P
             served,
             f"Authorization: Bearer {served.token}",
             "Transfer-Encoding: chunked",
-            body=chunk * (reading.MOST_BODY // 0x100000) + b"1\r\n \r\n",
+            body=chunk * (operations.MOST_BODY // 0x100000) + b"1\r\n \r\n",
         )
         assert status == 413
 
@@ -240,7 +240,7 @@ async def test_who_may_not_ask_is_refused_before_the_body_is_read(tmp_path: Path
 
 
 async def test_a_body_that_trickles_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PATIENCE", 0.05)
+    monkeypatch.setattr(operations, "PATIENCE", 0.05)
     async with serving(tmp_path) as served:
         status = await posted(
             served, f"Authorization: Bearer {served.token}", "Content-Length: 100", body=b'{"cwd": '
@@ -251,7 +251,7 @@ async def test_a_body_that_trickles_is_given_up(tmp_path: Path, monkeypatch: pyt
 async def test_a_connection_that_asks_for_nothing_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.05)
+    monkeypatch.setattr(http_server, "PATIENCE", 0.05)
     async with serving(tmp_path) as served, asyncio.timeout(60):
         for begun in (b"", b"GET /api/v1/health HTTP/1.1\r\nHost: loc"):
             async with connected(served.base_url) as (reader, writer):
@@ -262,7 +262,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(
 async def test_a_slow_answer_is_not_taken_for_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.05)
+    monkeypatch.setattr(http_server, "PATIENCE", 0.05)
     async with serving(tmp_path) as served:
         session = await served.new_session()
         page = await served.get(f"sessions/{session}/events", after=1, wait=0.3)
@@ -270,7 +270,7 @@ async def test_a_slow_answer_is_not_taken_for_silence(
 
 
 async def test_headers_without_an_end_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_HEADERS", 10_000)
+    monkeypatch.setattr(http_server, "MOST_HEADERS", 10_000)
     async with serving(tmp_path) as served, asyncio.timeout(60):
         async with connected(served.base_url) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5_000)
@@ -285,7 +285,7 @@ async def test_headers_without_an_end_are_cut_off(tmp_path: Path, monkeypatch: p
 async def test_headers_without_an_end_are_cut_off_behind_a_stream_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_HEADERS", 10_000)
+    monkeypatch.setattr(http_server, "MOST_HEADERS", 10_000)
     async with (
         serving(tmp_path) as served,
         asyncio.timeout(60),

@@ -10,9 +10,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ostler.faces.web.idempotency import KEPT_SECONDS, KeptAnswers, KeyedRequest
-from ostler.faces.web.problems import KeyReused
-from ostler.faces.web.tokens import Principal
+from ostler.server.auth import Principal
+from ostler.server.idempotency import KEPT_SECONDS, KeptAnswers, KeyedRequest
+from ostler.server.problems import KeyReused
 from tests.web.served import serving, text
 
 

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any, get_args
 
-from ostler.kernel.harness import Harness
+from ostler.core.harness import Harness
+from ostler.core.model import AbsentModel
 from ostler.models.scripted import ScriptedModel
-from ostler.runs.absent_model import AbsentModel
-from ostler.runs.session import create_session
-from ostler.vocabulary.requests import AnyRequest
+from ostler.schema.requests import AnyRequest
+from ostler.sessions.session import create_session
 from tests.web.served import serving, text
 
 SETTLED: dict[str, dict[str, Any]] = {

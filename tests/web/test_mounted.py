@@ -15,9 +15,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from ostler.faces.web import create_app
-from ostler.faces.web.http_server import HttpServer
-from ostler.faces.web.serving import listen
+from ostler.server import create_app
+from ostler.server.http_server import HttpServer
+from ostler.server.main import listen
 from tests.web.cut_stream import CutStream
 from tests.web.served import Served
 

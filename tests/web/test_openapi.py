@@ -11,9 +11,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from ostler.faces.web.app import OPERATIONS, PREFIX
-from ostler.faces.web.openapi import FACTS, openapi
-from ostler.vocabulary.requests import AnyRequest
+from ostler.schema.requests import AnyRequest
+from ostler.server.app import OPERATIONS, PREFIX
+from ostler.server.openapi import FACTS, openapi
 from tests.web.served import serving
 
 

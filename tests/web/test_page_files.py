@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from ostler.runs.inbox import TAKEN_BACK
+from ostler.sessions.inbox import TAKEN_BACK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "src" / "ostler" / "faces" / "web" / "page"

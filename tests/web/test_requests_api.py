@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ostler.kernel.call_context import CallContext
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
+from ostler.core.call_context import CallContext
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.lease import new_owner
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.lease import new_owner
 from tests.web.served import Served, serving, text
 
 

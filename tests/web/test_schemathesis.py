@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.web import doorkeeping, guarding
+from ostler.server import auth, middleware
 from tests.web.served import serving, text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,9 +43,9 @@ async def judged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, seconds: float
 ) -> tuple[int, str]:
     """What schemathesis says of a server with a session that talked, and one that waits."""
-    monkeypatch.setattr(guarding, "REQUESTS_A_SECOND", 100_000.0)
-    monkeypatch.setattr(guarding, "BURST", 100_000.0)
-    monkeypatch.setattr(doorkeeping, "WRONG_A_MINUTE", 100_000.0)
+    monkeypatch.setattr(middleware, "REQUESTS_A_SECOND", 100_000.0)
+    monkeypatch.setattr(middleware, "BURST", 100_000.0)
+    monkeypatch.setattr(auth, "WRONG_A_MINUTE", 100_000.0)
     configuration = folder / "schemathesis.toml"
     configuration.write_text(CONFIGURATION.format(meaning=repr(WITH_A_MEANING)))
     async with serving(folder, *["done"] * 5000) as served:

@@ -17,13 +17,13 @@ import httpx2
 import msgspec
 import pytest
 
-from ostler.faces.cli.serve import serve_command
-from ostler.faces.web.app import OPERATIONS
-from ostler.faces.web.serving import listen
-from ostler.faces.web.tokens import TokenBook
-from ostler.models.key_file import store_key
+from ostler.models.credentials import store_key
+from ostler.schema.errors import UsageError
+from ostler.server.app import OPERATIONS
+from ostler.server.auth import TokenBook
+from ostler.server.command import serve_command
+from ostler.server.main import listen
 from ostler.testkit.vendors import FakeVendor, Refusal
-from ostler.vocabulary.errors import UsageError
 from tests.cli.command import KEY, PATIENCE, Ostler, Ran, finish, use
 from tests.cli.conftest import Configure
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ostler.kernel.harness import Harness
-from ostler.kernel.processes import current_process
-from ostler.kernel.tool import tool
+from ostler.core.harness import Harness
+from ostler.core.processes import current_process
+from ostler.core.tool import tool
 from ostler.models.scripted import Call
-from ostler.runs.lease import new_owner
-from ostler.vocabulary.errors import NoModel
-from ostler.vocabulary.outcomes import NeedUser, Question
+from ostler.schema.errors import NoModel
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.sessions.lease import new_owner
 from tests.web.served import Served, serving, text
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.web import http_server
-from ostler.faces.web import server as server_module
-from ostler.kernel.harness import Harness
-from ostler.kernel.tool import tool
+from ostler.core.harness import Harness
+from ostler.core.tool import tool
 from ostler.models.scripted import Call, Turn
+from ostler.server import http_server
+from ostler.server import state as server_module
 from tests.web.cut_stream import CutStream
 from tests.web.served import Served, serving, text
 

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from ostler.faces.web import doorkeeping
-from ostler.faces.web.app import OPERATIONS
-from ostler.faces.web.operations import Operation
-from ostler.faces.web.tokens import COOKIE_SECONDS, TokenBook
-from ostler.vocabulary.errors import ConfigurationError, NotFound, UsageError
+from ostler.schema.errors import ConfigurationError, NotFound, UsageError
+from ostler.server import auth
+from ostler.server.app import OPERATIONS
+from ostler.server.auth import COOKIE_SECONDS, TokenBook
+from ostler.server.operations import Operation
 from tests.cli.command import Ostler
 from tests.web.raw_http import status_of
 from tests.web.served import Served, serving
@@ -149,7 +149,7 @@ async def test_a_strange_login_is_refused_and_nothing_breaks(tmp_path: Path) -> 
 async def test_a_revoked_token_ends_its_streams_its_waiting_and_its_cookies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doorkeeping, "LOOKING", 0.05)
+    monkeypatch.setattr(auth, "LOOKING", 0.05)
     async with serving(tmp_path) as served, browser(served) as page, asyncio.timeout(60):
         token = served.tokens.new("gone", "all")
         await page.post("login", json={"token": token})

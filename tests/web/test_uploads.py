@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.web import upload_blocks, uploads
-from ostler.faces.web.api.uploads import upload_operations
-from ostler.faces.web.uploads import KEPT_DAYS, LONGEST_NAME, Upload, Uploads, safe_name
-from ostler.tools.image_scaling import LONGEST_SIDE
-from ostler.vocabulary.errors import NotFound
-from ostler.vocabulary.messages import File, Image, Message, Text
+from ostler.schema.errors import NotFound
+from ostler.schema.messages import File, Image, Message, Text
+from ostler.server import uploads
+from ostler.server.api.events import upload_operations
+from ostler.server.uploads import KEPT_DAYS, LONGEST_NAME, Upload, Uploads, safe_name
+from ostler.tools.media import LONGEST_SIDE
 from tests.web.raw_http import connected
 from tests.web.served import Served, serving, text
 
@@ -233,7 +233,7 @@ async def test_a_session_can_begin_with_an_upload_and_a_run_be_steered_with_one(
 async def test_what_a_model_cannot_be_shown_is_told_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload_blocks, "MOST_TEXT", 100)
+    monkeypatch.setattr(uploads, "MOST_TEXT", 100)
     async with serving(tmp_path, "seen") as served:
         archive = await sent(served, b"PK\x03\x04\x00\x00", "a.zip", "application/zip")
         long = await sent(served, b"x" * 101, "long.txt")
@@ -263,7 +263,7 @@ async def test_a_large_picture_is_made_smaller(tmp_path: Path) -> None:
 async def test_a_prompt_cannot_hold_more_than_a_vendor_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload_blocks, "MOST_ATTACHED", 150)
+    monkeypatch.setattr(uploads, "MOST_ATTACHED", 150)
     async with serving(tmp_path, "seen") as served:
         made = await sent(served, PNG, "dot.png")
         session = await served.new_session()

@@ -4,27 +4,46 @@ The system prompt is small on purpose, and the same files give the same bytes: a
 prefix of every request. An instruction file is text for the model and nothing more. It runs nothing, and
 files that it names are not read.
 """
+# MERGED: Instruction files and skills for a directory: where the user's own are, and which files are
+# MERGED: trusted.
+# MERGED: Instruction files of folders below: told when work first touches something there.
+# MERGED: They are told with the result of the call that touched it. So they are in the log: a session that
+# MERGED: is opened again knows which were told, and a child, which has a session of its own, is told for
+# MERGED: itself.
 
 from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.context.text_files import Beginning, Unusable, folders_up_to, printable_path, read_beginning
-from ostler.tools.freshness import digest_of
-from ostler.tools.paths import shown
+from ostler.app.settings import Settings
+from ostler.context.files import Beginning, Unusable, folders_up_to, printable_path, read_beginning
+from ostler.core.hooks import FinishedCall, Hook
+from ostler.permissions.memory import project_folder
+from ostler.permissions.trust import is_trusted
+from ostler.schema.messages import Text
+from ostler.store.paths import configuration_file, home_folder
+from ostler.tools.files import digest_of, shown
 from ostler.tools.truncation import byte_length, size_text
+
+if TYPE_CHECKING:
+    from ostler.context.skills import Skill, Skills
+
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Of a folder, the first that is there counts."""
+
 LARGEST_FILE = 64 * 1024
+
 LARGEST_SUM = 128 * 1024
 """Bytes that are told of one file, and of all files together."""
+
 
 _DEFAULT = """\
 You are Ostler, a coding agent that works in a person's own directory with the tools you are given.
@@ -34,6 +53,7 @@ You are Ostler, a coding agent that works in a person's own directory with the t
 - Change files with the edit and write tools, not through the shell.
 - When a call is refused, say so and go on without it; do not try the same thing another way.
 - When you are done, say in a few lines what you did and what you verified."""
+
 
 _PRECEDENCE = (
     "The instructions below come from files. Where they contradict each other, the later ones count; "
@@ -191,3 +211,102 @@ def _beginning_of(text: str, limit: int) -> str:
     """The first whole lines that have room; a part of the first one if it has none."""
     kept = text.encode()[:limit].decode(errors="ignore")
     return kept.rpartition("\n")[0] or kept
+
+
+def instructions_in(cwd: Path) -> Instructions:
+    """The user's own, then the project's."""
+    cwd = cwd.resolve()
+    return find_instructions(cwd, project_folder(cwd), (shared_folder(), own_folder()))
+
+
+def has_folder(cwd: Path, places: tuple[str, ...], own: str) -> bool:
+    """Whether there is such a folder between `cwd` and its project's root, or one of the user's own."""
+    cwd = cwd.resolve()
+    root = project_folder(cwd)
+    if any((folder / own).is_dir() for folder in (own_folder(), shared_folder())):
+        return True
+    return any((folder / place).is_dir() for folder in folders_up_to(root, cwd) for place in places)
+
+
+def skills_in(cwd: Path) -> Skills:
+    """The project's as far as they are trusted, then the user's own."""
+    from ostler.context.skills import find_skills
+
+    cwd = cwd.resolve()
+    users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
+    return find_skills(cwd, project_folder(cwd), users, is_trusted)
+
+
+def told_at_first(
+    settings: Settings,
+    cwd: Path,
+    today: date,
+    skills: Mapping[str, Skill],
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
+    """The system prompt, as the settings say, with the instruction files as they are now, and with skills."""
+    instructions = instructions_in(cwd) if settings.instructions else Instructions()
+    for problem in instructions.problems:
+        say(problem)
+    listed = _listed(skills, say) if skills else ""
+    found = filter(None, (instructions.text, listed))
+    return system_prompt(cwd, today, instead=settings.system, appended=(*found, *settings.append_system))
+
+
+def _listed(skills: Mapping[str, Skill], say: Callable[[str], None]) -> str:
+    from ostler.context.skills import catalogue
+
+    listed, left_out = catalogue(skills)
+    if left_out:
+        say(f"there are too many skills; the model is not told of these: {', '.join(left_out)}")
+    return listed
+
+
+def own_folder() -> Path:
+    """What is the user's and for Ostler alone."""
+    return configuration_file().parent
+
+
+def shared_folder() -> Path:
+    """What is the user's and for all programs of this kind."""
+    home = home_folder()
+    return own_folder() if home is None else home / ".agents"
+
+
+TOLD = "instructions"
+"""In a result's details: the files that were told with it, each with its digest."""
+
+
+def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: None) -> Hook:
+    """A hook for work in `cwd`. It heeds the path that a result's details name.
+
+    `say` tells a person what is wrong with a file, once.
+    """
+    cwd = cwd.resolve()
+    root = project_folder(cwd)
+    said: set[str] = set()
+
+    def tell(finished: FinishedCall) -> FinishedCall | None:
+        details = finished.details or {}
+        path = details.get("path")
+        if finished.failed or not isinstance(path, str):
+            return None
+        found = instructions_for(cwd / path, cwd, root, finished.instructions)
+        for problem in found.problems:
+            if problem not in said:
+                said.add(problem)
+                say(problem)
+        if not found.sources:
+            return None
+        told = {shown(Path(source.path), cwd): source for source in found.sources}
+        blocks = tuple(_block(name, source) for name, source in told.items())
+        named = {name: source.digest for name, source in told.items()}
+        return msgspec.structs.replace(
+            finished, content=(*finished.content, *blocks), details={**details, TOLD: named}
+        )
+
+    return Hook("after_tool", tell, name="nested instructions")
+
+
+def _block(name: str, source: Source) -> Text:
+    return Text(f"# Instructions from {name}, for everything in {Path(name).parent}\n\n{source.text}")

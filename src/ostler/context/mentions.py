@@ -15,13 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.context.markdown_code import outside_code
-from ostler.tools.line_window import LineWindow
-from ostler.tools.paths import missing, resolve, shown
+from ostler.context.markdown import outside_code
+from ostler.schema.errors import ToolFailed
+from ostler.schema.messages import PlainBlock, Text
+from ostler.tools.files import missing, resolve, shown
 from ostler.tools.read import look_at
-from ostler.tools.truncation import MAX_LINES, byte_length, first_that_fit, size_text, without_surrogates
-from ostler.vocabulary.errors import ToolFailed
-from ostler.vocabulary.messages import PlainBlock, Text
+from ostler.tools.truncation import (
+    MAX_LINES,
+    LineWindow,
+    byte_length,
+    first_that_fit,
+    size_text,
+    without_surrogates,
+)
 
 MOST_TEXT = 200 * 1024
 """Bytes of text that the mentions of one prompt bring along."""
@@ -120,7 +126,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
 
 
 def _listing(folder: Path, cwd: Path) -> str:
-    from ostler.tools.walking import in_path_order, is_folder, walk
+    from ostler.tools.files import in_path_order, is_folder, walk
 
     name = without_surrogates(shown(folder, cwd)).rstrip("/")
     seen = 0

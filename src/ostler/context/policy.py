@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ostler.models.misfit import misfit
-from ostler.vocabulary.errors import ConfigurationError
+from ostler.core.validation import misfit
+from ostler.schema.errors import ConfigurationError
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]

@@ -4,6 +4,7 @@ The model is told a skill's name and description; the text below its front matte
 it reads the skill's other files itself. A project's skill could mislead it: such a one is used only if its
 user trusts it as it is.
 """
+# MERGED: The tool by which a model loads a skill.
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.context.text_files import (
+from ostler.context.files import (
     Unusable,
     entries_in,
     folders_up_to,
@@ -23,25 +24,36 @@ from ostler.context.text_files import (
     quoted_path,
     read_beginning,
 )
-from ostler.tools.freshness import digest_of
-from ostler.tools.paths import shown
+from ostler.core.tool import ToolContext, ToolSpec, checked
+from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
+from ostler.schema.outcomes import Display, Ok, ok
+from ostler.tools.files import digest_of, in_thread, shown
 from ostler.tools.truncation import byte_length, without_surrogates
-from ostler.vocabulary.errors import UsageError
 
 SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
 """In a project's folders; the first one wins."""
+
 FILE = "SKILL.md"
+
 LARGEST_FILE = 64 * 1024
+
 LARGEST_CATALOGUE = 32 * 1024
 """Bytes of the system prompt that are spent on skills."""
+
 LONGEST_NAME = 64
+
 LONGEST_DESCRIPTION = 1024
+
 LONGEST_COMPATIBILITY = 500
+
 MOST_FILES = 50
 """Of a skill's folder, that the model is told of."""
 
+
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
 _INVOCATION = re.compile(r"\s*/skill:(\S*)\s*(.*)", re.DOTALL)
+
 
 IsTrusted = Callable[[Path, bytes], bool]
 """Whether a project's file with this content may be used."""
@@ -195,7 +207,7 @@ def _content(path: Path, project: Path | None) -> bytes | None:
 
 
 def parsed(content: bytes) -> tuple[dict[str, Any], str]:
-    from ostler.context.front_matter import InvalidFrontMatter, read_front_matter
+    from ostler.context.markdown import InvalidFrontMatter, read_front_matter
 
     try:
         document = read_front_matter(content.decode())
@@ -371,3 +383,47 @@ def escaped(text: str) -> str:
     for character, name in (("&", "amp"), ("<", "lt"), (">", "gt"), ('"', "quot")):
         text = text.replace(character, f"&{name};")
     return text
+
+
+NAME = "skill"
+
+
+class Activation(msgspec.Struct, frozen=True):
+    name: str
+
+
+class SkillTool:
+    """Tells what a skill says. It only reads, and only skills that were found."""
+
+    def __init__(self, skills: Mapping[str, Skill]) -> None:
+        self.skills = skills
+        name = {"type": "string", "enum": [*skills], "description": "the skill"}
+        self.spec = ToolSpec(
+            name=NAME,
+            description="Loads a skill: how a certain task is done, and which files there are for it.",
+            schema={
+                "type": "object",
+                "properties": {"name": name},
+                "required": ["name"],
+                "additionalProperties": False,
+            },
+            kind="agent",
+            parallel=True,
+            display=Display(view="markdown", title="{name}", icon="skill"),
+        )
+
+    def validate(self, arguments: dict[str, Any]) -> Activation:
+        activation = checked(arguments, Activation, NAME)
+        if activation.name not in self.skills:
+            known = ", ".join(self.skills)
+            raise InvalidArguments(f"there is no skill {activation.name!r}; the skills are: {known}")
+        return activation
+
+    async def run(self, arguments: Activation, context: ToolContext) -> Ok:
+        skill = self.skills[arguments.name]
+        try:
+            told = await in_thread(lambda stop: activated(skill, context.cwd))
+        except Unusable as error:
+            raise ToolFailed(f"the skill {skill.name} cannot be used: {error}") from None
+        details = {"skill": skill.name, "source": shown(Path(skill.source), context.cwd)}
+        return ok(told, details=details, summary=skill.description)

@@ -11,80 +11,80 @@ TYPE_CHECKING = False  # not from typing: that import alone would cost more than
 if TYPE_CHECKING:
     from typing import Any
 
-    from ostler.context.fences import Fence as Fence
-    from ostler.context.fences import FenceRequest as FenceRequest
+    from ostler.context.providers import Fence as Fence
+    from ostler.context.providers import FenceRequest as FenceRequest
+    from ostler.core.hooks import Allow as Allow
+    from ostler.core.hooks import Ask as Ask
+    from ostler.core.hooks import ContextDraft as ContextDraft
+    from ostler.core.hooks import DraftMessage as DraftMessage
+    from ostler.core.hooks import FailedCall as FailedCall
+    from ostler.core.hooks import FinishedCall as FinishedCall
+    from ostler.core.hooks import GiveUp as GiveUp
+    from ostler.core.hooks import Handled as Handled
+    from ostler.core.hooks import InputDraft as InputDraft
+    from ostler.core.hooks import PlannedCall as PlannedCall
+    from ostler.core.hooks import PlannedCompaction as PlannedCompaction
+    from ostler.core.hooks import PlannedFork as PlannedFork
+    from ostler.core.hooks import PlannedSwitch as PlannedSwitch
+    from ostler.core.hooks import Refuse as Refuse
+    from ostler.core.hooks import Replace as Replace
+    from ostler.core.hooks import Retry as Retry
+    from ostler.core.hooks import Rewrite as Rewrite
+    from ostler.core.hooks import RunPlan as RunPlan
+    from ostler.core.hooks import StepPlan as StepPlan
+    from ostler.core.hooks import Summary as Summary
+    from ostler.core.hooks import Suppress as Suppress
     from ostler.extensions.api import Ostler as Ostler
-    from ostler.extensions.context import ExtensionContext as ExtensionContext
-    from ostler.extensions.given import extend_harness as extend_harness
-    from ostler.extensions.moments import ModelChanged as ModelChanged
-    from ostler.extensions.moments import ReasoningChanged as ReasoningChanged
-    from ostler.extensions.moments import ReasoningStarted as ReasoningStarted
-    from ostler.extensions.moments import SessionLeft as SessionLeft
-    from ostler.extensions.moments import SessionOpened as SessionOpened
-    from ostler.extensions.moments import StateChanged as StateChanged
-    from ostler.extensions.moments import TerminalResized as TerminalResized
-    from ostler.extensions.parts.children import Subagent as Subagent
-    from ostler.extensions.parts.children import SubagentEvent as SubagentEvent
-    from ostler.extensions.parts.children import SubagentEvents as SubagentEvents
-    from ostler.extensions.parts.children import SubagentResult as SubagentResult
-    from ostler.extensions.parts.completing import Completion as Completion
-    from ostler.extensions.parts.completing import LimitReached as LimitReached
-    from ostler.extensions.parts.history import Moved as Moved
-    from ostler.extensions.parts.history_nodes import HistoryMessage as HistoryMessage
-    from ostler.extensions.parts.history_nodes import KeptEntry as KeptEntry
-    from ostler.extensions.parts.history_nodes import TreeNode as TreeNode
-    from ostler.extensions.parts.model_access import ModelDescription as ModelDescription
-    from ostler.extensions.parts.model_access import Resolution as Resolution
-    from ostler.extensions.parts.model_access import Said as Said
-    from ostler.extensions.parts.skill_access import SkillsRead as SkillsRead
-    from ostler.extensions.parts.skill_access import SkillText as SkillText
-    from ostler.extensions.parts.template_access import ArgumentPattern as ArgumentPattern
-    from ostler.extensions.parts.template_access import Arguments as Arguments
-    from ostler.extensions.parts.template_access import ModelCondition as ModelCondition
-    from ostler.extensions.parts.template_access import NamedTemplate as NamedTemplate
-    from ostler.extensions.parts.tool_access import ToolDescription as ToolDescription
-    from ostler.extensions.parts.usage_access import ContextStats as ContextStats
-    from ostler.extensions.parts.usage_access import LastRun as LastRun
-    from ostler.extensions.parts.usage_access import SessionUsage as SessionUsage
-    from ostler.extensions.registrations import ToolRenderer as ToolRenderer
-    from ostler.extensions.showing.editing import Editor as Editor
-    from ostler.extensions.showing.editing import KeyAction as KeyAction
-    from ostler.extensions.showing.theme_colors import Theme as Theme
-    from ostler.extensions.showing.theme_colors import ThemeColor as ThemeColor
-    from ostler.extensions.showing.theme_colors import ThemeColors as ThemeColors
-    from ostler.extensions.showing.ui_data import Confirmed as Confirmed
-    from ostler.extensions.showing.ui_data import Content as Content
-    from ostler.extensions.showing.ui_data import Entered as Entered
-    from ostler.extensions.showing.ui_data import MultiSelected as MultiSelected
-    from ostler.extensions.showing.ui_data import Overlay as Overlay
-    from ostler.extensions.showing.ui_data import OverlayClosed as OverlayClosed
-    from ostler.extensions.showing.ui_data import OverlayStyle as OverlayStyle
-    from ostler.extensions.showing.ui_data import Selected as Selected
-    from ostler.extensions.showing.ui_data import Style as Style
-    from ostler.extensions.showing.ui_data import Visibility as Visibility
-    from ostler.extensions.showing.ui_data import Widget as Widget
-    from ostler.extensions.state_store import State as State
-    from ostler.kernel.hooks import Allow as Allow
-    from ostler.kernel.hooks import Ask as Ask
-    from ostler.kernel.hooks import ContextDraft as ContextDraft
-    from ostler.kernel.hooks import DraftMessage as DraftMessage
-    from ostler.kernel.hooks import FailedCall as FailedCall
-    from ostler.kernel.hooks import FinishedCall as FinishedCall
-    from ostler.kernel.hooks import GiveUp as GiveUp
-    from ostler.kernel.hooks import Handled as Handled
-    from ostler.kernel.hooks import InputDraft as InputDraft
-    from ostler.kernel.hooks import PlannedCall as PlannedCall
-    from ostler.kernel.hooks import PlannedCompaction as PlannedCompaction
-    from ostler.kernel.hooks import PlannedFork as PlannedFork
-    from ostler.kernel.hooks import PlannedSwitch as PlannedSwitch
-    from ostler.kernel.hooks import Refuse as Refuse
-    from ostler.kernel.hooks import Replace as Replace
-    from ostler.kernel.hooks import Retry as Retry
-    from ostler.kernel.hooks import Rewrite as Rewrite
-    from ostler.kernel.hooks import RunPlan as RunPlan
-    from ostler.kernel.hooks import StepPlan as StepPlan
-    from ostler.kernel.hooks import Summary as Summary
-    from ostler.kernel.hooks import Suppress as Suppress
+    from ostler.extensions.context_api.history import HistoryMessage as HistoryMessage
+    from ostler.extensions.context_api.history import KeptEntry as KeptEntry
+    from ostler.extensions.context_api.history import Moved as Moved
+    from ostler.extensions.context_api.history import TreeNode as TreeNode
+    from ostler.extensions.context_api.models import Completion as Completion
+    from ostler.extensions.context_api.models import LimitReached as LimitReached
+    from ostler.extensions.context_api.models import ModelDescription as ModelDescription
+    from ostler.extensions.context_api.models import Resolution as Resolution
+    from ostler.extensions.context_api.models import Said as Said
+    from ostler.extensions.context_api.session_info import ContextStats as ContextStats
+    from ostler.extensions.context_api.session_info import LastRun as LastRun
+    from ostler.extensions.context_api.session_info import SessionUsage as SessionUsage
+    from ostler.extensions.context_api.session_info import ToolDescription as ToolDescription
+    from ostler.extensions.context_api.skills import SkillsRead as SkillsRead
+    from ostler.extensions.context_api.skills import SkillText as SkillText
+    from ostler.extensions.context_api.subagents import Subagent as Subagent
+    from ostler.extensions.context_api.subagents import SubagentEvent as SubagentEvent
+    from ostler.extensions.context_api.subagents import SubagentEvents as SubagentEvents
+    from ostler.extensions.context_api.subagents import SubagentResult as SubagentResult
+    from ostler.extensions.context_api.templates import ArgumentPattern as ArgumentPattern
+    from ostler.extensions.context_api.templates import Arguments as Arguments
+    from ostler.extensions.context_api.templates import ModelCondition as ModelCondition
+    from ostler.extensions.context_api.templates import NamedTemplate as NamedTemplate
+    from ostler.extensions.extension import ToolRenderer as ToolRenderer
+    from ostler.extensions.extension_context import ExtensionContext as ExtensionContext
+    from ostler.extensions.extension_context import State as State
+    from ostler.extensions.extension_session import ModelChanged as ModelChanged
+    from ostler.extensions.extension_session import ReasoningChanged as ReasoningChanged
+    from ostler.extensions.extension_session import ReasoningStarted as ReasoningStarted
+    from ostler.extensions.extension_session import SessionLeft as SessionLeft
+    from ostler.extensions.extension_session import SessionOpened as SessionOpened
+    from ostler.extensions.extension_session import StateChanged as StateChanged
+    from ostler.extensions.extension_session import TerminalResized as TerminalResized
+    from ostler.extensions.loader.extension_loader import extend_harness as extend_harness
+    from ostler.extensions.ui.front_end import Editor as Editor
+    from ostler.extensions.ui.front_end import KeyAction as KeyAction
+    from ostler.extensions.ui.themes import Theme as Theme
+    from ostler.extensions.ui.themes import ThemeColor as ThemeColor
+    from ostler.extensions.ui.themes import ThemeColors as ThemeColors
+    from ostler.extensions.ui.types import Confirmed as Confirmed
+    from ostler.extensions.ui.types import Content as Content
+    from ostler.extensions.ui.types import Entered as Entered
+    from ostler.extensions.ui.types import MultiSelected as MultiSelected
+    from ostler.extensions.ui.types import Overlay as Overlay
+    from ostler.extensions.ui.types import OverlayClosed as OverlayClosed
+    from ostler.extensions.ui.types import OverlayStyle as OverlayStyle
+    from ostler.extensions.ui.types import Selected as Selected
+    from ostler.extensions.ui.types import Style as Style
+    from ostler.extensions.ui.types import Visibility as Visibility
+    from ostler.extensions.ui.types import Widget as Widget
 
 _NAMES = {
     "api": ("Ostler",),
@@ -150,8 +150,8 @@ _OF_HOOKS = (
     "Suppress",
 )
 _PLACES = {name: f"ostler.extensions.{module}" for module, names in _NAMES.items() for name in names}
-_PLACES |= dict.fromkeys(_OF_HOOKS, "ostler.kernel.hooks")
-_PLACES |= dict.fromkeys(("Fence", "FenceRequest"), "ostler.context.fences")
+_PLACES |= dict.fromkeys(_OF_HOOKS, "ostler.core.hooks")
+_PLACES |= dict.fromkeys(("Fence", "FenceRequest"), "ostler.context.providers")
 
 __all__ = sorted(_PLACES)  # the names are above
 

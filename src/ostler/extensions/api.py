@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from ostler.context.fences import Fence
-from ostler.extensions.calling import is_async
-from ostler.extensions.registrations import (
-    BroughtFence,
-    Command,
-    Function,
-    HookHandler,
-    MessageRenderer,
-    Observer,
-    Option,
-    Registrations,
-    Shortcut,
-    ToolRenderer,
-)
-from ostler.extensions.showing.shortcuts import shortcut_key
-from ostler.kernel.hooks import (
+from ostler.context.providers import Fence
+from ostler.core.hooks import (
     TIME_LIMIT,
     Allow,
     Ask,
@@ -45,12 +31,26 @@ from ostler.kernel.hooks import (
     Summary,
     Suppress,
 )
-from ostler.kernel.tool import Tool, ToolOptions
-from ostler.kernel.tool import tool as make_tool
-from ostler.vocabulary.errors import UsageError
+from ostler.core.tool import Tool, ToolOptions
+from ostler.core.tool import tool as make_tool
+from ostler.extensions.executor import is_async
+from ostler.extensions.extension import (
+    BroughtFence,
+    Command,
+    Function,
+    HookHandler,
+    MessageRenderer,
+    Observer,
+    Option,
+    Registrations,
+    Shortcut,
+    ToolRenderer,
+)
+from ostler.extensions.ui.front_end import shortcut_key
+from ostler.schema.errors import UsageError
 
 if TYPE_CHECKING:  # which needs extensions itself
-    from ostler.extensions.context import ExtensionContext
+    from ostler.extensions.extension_context import ExtensionContext
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Subject = TypeVar("Subject")

@@ -1,16 +1,112 @@
 """An extension: where it comes from, what it has registered, and how it is doing."""
+# MERGED: What an extension has registered: plain data that the host puts to use, and forgets on reload.
+# MERGED: An extension as lists show it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from ostler.extensions.calling import Worker
-from ostler.extensions.registrations import Registrations
+import msgspec
+from msgspec import field
+
+from ostler.context.providers import Fence
+from ostler.core.hooks import TIME_LIMIT, Point
+from ostler.core.tool import Tool
+from ostler.extensions.executor import Worker
+
+Function = Callable[..., Any]
+"""Takes its subject, or its subject and the context; plain or async."""
+
+
+class HookHandler(msgspec.Struct, frozen=True):
+    point: Point
+    function: Function
+    guard: bool = False
+    time_limit: float = TIME_LIMIT
+
+
+class Observer(msgspec.Struct, frozen=True):
+    """Sees events of some types, one by one or as a batch."""
+
+    function: Function
+    batch: bool = False
+    is_async: bool = False
+
+
+class BroughtFence(msgspec.Struct, frozen=True):
+    fence: Fence
+    time_limit: float = TIME_LIMIT
+
+
+class Command(msgspec.Struct, frozen=True):
+    """`/name arguments`. What it returns is printed."""
+
+    name: str
+    function: Function
+    description: str = ""
+    complete: Callable[..., Any] | None = None
+    """Suggestions for what was typed so far."""
+
+
+class Shortcut(msgspec.Struct, frozen=True):
+    """A key that a face in the same process calls the function for."""
+
+    key: str
+    function: Function
+    description: str = ""
+    is_repeated: bool = False
+    """The same extension had registered the key before."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A setting of the extension's own."""
+
+    name: str
+    description: str = ""
+    default: str = ""
+
+
+class ToolRenderer(msgspec.Struct, frozen=True):
+    """How calls of a tool are shown. A function that returns nothing leaves it to the face."""
+
+    tool: str
+    title: str = ""
+    color: str = ""
+    background: str = ""
+    markdown: bool = False
+    """The body is Markdown."""
+    header: Callable[[dict[str, Any], int], str | Awaitable[str | None] | None] | None = None
+    body: Callable[[str, bool, int], str | Awaitable[str | None] | None] | None = None
+
+
+class MessageRenderer(msgspec.Struct, frozen=True):
+    """A named way to show a text; see `context.render_message`."""
+
+    name: str
+    function: Callable[[str, int], str | Awaitable[str]]
+
+
+class Registrations(msgspec.Struct):
+    """Of one extension, in the order in which they were made."""
+
+    hooks: list[HookHandler] = field(default_factory=list)
+    observers: dict[type, list[Observer]] = field(default_factory=dict)
+    custom: dict[str, list[Function]] = field(default_factory=dict)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    fences: dict[str, BroughtFence] = field(default_factory=dict)
+    commands: dict[str, Command] = field(default_factory=dict)
+    shortcuts: dict[str, Shortcut] = field(default_factory=dict)
+    options: dict[str, Option] = field(default_factory=dict)
+    tool_renderers: dict[str, ToolRenderer] = field(default_factory=dict)
+    message_renderers: dict[str, MessageRenderer] = field(default_factory=dict)
+
 
 Origin = Literal["user", "project", "package", "installed", "configured", "option", "host"]
 """Where it was found: the user's folder, the project's, an installed package, what `ostler ext install`
 brought, the configuration, `-e PATH`, or the program that embeds Ostler."""
+
 
 Standing = Literal["loaded", "failed", "untrusted", "changed", "disabled"]
 
@@ -50,3 +146,37 @@ class Extension:
     async def close(self) -> None:
         """None of its code is called any more."""
         self.worker.give_up()
+
+
+class ExtensionRow(msgspec.Struct, frozen=True):
+    name: str
+    origin: Origin
+    path: str
+    version: str
+    state: Standing
+    package: str = ""
+    """The name of the package that `ostler ext install` has brought it with."""
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    fences: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def row_of(extension: Extension) -> ExtensionRow:
+    """One that a host has, loaded or not."""
+    brought = extension.registered
+    return ExtensionRow(
+        name=extension.name,
+        origin=extension.origin,
+        path=str(extension.path or ""),
+        version=extension.version,
+        state=extension.standing,
+        tools=tuple(brought.tools),
+        commands=tuple(brought.commands),
+        fences=tuple(brought.fences),
+        hooks=tuple(dict.fromkeys(one.point for one in brought.hooks)),
+        events=extension.events,
+        problem=extension.problem,
+    )

@@ -1,4 +1,6 @@
 """The host of extensions: holds what they registered, and puts it to use in every session of a harness."""
+# MERGED: Fences of extensions: told as those of a host are, while their code is called as all code of
+# MERGED: extensions.
 
 from __future__ import annotations
 
@@ -7,23 +9,28 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ostler.extensions.attending import Attending
-from ostler.extensions.calling import CodeFailed, call, call_within, described, place_of, takes
-from ostler.extensions.channel import own_copy
-from ostler.extensions.context import ExtensionContext
-from ostler.extensions.extension import Extension
-from ostler.extensions.face import Face, Headless
-from ostler.extensions.face_side import COMMAND_SECONDS, FaceSide
-from ostler.extensions.registrations import Command, HookHandler
-from ostler.kernel.cancel import CancelToken
-from ostler.kernel.harness import Attended, Harness
-from ostler.kernel.hooks import Hook, HookFailed, PlannedSwitch, asked_in
-from ostler.kernel.journal import Journal, oversight
-from ostler.kernel.tool import Tool
-from ostler.vocabulary.errors import NotFound, OstlerError, SessionBusy, UsageError, in_words
+import msgspec
 
-if TYPE_CHECKING:  # for those that come from files
-    from ostler.extensions.loader.reloading import Reloading
+from ostler.context.providers import Fence, FenceRequest
+from ostler.context.session_context import KeptContext
+from ostler.core.cancellation import CancelToken
+from ostler.core.context import Context
+from ostler.core.harness import Attended, Harness
+from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
+from ostler.core.journal import Journal, oversight
+from ostler.core.tool import Tool
+from ostler.extensions.event_channel import own_copy
+from ostler.extensions.executor import CodeFailed, call, call_within, described, place_of, takes
+from ostler.extensions.extension import BroughtFence, Command, Extension, HookHandler
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import Attending
+from ostler.extensions.ui.front_end import Face, Headless
+from ostler.extensions.ui.ui_host import COMMAND_SECONDS, FaceSide
+from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, in_words
+
+if TYPE_CHECKING:
+    from ostler.extensions.loader.reload import Reloading
+
 
 SWITCH_SECONDS = 600.0
 """How long a run is waited for before its session is left."""
@@ -108,7 +115,6 @@ class ExtensionHost(FaceSide):
     def _bring_fences(self, root: Harness) -> None:
         if not self._has_fences and not any(one.registered.fences for one in self.loaded):
             return
-        from ostler.extensions.fencing import bring_fences
 
         self._has_fences = True
         self.say_once(bring_fences(self, root.context))
@@ -124,7 +130,7 @@ class ExtensionHost(FaceSide):
         assert self._harness is not None
         if self._tool_limits:
             return
-        from ostler.extensions.parts.tool_access import limited
+        from ostler.extensions.context_api.session_info import limited
 
         limit = Hook("before_step", lambda plan: limited(self, asked_in.get(), plan), name="active tools")
         self._tool_limits = [limit]
@@ -336,3 +342,52 @@ def _by_name(extensions: Iterable[Extension]) -> dict[str, Extension]:
 
 class CommandFailed(OstlerError):
     """An extension's command raised or hung."""
+
+
+def bring_fences(host: ExtensionHost, context: Context | None) -> list[str]:
+    """Those of all extensions, in place of those before. Returns what is to be said of those that are not
+    told."""
+    found: dict[str, tuple[Extension, BroughtFence]] = {}
+    notices = []
+    for extension in host.loaded:
+        for kind, one in extension.registered.fences.items():
+            if kind in found:
+                notices.append(_is_taken(extension, kind))
+            else:
+                found[kind] = (extension, one)
+    if not isinstance(context, KeptContext):
+        return [
+            f"the extension {extension.name} brings a fence {kind!r}, but the host's own context has none"
+            for kind, (extension, _) in found.items()
+        ]
+    taken = context.bring(_guarded(host, extension, one) for extension, one in found.values())
+    return [*notices, *(_is_taken(found[kind][0], kind) for kind in taken)]
+
+
+def _is_taken(extension: Extension, kind: str) -> str:
+    return f"the extension {extension.name} brings a fence {kind!r}, but that name is taken"
+
+
+def _guarded(host: ExtensionHost, extension: Extension, brought: BroughtFence) -> Fence:
+    source: Callable[..., Any] = brought.fence.source
+
+    async def ask(request: FenceRequest) -> str | None:
+        attending = host.sessions.get(request.session)
+        channel = attending.channels.get(extension.name) if attending else None
+        if attending is None or channel is None:
+            return None  # removed a moment ago
+        attending.hand_on()
+        await channel.catch_up()
+        arguments = (request, channel.context)[: takes(source)]
+        try:
+            said = await call_within(brought.time_limit, extension.worker, source, *arguments)
+            if said is not None and not isinstance(said, str):
+                raise CodeFailed(f"it returned {said!r:.60}, not a text{place_of(source)}")
+        except CodeFailed as failure:
+            attending.report(extension, f"the fence {brought.fence.kind}", str(failure))
+            return None
+        finally:
+            await attending.commit()
+        return said
+
+    return msgspec.structs.replace(brought.fence, source=ask)

@@ -13,17 +13,16 @@ from secrets import token_urlsafe
 
 import msgspec
 
-from ostler.kernel.model import ModelEvent, ModelFailure, ModelRequest
-from ostler.kernel.user_paths import expand_home
-from ostler.models.chat import ChatModel
-from ostler.models.dialects import DIALECTS
-from ostler.models.direct_transport import DirectTransport
+from ostler.core.model import ModelEvent, ModelFailure, ModelRequest
+from ostler.models.catalogue import ModelSettings
 from ostler.models.gguf_server import Order, Served
-from ostler.models.settings import ModelSettings
-from ostler.vocabulary.errors import InvalidRequest, ModelError, NoModel, UsageError, failure_of
-from ostler.vocabulary.events import Warned
-from ostler.vocabulary.extras import how_to_install
-from ostler.vocabulary.usage import NOTHING_USED
+from ostler.models.http_client import DirectTransport
+from ostler.models.wires.chat import ChatModel
+from ostler.models.wires.chat_dialects import DIALECTS
+from ostler.schema.errors import InvalidRequest, ModelError, NoModel, UsageError, failure_of, how_to_install
+from ostler.schema.events import Warned
+from ostler.schema.usage import NOTHING_USED
+from ostler.store.paths import expand_home
 
 LOAD_SECONDS = 600.0
 PULSE_SECONDS = 5.0

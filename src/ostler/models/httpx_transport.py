@@ -9,20 +9,23 @@ from typing import Any
 
 import httpx2
 
-from ostler.models.certificates import trusting_context
-from ostler.models.failures import proxy_login
-from ostler.models.transport import CONNECT_SECONDS, IDLE_LIMIT, IDLE_SECONDS, proxy_variables
-from ostler.models.unreachable import (
+from ostler.models.transport import (
+    CONNECT_SECONDS,
+    IDLE_LIMIT,
+    IDLE_SECONDS,
     broken_off,
     proxy_unreachable,
+    proxy_variables,
     reason_of,
     shown_host,
     timed_out,
+    trusting_context,
     unanswered,
     unreachable,
     unsendable,
 )
-from ostler.vocabulary.errors import ConnectionFailed, InvalidRequest, ModelError
+from ostler.models.vendor_errors import proxy_login
+from ostler.schema.errors import ConnectionFailed, InvalidRequest, ModelError
 
 _TIMEOUT = httpx2.Timeout(None, connect=CONNECT_SECONDS)
 _EXTENSIONS = {"timeout": _TIMEOUT.as_dict()}

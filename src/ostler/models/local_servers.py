@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from httptools import HttpParserError, HttpResponseParser
 
-from ostler.models.provider_table import Provider
+from ostler.models.providers import Provider
 
 SECONDS = 1.0
 """For all of them together: nobody waits longer for servers that are not there."""

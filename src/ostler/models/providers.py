@@ -1,183 +1,166 @@
-"""How a name such as `anthropic/claude-…` becomes a model."""
+"""The providers there are, as data. A user's configuration adds to them and changes them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Literal
 
 import msgspec
 
-from ostler.kernel.model import Model
-from ostler.models.catalogue import Catalogue, ModelInfo
-from ostler.models.keys import is_sendable
-from ostler.models.provider_table import PROVIDERS, Provider, Wire
-from ostler.models.settings import FREE, ModelSettings, Prices
-from ostler.models.transport import Transport
-from ostler.vocabulary.errors import NoModel, UsageError
+from ostler.schema.errors import ConfigurationError
 
-_WIRES: dict[Wire, tuple[str, str]] = {
-    "anthropic": ("ostler.models.anthropic", "AnthropicModel"),
-    "chat": ("ostler.models.chat", "ChatModel"),
-    "responses": ("ostler.models.responses", "ResponsesModel"),
-    "gemini": ("ostler.models.gemini", "GeminiModel"),
-}
-"""By name: only the wire that is spoken is imported."""
+Wire = Literal["anthropic", "chat", "responses", "gemini"]
 
 
-def make_model(
-    name: str,
-    *,
-    base_url: str = "",
-    api_key: str = "",
-    wire: Wire | None = None,
-    transport: Transport | None = None,
-    settings: ModelSettings | None = None,
-    environment: Mapping[str, str] = os.environ,
-    providers: Mapping[str, Provider] = PROVIDERS,
-    catalogue: Catalogue | None = None,
-) -> Model:
-    """The model of that name or alias. What is not given comes from the environment, then the provider.
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor, or a server of one's own."""
 
-    A provider's key goes to whatever base URL is named: who names both means both.
+    name: str
+    base_url: str = ""
+    """What the vendor's own SDK calls by that name."""
+    key_variables: tuple[str, ...] = ()
+    """Where a key is looked for in the environment; none for a server that needs no key."""
+    default_model: str = ""
+    wire: Wire = "chat"
+    wire_elsewhere: Wire | None = None
+    """What is spoken at any other address than the vendor's own, where nobody says it."""
+    base_url_variable: str = ""
+    base_path: str = ""
+    """Follows what that variable says, where the vendor's SDK adds it as well.
+
+    A vendor that has one serves each customer at an address of its own.
     """
-    catalogue = catalogue or Catalogue()
-    provider, model = split_name(catalogue.resolve(name.strip()), providers)
-    info = catalogue.lookup(f"{provider.name}/{model}", like=provider.like)
-    informed = _informed(settings or ModelSettings(), provider, info, catalogue.prices_of_user(info.name))
-    if provider.name == "gguf":
-        return _from_file(model, base_url, informed, info)
-    own_address = _address_in(environment, provider)
-    named_address = base_url or own_address
-    address = named_address or provider.base_url
-    _check_address(provider, address)
-    key = (api_key or key_in(environment, provider)).strip()
-    # Another server may do without a key; where a path belongs to the variable, it names the vendor's own.
-    is_elsewhere = bool(base_url or (own_address and not provider.base_path))
-    if not key and provider.key_variables and not is_elsewhere:
-        raise NoModel(needs_key(provider))
-    if not is_sendable(key):
-        raise UsageError(f"the key for {provider.name} holds characters that no key has: copy it again")
-    wire = wire or (named_address and provider.wire_elsewhere) or provider.wire
-    if not named_address and provider.charges:  # nobody expects the catalogue to know another server's
-        informed = msgspec.structs.replace(informed, assumptions=info.assumptions)
-    module, kind = _WIRES[wire]
-    made: Model = getattr(import_module(module), kind)(
-        model,
-        base_url=address,
-        api_key=key,
-        transport=transport,
-        settings=informed,
-        provider=provider.name,
-        **_peculiar_to(wire, provider, address),
-    )
-    return made
+    key_header: str = "authorization"
+    """`authorization` carries `Bearer KEY`; any other header the key alone."""
+    charges: bool = True
+    """Whether a call costs money; tokens are counted in any case."""
+    like: str = ""
+    """The provider whose quirks and models it shares; by default its own."""
+    headers: dict[str, str] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """A server on this machine, found by its port."""
+        return self.base_url.startswith(("http://127.0.0.1:", "http://localhost:", "http://[::1]:"))
 
 
-def split_name(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
-    """The provider and the id in a name; a provider alone means its default model."""
-    provider_name, _, model = name.partition("/")
-    provider = providers.get(provider_name)
-    if provider is None:
-        raise UsageError(_unknown(name, providers))
-    model = model or provider.default_model
-    if not model:
-        raise UsageError(f"{name!r} names no model: write {provider.name}/ID")
-    return provider, model
+class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider in the configuration: `[providers.NAME]`. What is absent stays as it is known."""
+
+    base_url: str | None = None
+    key_variable: str | None = None
+    """The environment variable that holds its key."""
+    api_key: str = ""
+    """The key itself; only in the user's own configuration."""
+    key_command: str = ""
+    """A shell command that prints the key; it has 30 seconds."""
+    default_model: str | None = None
+    wire: Wire | None = None
+    charges: bool | None = None
+    """`false` for a free or a subscription endpoint."""
+    like: str | None = None
+    """The provider whose quirks and models it shares."""
+    headers: dict[str, str] | None = None
+    """Sent with every request."""
 
 
-def _unknown(name: str, providers: Mapping[str, Provider]) -> str:
-    from difflib import get_close_matches
-
-    catalogue = Catalogue()
-    written = {one.lower(): one for one in (*catalogue.aliases, *(f"{one}/" for one in providers))}
-    for info in catalogue.models():
-        written[info.name.lower()] = info.name
-        written.setdefault(info.name.partition("/")[2].lower(), info.name)
-    close = get_close_matches(name.lower(), written, n=1, cutoff=0.75)
-    if close:
-        return f"there is no model {name!r}: did you mean {written[close[0]].rstrip('/')}?"
-    start, slash, _ = name.partition("/")
-    if slash and (near := get_close_matches(start.lower(), providers, n=1, cutoff=0.75)):
-        return f"there is no model {name!r}, and no provider {start!r}: did you mean the provider {near[0]}?"
-    return (
-        f"there is no model {name!r}: a model is named PROVIDER/ID, or by an alias that `ostler models` "
-        f"lists; providers are {', '.join(providers)}"
-    )
+def _vendor(name: str, base_url: str, key_variable: str, default_model: str = "") -> Provider:
+    return Provider(name=name, base_url=base_url, key_variables=(key_variable,), default_model=default_model)
 
 
-def key_in(environment: Mapping[str, str], provider: Provider) -> str:
-    return next((key for one in provider.key_variables if (key := environment.get(one, "").strip())), "")
+def _local(name: str, port: int) -> Provider:
+    return Provider(name=name, base_url=f"http://127.0.0.1:{port}/v1", charges=False)
 
 
-def needs_key(provider: Provider) -> str:
-    return (
-        f"{provider.name} needs a key: set {provider.key_variables[0]}, "
-        f"say `ostler key set {provider.name}`, or name another model"
-    )
+_ALL = (
+    Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com",
+        key_variables=("ANTHROPIC_API_KEY",),
+        default_model="claude-sonnet-5-5",
+        wire="anthropic",
+        base_url_variable="ANTHROPIC_BASE_URL",
+        key_header="x-api-key",
+    ),
+    Provider(
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        key_variables=("OPENAI_API_KEY",),
+        default_model="gpt-6.1-sol",
+        wire="responses",
+        wire_elsewhere="chat",  # which every server that imitates the vendor's speaks
+        base_url_variable="OPENAI_BASE_URL",
+    ),
+    Provider(
+        name="google",
+        base_url="https://generativelanguage.googleapis.com",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        default_model="gemini-4-argon",
+        wire="gemini",
+        base_url_variable="GOOGLE_GEMINI_BASE_URL",
+        key_header="x-goog-api-key",
+    ),
+    _vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter/auto"),
+    _vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b"),
+    _vendor("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-4"),
+    _vendor("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-v4-pro"),
+    _vendor("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4.7"),
+    _vendor("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "kimi-k3.1-pro"),
+    _vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", "zai-org/GLM-5.3"),
+    _vendor(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+        "accounts/fireworks/models/glm-5p3",
+    ),
+    Provider(
+        name="azure",
+        key_variables=("AZURE_OPENAI_API_KEY",),
+        wire="responses",
+        base_url_variable="AZURE_OPENAI_ENDPOINT",
+        base_path="/openai/v1",
+        key_header="api-key",
+        like="openai",
+    ),
+    _local("ollama", 11434),
+    _local("lmstudio", 1234),
+    _local("llamacpp", 8080),
+    _local("vllm", 8000),
+    _local("jan", 1337),
+    Provider(name="gguf", charges=False),
+)
 
 
-def _from_file(file: str, base_url: str, settings: ModelSettings, info: ModelInfo) -> Model:
-    if base_url:
-        raise UsageError(f"gguf/{file} is a file and has no base URL: leave it out")
-    from ostler.models.gguf import GgufModel
-
-    return GgufModel(file, settings=settings, context=info.context_window)
+PROVIDERS: dict[str, Provider] = {provider.name: provider for provider in _ALL}
 
 
-def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
-    address = environment.get(provider.base_url_variable, "") if provider.base_url_variable else ""
-    if address and provider.base_path and provider.base_path not in address:
-        address = address.rstrip("/") + provider.base_path
-    return address
+def configured_providers(configured: Mapping[str, ProviderSettings]) -> dict[str, Provider]:
+    """The known providers with what a user's configuration adds or changes."""
+    return PROVIDERS | {name: _configured(name, settings) for name, settings in configured.items()}
 
 
-def _informed(
-    settings: ModelSettings, provider: Provider, info: ModelInfo, prices_of_user: Prices | None
-) -> ModelSettings:
-    """The settings with what is known of the model, where they do not say it themselves."""
-    prices = settings.prices or prices_of_user or (info.prices if provider.charges else FREE)
-    return msgspec.structs.replace(
-        settings,
-        prices=prices,
-        headers={**provider.headers, **settings.headers},
-        output_limit=settings.output_limit or info.output_limit,
-        input=settings.input or info.input,
-        reasons=info.reasoning if settings.reasons is None else settings.reasons,
-        reasoning_levels=settings.reasoning_levels or info.reasoning_levels,
-        tools=info.tools if settings.tools is None else settings.tools,
-    )
-
-
-def _peculiar_to(wire: Wire, provider: Provider, address: str) -> dict[str, Any]:
-    """What only the wires of OpenAI need to know, which others imitate."""
-    if wire not in ("chat", "responses"):
-        return {}
-    peculiar: dict[str, Any] = {"key_header": provider.key_header}
-    # A vendor's quirks are its own server's; another one behind its name gets the wire as it is written.
-    own = provider.like or not provider.key_variables or _host(address) == _host(provider.base_url)
-    if wire == "chat" and own:
-        from ostler.models.dialects import DIALECTS
-
-        peculiar["dialect"] = DIALECTS.get(provider.like or provider.name)
-    return peculiar
-
-
-def _check_address(provider: Provider, address: str) -> None:
-    if not address:
-        raise NoModel(
-            f"{provider.name} needs an address: set {provider.base_url_variable}, or name a base URL"
-        )
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that are not closed, a port beyond 65535
-        usable = False
-    if not usable:
-        raise UsageError("the base URL is not an address: write it as https://host/path or http://host:port")
-
-
-def _host(address: str) -> str | None:
-    return urlsplit(address).hostname
+def _configured(name: str, settings: ProviderSettings) -> Provider:
+    known = PROVIDERS.get(name)
+    if known is None and not settings.base_url:
+        raise ConfigurationError(f"providers.{name} is new and needs a base_url")
+    if not name or "/" in name:
+        raise ConfigurationError(f"providers.{name}: a provider's name has no slash in it")
+    if settings.like and settings.like not in PROVIDERS:
+        raise ConfigurationError(f"providers.{name}: like must be one of {', '.join(PROVIDERS)}")
+    changes = {
+        "base_url": settings.base_url,
+        "key_variables": None
+        if settings.key_variable is None
+        else tuple(filter(None, [settings.key_variable])),
+        "default_model": settings.default_model,
+        "wire": settings.wire,
+        "charges": settings.charges,
+        "like": settings.like and (PROVIDERS[settings.like].like or settings.like),
+        "headers": settings.headers,
+    }
+    given: dict[str, Any] = {field: value for field, value in changes.items() if value is not None}
+    if settings.wire is not None:
+        given["wire_elsewhere"] = None
+    if settings.base_url and known is not None:
+        given = {"wire": known.wire_elsewhere or known.wire} | given | {"base_url_variable": ""}
+    return msgspec.structs.replace(known or Provider(name=name), **given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ostler.vocabulary.errors import StreamBroken
+from ostler.schema.errors import StreamBroken
 
 FRAME_LIMIT = 64 * 1024 * 1024
 """A vendor's frame is a few kilobytes; what grows past this is not an event stream."""

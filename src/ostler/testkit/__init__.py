@@ -5,8 +5,8 @@
 | script what the model answers | `ScriptedModel`, `Turn`, `Call` |
 | test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
 | make a recorded session a test | `assert_replays`, `replayed` |
-| call a tool by itself | `ostler.testkit.tool_context.FakeToolContext` |
-| test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.face.TestFace` |
+| call a tool by itself | `ostler.testkit.fakes.FakeToolContext` |
+| test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.front_end.TestFace` |
 | check that a log is whole | `violations`, `broken`, `INVARIANTS` |
 | check that a session and its children agree | `tree_violations`, `broken_tree`, `TREE_INVARIANTS` |
 | check it after every test | `watched_sessions` |
@@ -14,18 +14,18 @@
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
 """
 
-from ostler.log.invariants import INVARIANTS as INVARIANTS
-from ostler.log.invariants import broken as broken
-from ostler.log.invariants import violations as violations
-from ostler.log.tree_invariants import TREE_INVARIANTS as TREE_INVARIANTS
-from ostler.log.tree_invariants import broken_tree as broken_tree
-from ostler.log.tree_invariants import tree_violations as tree_violations
 from ostler.models.scripted import Call as Call
 from ostler.models.scripted import ScriptedModel as ScriptedModel
 from ostler.models.scripted import Turn as Turn
-from ostler.testkit.replaying import assert_replays as assert_replays
-from ostler.testkit.replaying import replayed as replayed
-from ostler.testkit.watch import watched_sessions as watched_sessions
+from ostler.store.invariants import INVARIANTS as INVARIANTS
+from ostler.store.invariants import TREE_INVARIANTS as TREE_INVARIANTS
+from ostler.store.invariants import broken as broken
+from ostler.store.invariants import broken_tree as broken_tree
+from ostler.store.invariants import tree_violations as tree_violations
+from ostler.store.invariants import violations as violations
+from ostler.testkit.checks import assert_replays as assert_replays
+from ostler.testkit.checks import replayed as replayed
+from ostler.testkit.checks import watched_sessions as watched_sessions
 
 __all__ = [
     "INVARIANTS",

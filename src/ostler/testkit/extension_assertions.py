@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ostler.core.hooks import Handled, InputDraft, Refuse
+from ostler.extensions.extension import Registrations
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.registrations import Registrations
-from ostler.extensions.showing.ui_data import Shown, ShownStatus, ShownWidget
-from ostler.kernel.hooks import Handled, InputDraft, Refuse
-from ostler.runs.session import Session
-from ostler.testkit.face import TestFace
-from ostler.vocabulary.events import Event, QuestionAsked, ToolResultFact
-from ostler.vocabulary.facts import Fact, UnknownEvent
-from ostler.vocabulary.messages import text_of
-from ostler.vocabulary.requests import AnyRequest, Prompt, ReleasePrompts, Steer
+from ostler.extensions.ui.types import Shown, ShownStatus, ShownWidget
+from ostler.schema.events import Event, QuestionAsked, ToolResultFact
+from ostler.schema.facts import Fact, UnknownEvent
+from ostler.schema.messages import text_of
+from ostler.schema.requests import AnyRequest, Prompt, ReleasePrompts, Steer
+from ostler.sessions.session import Session
+from ostler.testkit.front_end import TestFace
 
 Kind = TypeVar("Kind", bound=Shown | ShownStatus)
 

@@ -14,29 +14,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ostler.extensions.calling import CodeFailed
-from ostler.extensions.context import ExtensionContext
+from ostler.core import hooks
+from ostler.core.cancellation import CancelToken
+from ostler.core.harness import Harness
+from ostler.core.journal import oversight
+from ostler.core.tool import Tool, ToolContext, ToolSpec
+from ostler.extensions.executor import CodeFailed
 from ostler.extensions.extension import Extension
+from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.finding import Search, check_named, find_extensions
-from ostler.extensions.loader.loading import Setup, Version, set_up
-from ostler.kernel import hooks
-from ostler.kernel.cancel import CancelToken
-from ostler.kernel.harness import Harness
-from ostler.kernel.journal import oversight
-from ostler.kernel.tool import Tool, ToolContext, ToolSpec
-from ostler.log.memory import MemoryStore
+from ostler.extensions.loader.discovery import Search, check_named, find_extensions
+from ostler.extensions.loader.module_loader import Setup, Version, set_up
 from ostler.models.scripted import Call, Script, ScriptedModel
-from ostler.runs.session import Session, create_session
+from ostler.schema.events import Event, RunEnded, RunWaiting, ToolResultFact
+from ostler.schema.facts import Fact
+from ostler.schema.messages import PlainBlock, as_content
+from ostler.schema.outcomes import Ok, ok
+from ostler.schema.requests import AnyRequest
+from ostler.sessions.session import Session, create_session
+from ostler.store.memory import MemoryStore
 from ostler.testkit.extension_assertions import ExtensionAssertions
-from ostler.testkit.face import TestFace
-from ostler.tools.builtin import BUILTIN_TOOLS, builtin_tool
-from ostler.vocabulary.events import Event, RunEnded, RunWaiting, ToolResultFact
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import PlainBlock, as_content
-from ostler.vocabulary.outcomes import Ok, ok
-from ostler.vocabulary.requests import AnyRequest
+from ostler.testkit.front_end import TestFace
+from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 PATIENCE = 30.0
 """Seconds after which a test does not wait any longer."""

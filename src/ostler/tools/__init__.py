@@ -1,1 +1,61 @@
 """The built-in tools and the permissions under which they run. `builtin.py` lists them."""
+# MERGED: The built-in tools by name; each is imported when it is first asked for.
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from ostler.core.tool import BeforeCall, FunctionTool, Tool, ToolContext, ToolSpec
+from ostler.schema.errors import UnknownTool
+
+BUILTIN_TOOLS = {
+    "read": "ostler.tools.read:read",
+    "write": "ostler.tools.write:write",
+    "edit": "ostler.tools.edit:edit",
+    "bash": "ostler.tools.bash:bash",
+    "grep": "ostler.tools.grep:grep",
+    "find": "ostler.tools.find:find",
+    "ls": "ostler.tools.find:ls",
+    "todo": "ostler.tools.todo:todo",
+}
+
+
+def builtin_tool(name: str) -> Tool:
+    """One built-in tool; raises `UnknownTool`, which lists those there are."""
+    if name not in BUILTIN_TOOLS:
+        raise UnknownTool(f"no built-in tool {name!r}; there are: {', '.join(BUILTIN_TOOLS)}")
+    module, _, attribute = BUILTIN_TOOLS[name].partition(":")
+    found: Tool = getattr(import_module(module), attribute)
+    return found
+
+
+class ToolToLoad:
+    """Stands for a built-in tool, which is loaded when it is looked at: until something is asked of a model,
+    nobody does."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def load(self) -> Tool:
+        return builtin_tool(self.__name__)
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self.load().spec
+
+    def validate(self, arguments: dict[str, Any]) -> Any:
+        return self.load().validate(arguments)
+
+    async def objection(self, arguments: Any, before: BeforeCall) -> str:
+        loaded = self.load()
+        return await loaded.objection(arguments, before) if isinstance(loaded, FunctionTool) else ""
+
+    async def run(self, arguments: Any, context: ToolContext) -> Any:
+        return await self.load().run(arguments, context)
+
+
+def builtin_tools(names: Iterable[str] | None = None) -> list[Tool]:
+    """The named built-in tools, or all of them."""
+    return [builtin_tool(name) for name in (BUILTIN_TOOLS if names is None else names)]

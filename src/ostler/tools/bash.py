@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, ToolSpec, checked, schema_of
-from ostler.tools.child_process import child_process
-from ostler.tools.left_running import leave_running
-from ostler.tools.programs import find_program
+from ostler.core.processes import find_program
+from ostler.core.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.schema.outcomes import Failed, Ok, failed, ok
+from ostler.tools.child_process import child_process, leave_running
 from ostler.tools.truncation import Kept, Tail, byte_length, size_text
-from ostler.vocabulary.outcomes import Failed, Ok, failed, ok
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0

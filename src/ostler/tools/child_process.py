@@ -3,6 +3,9 @@
 It is started with `subprocess.Popen` and watched through a pidfd: asyncio's own subprocesses cost several
 times as much to start, and wait for the end of the output, which a daemon can hold open for ever.
 """
+# MERGED: What calls left in the background, such as a server started with `&`, or an agent that waits for
+# MERGED: more.
+# MERGED: It may live as long as its session is open. Whoever closes the session calls `end_left_running`.
 
 from __future__ import annotations
 
@@ -15,22 +18,21 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, Protocol
 
-from ostler.kernel.processes import (
-    ProcessId,
-    kill_processes_of,
-    process_environment,
-    signal_group,
-    start_time,
-)
-from ostler.kernel.tool import ToolContext
-from ostler.vocabulary.errors import ToolFailed
+from ostler.core.processes import ProcessId, kill_processes_of, process_environment, signal_group, start_time
+from ostler.core.tool import ToolContext
+from ostler.schema.errors import ToolFailed
 
 READ_SIZE = 64 * 1024
+
 GRACE = 3.0
 """Seconds between asking a group to end and making it."""
+
 _KILL_WAIT = 1.0
+
 _QUIET = 0.1
+
 _MAX_DRAIN = 1.0
 
 
@@ -251,3 +253,49 @@ def _spawn(command: Sequence[str], marks: dict[str, str], cwd: Path, output: int
 
 def _ignore(piece: bytes) -> None:
     pass
+
+
+_MEMORY_KEY = "ostler.tools.child_process"
+
+
+class LeftRunning(Protocol):
+    """Something that outlives its call."""
+
+    @property
+    def left_running(self) -> bool:
+        """Whether there is still something to end."""
+        ...
+
+    async def end(self) -> None: ...
+
+    def close(self) -> None:
+        """Nothing of it runs any more."""
+
+
+def leave_running(memory: dict[str, Any], child: ChildProcess) -> None:
+    """Keeps a command's background processes going after its call has ended."""
+    child.keep_reading()
+    keep_running(memory, child)
+
+
+def keep_running(memory: dict[str, Any], one: LeftRunning) -> None:
+    """It is ended with the session."""
+    kept: list[LeftRunning] = memory.setdefault(_MEMORY_KEY, [])
+    ended = [other for other in kept if not other.left_running]
+    for other in ended:
+        other.close()
+        kept.remove(other)
+    kept.append(one)
+
+
+async def end_left_running(memory: dict[str, Any]) -> None:
+    """Ends all of them, with their groups."""
+    kept: list[LeftRunning] = memory.pop(_MEMORY_KEY, [])
+    await asyncio.gather(*(_end(one) for one in kept))
+
+
+async def _end(one: LeftRunning) -> None:
+    try:
+        await one.end()
+    finally:
+        one.close()

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, ToolSpec, checked, schema_of
-from ostler.tools.paths import missing, plain_failures, resolve, shown
-from ostler.tools.search_request import SearchRequest, SearchResult, as_rows
-from ostler.tools.threads import in_thread
-from ostler.vocabulary.errors import ToolFailed
-from ostler.vocabulary.outcomes import Ok, ok
+from ostler.core.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.schema.errors import ToolFailed
+from ostler.schema.outcomes import Ok, ok
+from ostler.tools.files import in_thread, missing, plain_failures, resolve, shown
+from ostler.tools.grep_engines import SearchRequest, SearchResult, as_rows
 
 _DESCRIPTION = (
     "Searches files for a regular expression and shows the lines as path:line:text. Files that .gitignore "
@@ -41,7 +40,7 @@ class GrepArguments(msgspec.Struct, frozen=True):
 
 
 def _ripgrep() -> str | None:
-    from ostler.tools.search_ripgrep import ripgrep
+    from ostler.tools.grep_engines import ripgrep
 
     return ripgrep()
 
@@ -94,12 +93,11 @@ def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
 
 async def _searched(program: str | None, request: SearchRequest, context: ToolContext) -> SearchResult:
     if program:
-        from ostler.tools.search_ripgrep import search_with_ripgrep
+        from ostler.tools.grep_engines import search_with_ripgrep
 
         return await search_with_ripgrep(program, request, context)
 
-    from ostler.tools.search_child import may_take_long, search_in_child
-    from ostler.tools.search_python import search_with_python
+    from ostler.tools.grep_engines import may_take_long, search_in_child, search_with_python
 
     if may_take_long(request):
         return await search_in_child(request, context)

@@ -10,17 +10,25 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, tool
-from ostler.tools import file_kinds
-from ostler.tools.freshness import MAX_DIGESTED, new_digest, remember, stamp_of
-from ostler.tools.image_scaling import Scaled, can_scale, scaled_down
-from ostler.tools.line_window import LineWindow
-from ostler.tools.paths import missing, plain_failures, resolve, shown
-from ostler.tools.threads import Stop, in_thread
-from ostler.tools.truncation import MAX_LINES, size_text
-from ostler.vocabulary.errors import NotFound, ToolFailed
-from ostler.vocabulary.messages import File, Image
-from ostler.vocabulary.outcomes import Ok, ok
+from ostler.core.tool import ToolContext, tool
+from ostler.schema.errors import NotFound, ToolFailed
+from ostler.schema.messages import File, Image
+from ostler.schema.outcomes import Ok, ok
+from ostler.tools import media
+from ostler.tools.files import (
+    MAX_DIGESTED,
+    Stop,
+    in_thread,
+    missing,
+    new_digest,
+    plain_failures,
+    remember,
+    resolve,
+    shown,
+    stamp_of,
+)
+from ostler.tools.media import Scaled, can_scale, scaled_down
+from ostler.tools.truncation import MAX_LINES, LineWindow, size_text
 
 MAX_IMAGE = 5 * 1024 * 1024 * 3 // 4
 """Vendors take pictures of 5 MiB, counted in base64."""
@@ -99,13 +107,13 @@ def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
 def _look(file: Path, given: str, window: LineWindow, stop: Stop) -> _Attachment | _Lines:
     with file.open("rb", buffering=0) as source:
         status = os.fstat(source.fileno())
-        head = source.read(file_kinds.SNIFFED)
-        media_type = file_kinds.image_type(head) or ("application/pdf" if file_kinds.is_pdf(head) else "")
+        head = source.read(media.SNIFFED)
+        media_type = media.image_type(head) or ("application/pdf" if media.is_pdf(head) else "")
         pieces = _pieces(head, source)
         if media_type:
             return _whole(media_type, pieces, given, status.st_size)
-        if file_kinds.is_binary(head):
-            kind = f"{file_kinds.binary_kind(head)}, {size_text(status.st_size)}"
+        if media.is_binary(head):
+            kind = f"{media.binary_kind(head)}, {size_text(status.st_size)}"
             raise ToolFailed(f"{given} is binary ({kind}): use bash with a program that understands it")
         return _text_lines(pieces, status, window, stop)
 

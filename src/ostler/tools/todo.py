@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ostler.kernel.tool import ToolContext, tool
-from ostler.vocabulary.display import Display
-from ostler.vocabulary.errors import InvalidArguments
-from ostler.vocabulary.events import TodoItem
-from ostler.vocabulary.outcomes import Ok, ok
+from ostler.core.tool import ToolContext, tool
+from ostler.schema.errors import InvalidArguments
+from ostler.schema.events import TodoItem
+from ostler.schema.outcomes import Display, Ok, ok
 
 MOST_ITEMS = 100
 

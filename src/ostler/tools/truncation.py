@@ -1,15 +1,20 @@
 """Keeping long text within limits: whole lines where possible, never half a character."""
+# MERGED: Some lines of a text that arrives in pieces, within limits, without ever holding the rest.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections import deque
 from collections.abc import Iterable
 
 import msgspec
 
 MAX_LINES = 2000
+
 MAX_BYTES = 50 * 1024 - 512
 """Of the text itself: with the notes on what was cut, a result stays within 50 KiB."""
+
 MAX_LINE = 2000
 """Characters of one line."""
 
@@ -137,3 +142,159 @@ class Tail:
 
 def _end_of(line: str, max_bytes: int) -> str:
     return line.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore") if max_bytes > 0 else ""
+
+
+_BOM = "\ufeff"
+
+_UNDECODABLE = re.compile("[\udc80-\udcff]")
+
+_MOST_OF_A_LINE = MAX_BYTES - 150
+"""Bytes: with its number and the marker of what was cut, a line alone stays within the limit."""
+
+
+class LineWindow:
+    """Keeps at most `limit` lines from line `offset` on (counted from 1), as many of them as fit with their
+    numbers, and counts all others.
+
+    Feed it the bytes of the text, then call `finish`. Lines end with a newline or with the text; a
+    carriage return at a line's end and a byte order mark before the text are not shown.
+
+    A long line is cut, and its marker says from which column it goes on. With a `column` (of the first
+    line, counted from 1) as much of that line is kept as fits at all.
+    """
+
+    def __init__(self, offset: int, limit: int, column: int = 1) -> None:
+        self.start = max(offset, 1)
+        self.column = max(column, 1)
+        self.lines: list[str] = []
+        self.full = False
+        """Further lines are only counted."""
+        self.cut_lines = 0
+        self.first_line_length = 0
+        """Characters, as far as the first line was seen."""
+        self.invalid_utf8 = False
+        self._limit = min(limit, MAX_LINES)
+        self._size = 0
+        self._newlines = 0
+        self._ends_open = False
+        self._line = 1
+        self._open = _OpenLine(self.column, may_have_mark=self.start == 1)
+
+    @property
+    def end(self) -> int:
+        """The number of the last line kept; `start` - 1 when there is none."""
+        return self.start + len(self.lines) - 1
+
+    @property
+    def total(self) -> int:
+        """How many lines there were in what was fed."""
+        return self._newlines + (1 if self._ends_open else 0)
+
+    def feed(self, piece: bytes) -> None:
+        if not piece:
+            return
+        newlines = piece.count(b"\n")
+        self._newlines += newlines
+        self._ends_open = not piece.endswith(b"\n")
+        position = self._skip(piece, newlines)
+        while position < len(piece) and not self.full:
+            end = piece.find(b"\n", position)
+            if end < 0:
+                self._open.take(piece[position:])
+                return
+            self._open.take(piece[position:end])
+            self._close()
+            position = end + 1
+
+    def finish(self) -> None:
+        if self._open.has_begun and not self.full:
+            self._close()
+
+    def _skip(self, piece: bytes, newlines: int) -> int:
+        """The position in the piece where wanted lines begin."""
+        missing = self.start - self._line
+        if missing <= 0:
+            return 0
+        if newlines < missing:
+            self._line += newlines
+            return len(piece)
+        self._line = self.start
+        position = 0
+        for _ in range(missing):
+            position = piece.find(b"\n", position) + 1
+        return position
+
+    def _close(self) -> None:
+        line, self._open = self._open, _OpenLine()
+        line.end()
+        if not self.lines:
+            self.first_line_length = line.length
+        number = self.end + 1
+        text = line.text()
+        omitted = line.length - (line.column - 1) - len(text)
+        if omitted > 0:
+            rest = f"use offset={number}, column={line.column + len(text)} for the rest"
+            shown = f"{text}… [+{omitted} characters; {rest}]"
+        else:
+            shown = text
+        size = byte_length(f"{number}\t{shown}\n")
+        if self.lines and self._size + size > MAX_BYTES:
+            self.full = True
+            return
+        self.lines.append(shown)
+        self.cut_lines += omitted > 0
+        self.invalid_utf8 |= line.invalid_utf8
+        self._size += size
+        self.full = len(self.lines) >= self._limit
+
+
+class _OpenLine:
+    """A line whose end has not arrived, kept from `column` on as far as there is room for it.
+
+    Undecodable bytes count as a character each, wherever the pieces end: a column means the same
+    character in every reading.
+    """
+
+    def __init__(self, column: int = 1, *, may_have_mark: bool = False) -> None:
+        self.column = column
+        self.length = 0
+        """Characters so far, kept or not."""
+        self.has_begun = False
+        self.invalid_utf8 = False
+        """Among what is kept."""
+        self._may_have_mark = may_have_mark
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._held_return = ""
+        self._kept: list[str] = []
+        self._room = MAX_LINE if column == 1 else _MOST_OF_A_LINE
+
+    def take(self, part: bytes) -> None:
+        self.has_begun = self.has_begun or bool(part)
+        self._add(self._decoder.decode(part))
+
+    def end(self) -> None:
+        self._add(self._decoder.decode(b"", final=True))
+
+    def text(self) -> str:
+        return "".join(self._kept).encode()[:_MOST_OF_A_LINE].decode("utf-8", "ignore")
+
+    def _add(self, text: str) -> None:
+        if not text:
+            return
+        if self._may_have_mark:
+            self._may_have_mark = False
+            text = text.removeprefix(_BOM)
+        text = self._held_return + text
+        self._held_return = "\r" if text.endswith("\r") else ""
+        self._keep(text.removesuffix("\r"))
+
+    def _keep(self, text: str) -> None:
+        before = max(self.column - 1 - self.length, 0)
+        self.length += len(text)
+        part = text[before : before + self._room]
+        if not part:
+            return
+        self._room -= len(part)
+        shown = _UNDECODABLE.sub("\ufffd", part)
+        self.invalid_utf8 |= shown != part
+        self._kept.append(shown)

@@ -7,15 +7,24 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.kernel.tool import BeforeCall, ToolContext, tool
-from ostler.tools import file_kinds
-from ostler.tools.atomic_write import write_atomically
+from ostler.core.files import write_atomically
+from ostler.core.tool import BeforeCall, ToolContext, tool
+from ostler.schema.errors import ToolFailed
+from ostler.schema.outcomes import Ok, ok
+from ostler.tools import media
 from ostler.tools.diff import Diff, diff_of_texts, lines_of
-from ostler.tools.freshness import digest_of, file_digest, last_seen, refuse_unless_fresh, remember
-from ostler.tools.paths import plain_failures, resolve, shown
-from ostler.tools.threads import in_thread, to_its_end
-from ostler.vocabulary.errors import ToolFailed
-from ostler.vocabulary.outcomes import Ok, ok
+from ostler.tools.files import (
+    digest_of,
+    file_digest,
+    in_thread,
+    last_seen,
+    plain_failures,
+    refuse_unless_fresh,
+    remember,
+    resolve,
+    shown,
+    to_its_end,
+)
 
 _MAX_COMPARED = 2 * 1024 * 1024
 """Larger files are written without a diff: nobody reads it, and the log would hold the file twice."""
@@ -102,6 +111,6 @@ def _refuse(file: Path, given: str, seen: str | None) -> int | None:
 
 
 def _compared(before: bytes, content: str, data: bytes, old_name: str, new_name: str) -> Diff:
-    if file_kinds.is_binary(before) or len(data) > _MAX_COMPARED:
+    if media.is_binary(before) or len(data) > _MAX_COMPARED:
         return Diff("", 0, 0, 0, truncated=True)
     return diff_of_texts(before.decode("utf-8", "replace"), content, old_name, new_name)

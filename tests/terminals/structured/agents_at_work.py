@@ -10,20 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ostler.kernel.journal import Journal
-from ostler.kernel.store import Store
-from ostler.log.invariants import violations
-from ostler.log.memory import MemoryStore
-from ostler.terminals.structured import (
-    StructuredAgent,
-    StructuredSession,
-    restart_structured_session,
-    start_structured_session,
-)
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.events import Event
-from ostler.vocabulary.facts import Fact
-from ostler.vocabulary.messages import text_of
+from ostler.core.journal import Journal
+from ostler.core.store import Store
+from ostler.drivers.driver import StructuredAgent
+from ostler.drivers.lifecycle import restart_structured_session, start_structured_session
+from ostler.drivers.protocol_session import StructuredSession
+from ostler.schema import events, requests
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import text_of
+from ostler.store.invariants import violations
+from ostler.store.memory import MemoryStore
 
 PATIENCE = 60
 _HERE = Path(__file__).parent

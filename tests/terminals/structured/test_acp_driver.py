@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ostler.log.memory import MemoryStore
-from ostler.terminals.structured import start_structured_session
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import OstlerError, UsageError
+from ostler.drivers.lifecycle import start_structured_session
+from ostler.schema import events, requests
+from ostler.schema.errors import OstlerError, UsageError
+from ostler.store.memory import MemoryStore
 from tests.terminals.structured.agents_at_work import acp_agent, at_work
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.terminals.structured.stream_json_shapes import (
+from ostler.drivers.stream_json_driver import (
     call_of,
     error_of,
     inquiries_of,
@@ -21,8 +21,8 @@ from ostler.terminals.structured.stream_json_shapes import (
     verdict_of,
     with_options,
 )
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.usage import Usage
+from ostler.schema import events, requests
+from ostler.schema.usage import Usage
 from tests.terminals.structured.agents_at_work import AtWork, at_work, claude
 
 

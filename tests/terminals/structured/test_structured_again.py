@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ostler.kernel.journal import World
-from ostler.kernel.store import Store
-from ostler.log.invariants import broken, violations
-from ostler.log.memory import MemoryStore
-from ostler.log.sqlite import SqliteStore
-from ostler.log.sqlite_check import check
-from ostler.runs.left_behind import end_tools_of_the_dead
-from ostler.runs.run_list import latest_run
-from ostler.runs.supervisor import Supervisor
-from ostler.terminals.structured import StructuredAgent, restart_structured_session
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import OstlerError, SessionHeld, UsageError
-from ostler.vocabulary.facts import Fact
+from ostler.core.journal import World
+from ostler.core.store import Store
+from ostler.drivers.driver import StructuredAgent
+from ostler.drivers.lifecycle import restart_structured_session
+from ostler.schema import events, requests
+from ostler.schema.errors import OstlerError, SessionHeld, UsageError
+from ostler.schema.facts import Fact
+from ostler.sessions.run_tree import latest_run
+from ostler.sessions.supervisor import Supervisor, end_tools_of_the_dead
+from ostler.store.invariants import broken, violations
+from ostler.store.memory import MemoryStore
+from ostler.store.sqlite import SqliteStore
+from ostler.store.sqlite_maintenance import check
 from tests.terminals.agents_at_work import wait_until_gone
 from tests.terminals.structured.agents_at_work import AtWork, acp_agent, at_work, claude
 
@@ -124,7 +124,7 @@ OWNER = """
 import asyncio, sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from ostler.log.sqlite import SqliteStore
+from ostler.store.sqlite import SqliteStore
 from tests.terminals.structured.agents_at_work import at_work, claude
 
 async def main(folder):

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from ostler.log.memory import MemoryStore
-from ostler.runs.run_list import list_runs
-from ostler.terminals.driven import DrivenAgent
-from ostler.terminals.structured import StructuredAgent, start_structured_session
-from ostler.vocabulary import events, requests
-from ostler.vocabulary.errors import OstlerError, SessionBusy, UsageError
-from ostler.vocabulary.messages import Reasoning, ToolCall, as_content
+from ostler.drivers.driver import DrivenAgent, StructuredAgent
+from ostler.drivers.lifecycle import start_structured_session
+from ostler.schema import events, requests
+from ostler.schema.errors import OstlerError, SessionBusy, UsageError
+from ostler.schema.messages import Reasoning, ToolCall, as_content
+from ostler.sessions.run_tree import list_runs
+from ostler.store.memory import MemoryStore
 from tests.terminals.agents_at_work import wait_until_gone
 from tests.terminals.structured.agents_at_work import AtWork, acp_agent, at_work, claude
 
@@ -380,8 +380,8 @@ def _states(agent: AtWork) -> list[str]:
 _LEFT_ALONE = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from ostler.log.memory import MemoryStore
-from ostler.runs.run_list import list_runs
+from ostler.store.memory import MemoryStore
+from ostler.sessions.run_tree import list_runs
 from ostler.terminals.structured import StructuredAgent, start_structured_session
 
 async def main():

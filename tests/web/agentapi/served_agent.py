@@ -14,12 +14,12 @@ import httpx2
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ostler.faces.web.agentapi import Emitter, create_agent_app
-from ostler.faces.web.http_server import HttpServer
-from ostler.faces.web.serving import listen
-from ostler.terminals.conversation import ScreenMessage
-from ostler.terminals.driven import DrivenAgent, Observer
-from ostler.terminals.tracker import Saved, Status
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.driver import DrivenAgent, Observer
+from ostler.drivers.tracker import Saved, Status
+from ostler.server.agentapi import Emitter, create_agent_app
+from ostler.server.http_server import HttpServer
+from ostler.server.main import listen
 
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
 ORIGINS = ("http://localhost:3284", "http://localhost:3000", "http://localhost:3001")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ostler import __version__
-from ostler.faces.web.agentapi.openapi import document, downgraded
+from ostler.server.agentapi.openapi import document, downgraded
 from tests.web.agentapi.served_agent import FakeAgent, ServedAgent, serving
 
 RECORDED = Path(__file__).parents[4] / "shared" / "data" / "agentapi" / "openapi.json"

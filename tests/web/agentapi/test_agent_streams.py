@@ -14,7 +14,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from ostler.faces.web.agentapi import following, streams
+from ostler.server import streams
+from ostler.server.agentapi import events
 from tests.web.agentapi.served_agent import BEGAN, FakeAgent, ServedAgent, serving, take
 from tests.web.raw_http import connected
 
@@ -142,7 +143,7 @@ async def test_nobody_reads_a_screen_that_nobody_looks_at(served: ServedAgent, a
 async def test_screens_that_follow_each_other_at_once_become_one(
     served: ServedAgent, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert following.SCREEN_INTERVAL == 0.025
+    assert events.SCREEN_INTERVAL == 0.025
     async with served.events("/internal/screen") as screens:
         assert await anext(screens) == ("screen", {"screen": ""})
         before = agent.looked

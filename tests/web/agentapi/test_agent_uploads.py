@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.web.agentapi.uploads import last_part, parameters
+from ostler.server.agentapi.uploads import last_part, parameters
 from tests.web.agentapi.served_agent import FakeAgent, ServedAgent, serving
 
 MEBIBYTE = 1024 * 1024

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.terminals.driving import TerminalAgent
+from ostler.drivers.screen_driver import TerminalAgent
 from tests.terminals.agents_at_work import QUICK, AtWork, at_work, echo_agent
 from tests.web.agentapi.readers import EventSourceLike
 from tests.web.agentapi.served_agent import ServedAgent, serving

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.web.agentapi import emitter as emitters
-from ostler.faces.web.agentapi import frames
-from ostler.faces.web.agentapi.emitter import Emitter, Subscription
-from ostler.terminals.conversation import ScreenMessage
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.server.agentapi import events
+from ostler.server.agentapi import events as emitters
+from ostler.server.agentapi.events import Emitter, Subscription
 from tests.web.agentapi.served_agent import parsed
 
 
@@ -125,7 +125,7 @@ async def test_all_subscribers_are_told_with_one_frame(monkeypatch: pytest.Monke
 
     def counted(one: ScreenMessage) -> bytes:
         made.append(one)
-        return frames.message_frame(one)
+        return events.message_frame(one)
 
     monkeypatch.setattr(emitters, "message_frame", counted)
     emitter = Emitter("claude")
@@ -177,22 +177,22 @@ async def test_whoever_waits_is_woken_by_an_event_and_by_the_end() -> None:
 @pytest.mark.parametrize("character", ["x", "█", "<", "\x01", "😀", '"'])
 def test_no_event_is_larger_than_its_readers_take(character: str) -> None:
     long = ScreenMessage(3, "agent", "begin" + character * 300_000 + "end", 0.0)
-    frame = frames.message_frame(long)
+    frame = events.message_frame(long)
     assert 100 * 1024 < len(frame) < 128 * 1024
     shown = parsed(frame)[1]["message"]
-    assert shown.startswith("begin") and shown.endswith("end") and frames.LEFT_OUT in shown
+    assert shown.startswith("begin") and shown.endswith("end") and events.LEFT_OUT in shown
     rows = [f"{number:04} {character * 100}" for number in range(3000)]
-    frame = frames.screen_frame("\n".join(rows))
+    frame = events.screen_frame("\n".join(rows))
     assert 200 * 1024 < len(frame) < 256 * 1024
     assert parsed(frame)[1]["screen"].endswith(rows[-1])
 
 
 def test_a_message_that_fits_is_whole() -> None:
     text = "x" * (126 * 1024)
-    assert parsed(frames.message_frame(ScreenMessage(0, "agent", text, 0.0)))[1]["message"] == text
+    assert parsed(events.message_frame(ScreenMessage(0, "agent", text, 0.0)))[1]["message"] == text
 
 
 def test_a_frame_is_one_line_of_json_with_markup_escaped() -> None:
-    frame = frames.message_frame(ScreenMessage(0, "agent", "Welcome <3 & \u2028\n", 0.0))
+    frame = events.message_frame(ScreenMessage(0, "agent", "Welcome <3 & \u2028\n", 0.0))
     assert b'"message":"Welcome \\u003c3 \\u0026 \\u2028\\n"' in frame
     assert list(json.loads(frame.split(b"data: ")[1])) == ["id", "role", "message", "time"]

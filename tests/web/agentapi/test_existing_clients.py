@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.web.agentapi import streams
+from ostler.server import streams
 from tests.web.agentapi.readers import EventSourceLike, GaveUp, attached, events_of, go_client
 from tests.web.agentapi.served_agent import FakeAgent, ServedAgent, serving, take
 

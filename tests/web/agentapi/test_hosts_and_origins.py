@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.faces.web.agentapi import create_agent_app, parse_allowed_hosts, parse_allowed_origins
-from ostler.vocabulary.errors import UsageError
+from ostler.schema.errors import UsageError
+from ostler.server.agentapi import create_agent_app, parse_allowed_hosts, parse_allowed_origins
 from tests.web.agentapi.served_agent import FakeAgent, native, serving
 from tests.web.raw_http import status_of
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from ostler.faces.web.agentapi import json_body
-from ostler.terminals.conversation import ScreenMessage
-from ostler.terminals.delivery import TIMED_OUT
-from ostler.terminals.tracker import NOT_WAITING, STOPPED
-from ostler.vocabulary.errors import OstlerError, SessionBusy
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.tracker import NOT_WAITING, STOPPED, TIMED_OUT
+from ostler.schema.errors import OstlerError, SessionBusy
+from ostler.server.agentapi import bodies
 from tests.web.agentapi.served_agent import FakeAgent, ServedAgent, serving
 from tests.web.raw_http import connected
 
@@ -298,8 +297,8 @@ async def test_a_body_may_have_one_byte_less_than_a_mebibyte(served: ServedAgent
 async def test_a_body_that_does_not_come_is_not_waited_for(
     served: ServedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert json_body.SECONDS == 5.0
-    monkeypatch.setattr(json_body, "SECONDS", 0.05)
+    assert bodies.SECONDS == 5.0
+    monkeypatch.setattr(bodies, "SECONDS", 0.05)
     async with asyncio.timeout(60), connected(served.base_url) as (reader, writer):
         writer.write(b"POST /message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         answer = await reader.read()

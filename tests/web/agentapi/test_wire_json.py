@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.faces.web.agentapi.wire_json import for_html, timestamp, to_json
+from ostler.server.agentapi.events import for_html, timestamp, to_json
 
 
 @pytest.fixture

@@ -24,13 +24,13 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from ostler.faces.web import create_app
-from ostler.faces.web.http_server import HttpServer
-from ostler.faces.web.server import Server
-from ostler.faces.web.serving import listen
-from ostler.faces.web.tokens import TokenBook
-from ostler.kernel.harness import Harness
-from ostler.log.sqlite import SqliteStore
+from ostler.server import create_app
+from ostler.server.http_server import HttpServer
+from ostler.server.state import Server
+from ostler.server.main import listen
+from ostler.server.auth import TokenBook
+from ostler.core.harness import Harness
+from ostler.store.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel
 
 

@@ -8,8 +8,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from ostler.schema.usage import Usage
 from ostler.testkit.vendors import Call, Think, call, turn
-from ostler.vocabulary.usage import Usage
 from tests.cli.command import Ostler
 from tests.web.browser.conftest import Start, Visit
 from tests.web.browser.material import ANSWER, COMMAND, EDIT, PROMPT, lay_out

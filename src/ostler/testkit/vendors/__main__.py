@@ -10,7 +10,7 @@ from typing import get_args
 
 import msgspec
 
-from ostler.models.provider_table import Wire
+from ostler.models.providers import Wire
 from ostler.testkit.vendors.script import read_script
 from ostler.testkit.vendors.server import FakeVendor
 

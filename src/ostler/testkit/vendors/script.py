@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.vocabulary.messages import StopReason
-from ostler.vocabulary.usage import Usage
+from ostler.schema.messages import StopReason
+from ostler.schema.usage import Usage
 
 
 class Say(msgspec.Struct, frozen=True, tag_field="type", tag="say", forbid_unknown_fields=True):

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import msgspec
 
-from ostler.models.provider_table import Wire
-from ostler.testkit.vendors import anthropic_wire, chat_wire, gemini_wire, responses_wire
+from ostler.models.providers import Wire
+from ostler.testkit.vendors import anthropic, chat, gemini, responses
 from ostler.testkit.vendors.script import Answer, Refusal, Script, Turn
 
-_WIRES: tuple[ModuleType, ...] = (anthropic_wire, chat_wire, gemini_wire, responses_wire)
+_WIRES: tuple[ModuleType, ...] = (anthropic, chat, gemini, responses)
 """Each has `PATH`, a pattern of the whole path, in which a group named `model` is the model; `MALFORMED`, a
 frame that is no JSON; and the functions `frames`, `complaint`, `error_frame`, `error_body` and `key_of`."""
 
@@ -150,7 +150,7 @@ class FakeVendor:
         return await self._stream(wire, answer, request, number, reader, writer)
 
     def _list_models(self, received: Received, writer: asyncio.StreamWriter) -> None:
-        is_known = not self._api_key or chat_wire.key_of(received.headers) == self._api_key
+        is_known = not self._api_key or chat.key_of(received.headers) == self._api_key
         listed = [{"id": name, "object": "model"} for name in self._models or ()]
         body = msgspec.json.encode({"object": "list", "data": listed or None} if is_known else {})
         headers = {"content-type": "application/json", "content-length": str(len(body))}

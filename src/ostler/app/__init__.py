@@ -1,0 +1,1 @@
+"""Faces: ways in for people and programs. Each is a client of `ostler.sessions`."""

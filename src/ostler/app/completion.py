@@ -1,0 +1,263 @@
+"""What may stand behind a slash: extensions' commands, prompt templates and skills."""
+# MERGED: Fuzzy matching: the letters of a query in their order, best where a person would look for them.
+# MERGED: A query in lower case finds both cases; one with a capital means it. Words apart by blanks must
+# MERGED: all be found, in any order.
+# MERGED: How a path is written so that `context/mentions.py` reads it as a mention.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ostler.extensions.host import ExtensionHost
+
+
+class CommandEntry(msgspec.Struct, frozen=True):
+    name: str
+    """Without the slash."""
+    description: str = ""
+    arguments: str = ""
+    """A hint such as `[name]`; with none, nothing is typed behind it."""
+    aliases: tuple[str, ...] = ()
+    kind: Literal["face", "command", "template", "skill"] = "face"
+
+
+def brought_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list[CommandEntry]:
+    """The commands of extensions. One whose name is taken is named with its extension."""
+    if host is None:
+        return []
+    return [
+        CommandEntry(
+            f"{extension.name}:{name}" if name in taken else name, command.description, "…", kind="command"
+        )
+        for name, (extension, command) in host.commands().items()
+    ]
+
+
+def expanding_in(cwd: Path, taken: Collection[str] = ()) -> list[CommandEntry]:
+    """What stands for a longer prompt: templates, then skills. Reads files: not for the event loop."""
+    from ostler.context.instructions import skills_in
+    from ostler.context.slash_commands import prompts_here
+
+    templates = [
+        CommandEntry(one.name, one.description, _hint(one.usage), kind="template")
+        for one in prompts_here(cwd).found.values()
+    ]
+    skills = [
+        CommandEntry(f"skill:{one.name}", one.description, "…", kind="skill")
+        for one in skills_in(cwd).found.values()
+    ]
+    return [one for one in (*templates, *skills) if one.name not in taken]
+
+
+def _hint(usage: str) -> str:
+    """What comes behind the name; more may always come, and is added to the prompt."""
+    return usage.partition(" ")[2] or "…"
+
+
+# A run of letters counts as much as a word's start for each of them: what is typed is more often a piece
+# of a name than its initials, and both are better than letters picked from here and there.
+_LETTER = 16
+
+_START = 10
+
+_PART_START = 12
+
+_CAMEL = 8
+
+_RUN = 10
+
+_LAST_PART = 3
+
+_WORD_END = 4
+
+_GAP = 4
+
+_GAP_LETTER = 1
+
+
+_NOWHERE = -(1 << 30)
+
+
+_Row = tuple[list[int], list[int]]
+
+
+MOST_WEIGHED = 1000
+"""Where more have the letters, the query says so little that only the likeliest are looked at closely: those
+that have it in one piece, then the short ones."""
+
+
+class Match(msgspec.Struct, frozen=True):
+    score: int
+    positions: tuple[int, ...]
+    """The places in the text that were matched, ascending."""
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    place: int
+    """Which of the texts it is."""
+    text: str
+    match: Match
+
+
+def match(query: str, text: str) -> Match | None:
+    """None if the text does not have all of the query. An empty query is in everything, and worth nothing."""
+    found = best(query, (text,), 1)
+    return found[0].match if found else None
+
+
+def best(query: str, texts: Sequence[str], limit: int, weighed: int = MOST_WEIGHED) -> list[Ranked]:
+    """The best ones, best first; among equals the shorter, then the one that came first."""
+    words = [_Word(word) for word in query.split()]
+    folds = query == query.lower()
+    found = _having(words, texts, folds)
+    if len(found) > weighed:
+        found = nsmallest(max(weighed, limit), found, key=_unlikeliness(words))
+    scored = [
+        (-sum(word.score(texts[place], searched) for word in words), len(searched), place, searched)
+        for place, searched in found
+    ]
+    return [
+        Ranked(place, texts[place], Match(-score, _positions(words, texts[place], searched)))
+        for score, _, place, searched in nsmallest(limit, scored)
+    ]
+
+
+def _having(words: Sequence[_Word], texts: Sequence[str], folds: bool) -> list[tuple[int, str]]:
+    """The texts that have all letters in their order, as they are searched."""
+    found = list(enumerate(map(folded, texts) if folds else texts))
+    for word in words:
+        could_be = word.could_be
+        found = [one for one in found if could_be(one[1])]
+    return found
+
+
+def _unlikeliness(words: Sequence[_Word]) -> Callable[[tuple[int, str]], tuple[int, int]]:
+    def unlikeliness(one: tuple[int, str]) -> tuple[int, int]:
+        searched = one[1]
+        last_part = searched.rfind("/")
+        wholes = [searched.rfind(word.letters) for word in words]
+        return -sum((at >= 0) + (at > last_part) for at in wholes), len(searched)
+
+    return unlikeliness
+
+
+def _positions(words: Sequence[_Word], text: str, searched: str) -> tuple[int, ...]:
+    return tuple(sorted({place for word in words for place in word.positions(text, searched)}))
+
+
+class _Word:
+    """One word of a query, ready to be looked for in many texts."""
+
+    def __init__(self, word: str) -> None:
+        self.letters = word
+        # Possessive, so that a text which does not match is left after one look.
+        pattern = "".join(f"[^{re.escape(letter)}]*+{re.escape(letter)}" for letter in word)
+        self.could_be: Callable[[str], object] = re.compile(pattern, re.DOTALL).match
+
+    def score(self, text: str, searched: str) -> int:
+        return max(self._rows(text, searched)[-1][1])
+
+    def positions(self, text: str, searched: str) -> list[int]:
+        """Of the alignment that has the score, the rightmost."""
+        rows = self._rows(text, searched)
+        chosen: list[int] = []
+        for places, scores in reversed(rows):
+            at, highest = 0, _NOWHERE
+            for place, score in zip(places, scores, strict=True):
+                if chosen:
+                    between = chosen[-1] - place - 1
+                    if between < 0:
+                        break
+                    score += _RUN if between == 0 else -_GAP - _GAP_LETTER * between
+                if score >= highest:
+                    at, highest = place, score
+            chosen.append(at)
+        return chosen
+
+    def _rows(self, text: str, searched: str) -> list[_Row]:
+        """For each letter the places where it can stand, and the score of the best way to get there."""
+        rows: list[_Row] = []
+        last_part = text.rfind("/", 0, -1)
+        first_place = -1
+        for letter in self.letters:
+            at = first_place = searched.find(letter, first_place + 1)
+            places = []
+            scores = []
+            while at >= 0:
+                places.append(at)
+                scores.append(_worth(text, at, last_part))
+                at = searched.find(letter, at + 1)
+            rows.append((places, _joined(rows[-1], places, scores) if rows else scores))
+        places, scores = rows[-1]
+        for number, at in enumerate(places):
+            if at + 1 == len(text) or not text[at + 1].isalnum():
+                scores[number] += _WORD_END
+        return rows
+
+
+def _worth(text: str, at: int, last_part: int) -> int:
+    """Of a letter by its place alone."""
+    worth = _LETTER + _LAST_PART if at > last_part else _LETTER
+    if at == 0:
+        return worth + _PART_START
+    left = text[at - 1]
+    if left.isalnum():
+        return worth + _CAMEL if text[at].isupper() and not left.isupper() else worth
+    return worth + (_PART_START if left == "/" else _START)
+
+
+def _joined(before: _Row, places: list[int], scores: list[int]) -> list[int]:
+    """The scores with the best way from one of the places of the letter before. Both are passed once: the
+    best way over a gap is carried along, and loses a little with each step."""
+    earlier, earlier_scores = before
+    joined = []
+    known = 0
+    over_gap = _NOWHERE
+    carried_to = 0
+    for at, score in zip(places, scores, strict=True):
+        over_gap -= _GAP_LETTER * (at - carried_to)
+        carried_to = at
+        while known < len(earlier) and earlier[known] < at - 1:
+            gap = _GAP + _GAP_LETTER * (at - earlier[known] - 1)
+            over_gap = max(over_gap, earlier_scores[known] - gap)
+            known += 1
+        is_run = known < len(earlier) and earlier[known] == at - 1
+        joined.append(score + (max(over_gap, earlier_scores[known] + _RUN) if is_run else over_gap))
+    return joined
+
+
+def folded(text: str) -> str:
+    """In lower case, letter by letter: the few that would become two stay as they are."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
+
+
+_NEEDS_QUOTES = re.compile(r'[\s"\\]')
+
+_CANNOT_BE_SAID = re.compile("[\0-\x1f\x7f`\ud800-\udfff]")
+"""A backtick could make code of what follows; the others are not in any prompt."""
+
+
+def can_be_mentioned(path: str) -> bool:
+    return _CANNOT_BE_SAID.search(path) is None
+
+
+def mention_of(path: str) -> str:
+    """`@path`, with quotes where it needs them."""
+    if not _NEEDS_QUOTES.search(path):
+        return f"@{path}"
+    return '@"' + re.sub(r'(["\\])', r"\\\1", path) + '"'
+
+
+def name_below(folder: Path, name: str) -> str:
+    """A path below the working directory, as it is mentioned: in full if it would be taken for a home."""
+    return str(folder / name) if name.startswith("~") else name

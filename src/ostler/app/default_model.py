@@ -1,0 +1,331 @@
+"""Which model answers where none is named. Every face asks here, and is told the same.
+
+In this order: what was named; a key in the environment, then one that is configured or stored, with its
+provider's default model; a server on this machine; a GGUF file; on a terminal, the demo. Each is looked for
+only when those before it gave nothing.
+"""
+# MERGED: The models that somebody may choose from, and what is missing before each can answer.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ostler.app.settings import Settings
+from ostler.models.catalogue import Catalogue, ModelInfo
+from ostler.models.credentials import places_of_key
+from ostler.models.factory import for_any_model, key_search
+from ostler.models.providers import Provider, configured_providers
+from ostler.schema.errors import ConfigurationError, NoModel, how_to_install
+from ostler.store.paths import expand_home, gguf_folder, server_consent_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ostler.models.local_servers import LocalServer
+
+
+Ask = Callable[[str], bool]
+"""Asks a person on a terminal; says whether they agreed."""
+
+
+Why = Literal["named", "key", "server", "gguf", "demo", "nothing"]
+
+
+class Answering(msgspec.Struct, frozen=True):
+    """Which model answers."""
+
+    model: str
+    """Empty when nothing can."""
+    why: Why
+    because: str
+    notice: str = ""
+    """What a person should be told: before it is used, or when nothing can answer."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that was looked for."""
+
+    kind: Literal["key", "server", "gguf", "fallback"]
+    name: str
+    found: bool
+    detail: str
+    models: tuple[str, ...] = ()
+    to_do: str = ""
+
+
+class Surroundings:
+    """What there is that could answer. Each thing is looked for when it is first asked about, and once."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+        self.settings = settings
+        self.environment = environment
+
+    @cached_property
+    def providers(self) -> dict[str, Provider]:
+        return configured_providers(self.settings.providers)
+
+    @cached_property
+    def key_places(self) -> dict[str, str]:
+        """Where the key of each provider that has one would be taken from."""
+        # Without a model's name nobody knows whose the settings' own key is.
+        settings = self.settings if self.settings.model else for_any_model(self.settings)
+        places = {}
+        for provider in self.providers.values():
+            search = key_search(settings, provider, self.environment)
+            if key := next(places_of_key(provider, search), None):
+                places[provider.name] = key.where
+        return places
+
+    @cached_property
+    def servers(self) -> list[LocalServer]:
+        from ostler.models.local_servers import look_for_servers
+
+        return look_for_servers(self.providers.values())
+
+    @cached_property
+    def consent(self) -> dict[str, bool]:
+        """What a person said about servers that were found, by base URL."""
+        path = server_consent_file()
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, bool])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError):
+            raise ConfigurationError(f"{path} cannot be read: remove it, and answer again") from None
+
+    @cached_property
+    def gguf(self) -> Path | None:
+        """The model file that is named, or the first in its folder."""
+        if self.settings.gguf:
+            return expand_home(self.settings.gguf).absolute()
+        return min(gguf_folder().glob("*.gguf"), default=None)
+
+    @property
+    def can_run_gguf(self) -> bool:
+        from importlib.util import find_spec
+
+        return all(map(find_spec, ("xllamacpp", "ostler.models.gguf")))
+
+    def findings(self) -> Iterator[Finding]:
+        """Everything, found or not, and what to do."""
+        from ostler.models.transport import shown_host
+
+        for provider in self.providers.values():
+            place = self.key_places.get(provider.name)
+            if place is not None:
+                to_do = "" if provider.default_model else f"name a model: --model {provider.name}/ID"
+                yield Finding("key", provider.name, True, place, to_do=to_do)
+            elif provider.key_variables:
+                to_do = f"set {provider.key_variables[0]}, or say `ostler key set {provider.name}`"
+                yield Finding("key", provider.name, False, "no key", to_do=to_do)
+            elif provider.name in self.settings.providers and not provider.is_local:
+                yield Finding("key", provider.name, True, f"needs none at {shown_host(provider.base_url)}")
+        for server in self.servers:
+            yield self._finding_of(server)
+        yield self._finding_of_gguf()
+
+    def _finding_of(self, server: LocalServer) -> Finding:
+        to_do = ""
+        if server.models and self.consent.get(server.base_url) is False:
+            to_do = f"you said no to it: name it with --model, or remove {server_consent_file()}"
+        detail = f"{server.address}: {server.problem or _counted(len(server.models))}"
+        return Finding("server", server.provider, bool(server.models), detail, server.models, to_do)
+
+    def _finding_of_gguf(self) -> Finding:
+        if self.gguf is None:
+            to_do = f"put a file into {gguf_folder()}, or name one in OSTLER_GGUF"
+            return Finding("gguf", "GGUF file", False, "none", to_do=to_do)
+        if not self.gguf.is_file():
+            return Finding("gguf", "GGUF file", False, f"there is no file {self.gguf}")
+        if not self.can_run_gguf:
+            to_do = how_to_install("local")
+            return Finding("gguf", "GGUF file", True, str(self.gguf), to_do=to_do)
+        return Finding("gguf", "GGUF file", True, str(self.gguf), (f"gguf/{self.gguf}",))
+
+
+def can_answer(around: Surroundings, ask: Ask | None = None) -> Answering:
+    """The model that answers, and why. `ask` is there when a person is, on a terminal."""
+    settings = around.settings
+    if settings.model:
+        return Answering(settings.model, "named", "it is named")
+    usable = [one for one in around.providers.values() if one.default_model]
+    for provider in usable:
+        if variable := _variable_with_key(provider, around.environment):
+            return _by_key(provider, variable)
+    for provider in usable:
+        if provider.name in around.key_places:
+            return _by_key(provider, around.key_places[provider.name])
+    if ownerless := [name for name in ("base_url", "api_key", "key_command") if getattr(settings, name)]:
+        return _nothing(f"{ownerless[0]} is set, but no model that it is for: name one with --model")
+    for server in around.servers:
+        if answering := _by_server(server, around.consent, ask):
+            return answering
+    if around.gguf is not None and around.gguf.is_file() and around.can_run_gguf:
+        notice = f"no model is named: using the file {around.gguf}"
+        return Answering(f"gguf/{around.gguf}", "gguf", "a model file on disk", notice)
+    if owner := next(iter(around.key_places), None):
+        return _nothing(f"{owner} has a key, but no default model: name one with --model {owner}/ID")
+    if ask is not None:
+        from ostler.models.scripted import LABEL
+
+        notice = f"no model can answer, so this is the {LABEL}; `ostler doctor` shows how to connect one"
+        return Answering("demo", "demo", "nothing else can", notice)
+    return Answering(
+        "",
+        "nothing",
+        "there is no key, no local server and no model file that could be used",
+        "no model can answer: set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server such as Ollama, "
+        "or try --model demo; `ostler doctor` shows what was looked for",
+    )
+
+
+def settled(
+    settings: Settings,
+    *,
+    ask: Ask | None = None,
+    say: Callable[[str], None] | None = None,
+    says_demo: bool = True,
+) -> Settings:
+    """The settings with the model that answers. Raises `NoModel` when none can."""
+    if settings.model:
+        return settings
+    answering = can_answer(Surroundings(settings), ask)
+    if not answering.model:
+        raise NoModel(answering.notice)
+    if answering.notice and (says_demo or answering.why != "demo"):
+        (say or _log)(answering.notice)
+    return with_model(settings, answering)
+
+
+def with_model(settings: Settings, answering: Answering) -> Settings:
+    """The settings with which that model is asked."""
+    if answering.why not in ("named", "key"):
+        settings = for_any_model(settings)
+    return msgspec.structs.replace(settings, model=answering.model)
+
+
+def _variable_with_key(provider: Provider, environment: Mapping[str, str]) -> str:
+    return next((one for one in provider.key_variables if environment.get(one, "").strip()), "")
+
+
+def _by_key(provider: Provider, where: str) -> Answering:
+    return Answering(f"{provider.name}/{provider.default_model}", "key", f"its key is in {where}")
+
+
+def _nothing(why: str) -> Answering:
+    return Answering("", "nothing", why, why)
+
+
+def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -> Answering | None:
+    if not server.models:
+        return None
+    model = f"{server.provider}/{server.models[0]}"
+    allowed = consent.get(server.base_url)
+    notice = ""
+    if allowed is None and ask is None:
+        notice = f"no model is named: using {model}, which was found at {server.address}"
+    elif allowed is None and ask is not None:
+        allowed = ask(f"{model} was found at {server.address}. Use it from now on?")
+        remember_server(server.base_url, allowed=allowed)
+    if allowed is False:
+        return None
+    return Answering(model, "server", f"found at {server.address}", notice)
+
+
+def _counted(models: int) -> str:
+    return "1 model" if models == 1 else f"{models} models"
+
+
+def remember_server(base_url: str, *, allowed: bool) -> None:
+    """What a person said about a server: it is not asked again."""
+    from ostler.models.credentials import write_privately
+
+    around = Surroundings(Settings())
+    write_privately(server_consent_file(), msgspec.json.encode(around.consent | {base_url: allowed}))
+
+
+def _log(notice: str) -> None:
+    from logging import getLogger
+
+    getLogger("ostler").warning(notice)
+
+
+_NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A model that somebody may choose."""
+
+    name: str
+    provider: str
+    to_do: str = ""
+    """What is missing before it can answer."""
+    is_default: bool = False
+    info: ModelInfo | None = None
+    aliases: tuple[str, ...] = ()
+
+
+def known_models(around: Surroundings, *, set_key: str = "ostler key set") -> list[Candidate]:
+    """All, those first that can answer now. It looks around: not for the event loop.
+
+    `set_key` is what sets the key of a provider, when it is named behind it.
+    """
+    settings = around.settings
+    catalogue = Catalogue(settings.models, settings.aliases)
+    aliases = aliases_by_model(catalogue)
+    found: dict[str, Candidate] = {}
+
+    def add(info: ModelInfo, provider: str, to_do: str = "", *, is_default: bool = False) -> None:
+        if info.name not in found:
+            known = tuple(aliases.get(info.name, ()))
+            found[info.name] = Candidate(info.name, provider, to_do, is_default, info, known)
+
+    for provider in around.providers.values():
+        if provider.default_model and _is_ready(around, provider.name):
+            info = catalogue.lookup(f"{provider.name}/{provider.default_model}")
+            add(info, provider.name, is_default=True)
+    for server in around.servers:
+        for model in server.models:
+            add(catalogue.lookup(f"{server.provider}/{model}"), server.provider)
+    if around.gguf is not None and around.gguf.is_file() and around.can_run_gguf:
+        add(catalogue.lookup(f"gguf/{around.gguf}"), "gguf")
+    for info in catalogue.models():
+        owner = info.name.partition("/")[0]
+        if info.deprecated or owner not in around.providers:
+            continue
+        if not _is_local(around, owner):  # those were found at their servers, or are not there
+            add(info, owner, "" if _is_ready(around, owner) else f"needs a key: {set_key} {owner}")
+    return sorted(found.values(), key=lambda one: bool(one.to_do))
+
+
+def _is_ready(around: Surroundings, name: str) -> bool:
+    """It has a key, or is a server of the user's own that needs none."""
+    if name in around.key_places:
+        return True
+    is_own = name in around.settings.providers and not around.providers[name].key_variables
+    return is_own and not _is_local(around, name)
+
+
+def _is_local(around: Surroundings, name: str) -> bool:
+    return around.providers[name].is_local and not around.providers[name].key_variables
+
+
+def rescuers(found: list[Candidate], failed: str, kind: str) -> list[Candidate]:
+    """Those that can go on for one that has failed: others' first, and none with a key that was refused."""
+    owner = failed.partition("/")[0]
+    ready = [one for one in found if not one.to_do and one.name != failed]
+    if kind in _NO_ANSWER_WITH_KEY:
+        ready = [one for one in ready if one.provider != owner]
+    return sorted(ready, key=lambda one: (one.provider == owner, not one.is_default))
+
+
+def aliases_by_model(catalogue: Catalogue) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for alias in sorted(catalogue.aliases):
+        names.setdefault(catalogue.resolve(alias), []).append(alias)
+    return names

@@ -1,0 +1,337 @@
+"""What `ostler doctor` looks at: what there is, whether it is sound, and what could answer."""
+# MERGED: `ostler doctor`: what could answer, what was looked for and found, and what to do.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from ostler import __version__
+from ostler.app.console import aligned
+from ostler.app.default_model import Answering, Finding, Surroundings, can_answer, with_model
+from ostler.app.options import Parser, working_directory
+from ostler.app.settings import Settings, find_project_file, load_settings, read_project_file, read_user_file
+from ostler.app.stores import open_store
+from ostler.core.processes import find_program
+from ostler.models.credentials import Key, KeySearch, places_of_key
+from ostler.models.factory import is_meant_for, key_search, model_maker
+from ostler.models.local_servers import LocalServer, look_for_servers
+from ostler.models.providers import Provider
+from ostler.models.scripted import WAYS
+from ostler.permissions.trust import is_trusted
+from ostler.schema.errors import ConfigurationError, NoModel, OstlerError, how_to_install
+from ostler.schema.text import printable
+from ostler.store.paths import configuration_file, key_file, state_folder, store_file
+from ostler.tools.grep_engines import ripgrep
+
+EXTRAS = {
+    "acp": ("acp", "other vendors' agents that speak ACP"),
+    "images": ("PIL", "large images are scaled down"),
+    "keyring": ("keyring", "keys in the system's keyring"),
+    "local": ("xllamacpp", "models in GGUF files"),
+    "search": ("", "ripgrep, where the system has none"),
+    "server": ("starlette", "sessions over HTTP, and a web page"),
+    "terminals": ("pyghostty", "other vendors' agents, by the screen they draw"),
+    "tokens": ("splintr", "exact token counts, for models whose vocabulary is public"),
+    "watch": ("watchfiles", "changed extensions are noticed at once, not once a second"),
+}
+"""The module of each extra, and what it is for. Ripgrep is a program, not a module."""
+
+
+PROGRAMS = {
+    "bash": "the bash tool",
+    "git": "repositories",
+    "rg": "fast searches; without it Python searches",
+    "node": "tools of others that need it",
+}
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A file or folder of the user's."""
+
+    name: str
+    path: str
+    state: str
+    sound: bool = True
+
+
+class Part(msgspec.Struct, frozen=True):
+    """An extra or a program."""
+
+    name: str
+    found: bool
+    about: str
+    path: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    version: str
+    python: str
+    platform: str
+    places: tuple[Place, ...]
+    findings: tuple[Finding, ...]
+    extras: tuple[Part, ...]
+    programs: tuple[Part, ...]
+    answering: Answering
+
+    @property
+    def can_answer(self) -> bool:
+        return bool(self.answering.model)
+
+
+async def diagnose(cwd: Path) -> Diagnosis:
+    """Looks at everything. What is broken is part of the answer, never an error."""
+    findings: tuple[Finding, ...] = ()
+    places = [_configuration(), *_project(cwd)]
+    try:
+        settings = load_settings(cwd, {}).settings
+        around = Surroundings(settings)
+        findings = tuple(around.findings())
+        answering = can_answer(around)
+        settings = with_model(settings, answering)
+        fallbacks = tuple(_fallbacks(around, settings))
+        findings += fallbacks
+        answering = _judged(answering, around, settings, fallbacks)
+    except OstlerError as error:
+        answering = Answering("", "nothing", error.message)
+    places += [_state(), await _store(), *_key_file()]
+    return Diagnosis(
+        version=__version__,
+        python=f"{sys.version.split()[0]} at {sys.executable}",
+        platform=f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
+        places=tuple(places),
+        findings=findings,
+        extras=tuple(_extras()),
+        programs=tuple(_programs()),
+        answering=answering,
+    )
+
+
+class _NobodyThere(NoModel):
+    """The model can be made, but asking it will fail."""
+
+
+def _judged(
+    answering: Answering, around: Surroundings, settings: Settings, fallbacks: Iterable[Finding]
+) -> Answering:
+    """A model counts only if it can be made, and if somebody is there where it is asked."""
+    if not answering.model:
+        return answering
+    try:
+        doubt = _doubt(around, settings, answering.model)
+    except _NobodyThere as error:
+        if rescuer := next((one.name for one in fallbacks if one.found), ""):
+            return Answering(rescuer, answering.why, f"as a fallback, for {error.message}")
+        return Answering("", "nothing", error.message)
+    except OstlerError as error:
+        return Answering("", "nothing", error.message)
+    because = f"{answering.because}, though {doubt}" if doubt else answering.because
+    return msgspec.structs.replace(answering, because=because)
+
+
+def _fallbacks(around: Surroundings, settings: Settings) -> Iterator[Finding]:
+    for name in settings.fallback:
+        try:
+            yield Finding("fallback", name, True, _doubt(around, settings, name) or "ready")
+        except OstlerError as error:
+            yield Finding("fallback", name, False, error.message)
+
+
+def _doubt(around: Surroundings, settings: Settings, name: str) -> str:
+    """Makes the model, and says what may keep it from answering. Raises what surely does."""
+    owner, _, model = model_maker(settings, around.environment, _key_unasked)(name).name.partition("/")
+    provider = around.providers.get(owner)
+    server = _server(around, settings, provider) if provider else None
+    if provider is None or server is None:
+        return ""
+    has_key = _key_unasked(provider, key_search(settings, provider, around.environment)) is not None
+    if server.is_absent or (server.wants_key and not has_key):
+        raise _NobodyThere(f"{name} cannot answer at {server.address}: {server.problem}")
+    if server.wants_key or server not in around.servers:
+        return ""
+    if server.problem:
+        return f"at {server.address} {server.problem}"
+    listed = {model, f"{model}:latest"} & set(server.models)
+    return "" if listed else f"{server.address} lists no such model"
+
+
+def _server(around: Surroundings, settings: Settings, provider: Provider) -> LocalServer | None:
+    """What was found where the provider's models are asked, if that is on this machine."""
+    named = settings.base_url if is_meant_for(settings, provider) else ""
+    address = named or around.environment.get(provider.base_url_variable, "")
+    if not address:
+        return next((one for one in around.servers if one.provider == provider.name), None)
+    return next(iter(look_for_servers([msgspec.structs.replace(provider, base_url=address)])), None)
+
+
+def _key_unasked(provider: Provider, search: KeySearch) -> Key | None:
+    """The key that would be found, or a stand-in where a command or the keyring would have to be asked."""
+    for place in places_of_key(provider, search):
+        if not place.value:
+            return msgspec.structs.replace(place, value="unasked")
+        if place.value.strip():
+            return place
+    return None
+
+
+def _configuration() -> Place:
+    path = configuration_file()
+    if not path.exists():
+        return Place("configuration", str(path), "not there; it need not be")
+    try:
+        read_user_file()
+    except ConfigurationError as error:
+        return _unsound("configuration", path, error)
+    if path.stat().st_mode & 0o077 and b"api_key" in path.read_bytes():
+        return Place("configuration", str(path), "holds a key and is open to others: chmod 600", sound=False)
+    return Place("configuration", str(path), "ok")
+
+
+def _project(cwd: Path) -> Iterator[Place]:
+    path = find_project_file(cwd)
+    try:
+        project = read_project_file(cwd)
+    except ConfigurationError as error:
+        if path is not None and str(path) in error.message:  # it may be the user's own that is wrong
+            yield _unsound("project", path, error)
+        return
+    if project is None:
+        return
+    state = "ok"
+    if project.risky:
+        named = ", ".join(sorted(project.risky))
+        trusted = is_trusted(project.path.parent, project.content)
+        state = f"trusted with {named}" if trusted else f"not trusted: {named} ignored; see `ostler trust`"
+    yield Place("project", str(project.path), state)
+
+
+def _unsound(name: str, path: Path, error: ConfigurationError) -> Place:
+    return Place(name, str(path), error.message.removeprefix(str(path)).lstrip(": "), sound=False)
+
+
+def _state() -> Place:
+    folder = state_folder()
+    if not folder.exists():
+        return Place("state", str(folder), "not there yet")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return Place("state", str(folder), "cannot be written: check its owner and mode", sound=False)
+    return Place("state", str(folder), "ok")
+
+
+async def _store() -> Place:
+    path = store_file()
+    if not path.exists():
+        return Place("store", str(path), "not there yet")
+    try:
+        store = open_store()
+        try:
+            any_session = await store.sessions(limit=1)
+        finally:
+            await store.close()
+    except OstlerError as error:
+        return Place("store", str(path), error.message, sound=False)
+    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    return Place("store", str(path), f"ok, {size / 1e6:.1f} MB{'' if any_session else ', empty'}")
+
+
+def _key_file() -> Iterator[Place]:
+    from ostler.models.credentials import read_key_file
+
+    path = key_file()
+    if not path.exists():
+        return
+    try:
+        stored = read_key_file(path)
+    except ConfigurationError as error:
+        yield Place("keys", str(path), error.message, sound=False)
+        return
+    yield Place("keys", str(path), f"ok, of {', '.join(sorted(stored)) or 'nobody'}")
+
+
+def _extras() -> Iterator[Part]:
+    for name, (module, about) in EXTRAS.items():
+        found = find_spec(module) is not None if module else ripgrep() is not None
+        yield Part(name, found, about)
+
+
+def _programs() -> Iterator[Part]:
+    for name, about in PROGRAMS.items():
+        path = ripgrep() if name == "rg" else find_program(name)
+        yield Part(name, path is not None, about, path or "")
+
+
+HEADINGS = {
+    "key": "keys",
+    "server": "servers on this machine",
+    "gguf": "model files",
+    "fallback": "fallbacks, when the model has failed",
+}
+
+_MODELS_SHOWN = 5
+
+
+def doctor_command(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler doctor",
+        description="Shows which model would answer and why, what was looked for, whether everything is in "
+        "order, and what to do. Exit code 3 when nothing can answer. No key is shown.",
+    )
+    parser.add_argument("--json", action="store_true", help="everything as one JSON object")
+    options = parser.parse_args(arguments)
+    diagnosis = asyncio.run(diagnose(working_directory()))
+    if options.json:
+        told = {"can_answer": diagnosis.can_answer, "ways": WAYS} | msgspec.to_builtins(diagnosis)
+        sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    else:
+        for line in lines_of(diagnosis):
+            print(printable(line))
+    return 0 if diagnosis.can_answer else NoModel.exit_code
+
+
+def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"ostler {diagnosis.version}, Python {diagnosis.python}, {diagnosis.platform}"
+    yield ""
+    yield from _table([_marked(one.sound, one.name, one.path, one.state) for one in diagnosis.places])
+    for kind, heading in HEADINGS.items():
+        rows = [_row(one) for one in diagnosis.findings if one.kind == kind]
+        if rows:
+            yield from ("", f"{heading}:")
+            yield from aligned(rows)
+    yield from ("", "extras:")
+    yield from _table([_marked(one.found, one.name, one.about, _to_install(one)) for one in diagnosis.extras])
+    yield from ("", "programs:")
+    yield from _table(
+        [_marked(one.found, one.name, one.path or "not found", one.about) for one in diagnosis.programs]
+    )
+    yield ""
+    answering = diagnosis.answering
+    if diagnosis.can_answer:
+        yield f"{answering.model} answers: {answering.because}"
+        return
+    yield f"nothing can answer: {answering.because}"
+    yield from (f"  {number}. {way}" for number, way in enumerate(WAYS, 1))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    models = ", ".join(finding.models[:_MODELS_SHOWN])
+    if len(finding.models) > _MODELS_SHOWN:
+        models += ", …"
+    return _marked(finding.found, finding.name, finding.detail, models, finding.to_do)
+
+
+def _marked(good: bool, *cells: str) -> tuple[str, ...]:
+    return ("  +" if good else "  -", *cells)
+
+
+def _to_install(extra: Part) -> str:
+    return "" if extra.found else how_to_install(extra.name)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    return aligned(rows) if rows else iter(())

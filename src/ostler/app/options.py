@@ -1,0 +1,329 @@
+"""What can be said on the command line."""
+# MERGED: Help that reads the same on every version of Python.
+# MERGED: argparse changed its layout in 3.13 (options, usage, subcommands) and its colours in 3.14. What
+# MERGED: differs is written here, so that the documentation can be compared byte for byte, and a user finds
+# MERGED: in it what is printed.
+# MERGED: The directory that a command works in.
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from ostler import __version__
+from ostler.schema.errors import UsageError
+from ostler.store.paths import below_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, NoReturn
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Options as `-s, --long VALUE`, help texts in one column, and a usage that breaks between options."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if action.help is argparse.SUPPRESS:
+            return
+        # Before 3.13 the names of subcommands were measured without their indentation.
+        for command in self._iter_indented_subactions(action):
+            length = len(self._format_action_invocation(command)) + self._current_indent
+            self._action_max_length = max(self._action_max_length, length)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        return self._with_value(", ".join(action.option_strings), action)
+
+    def _format_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None,
+    ) -> str:
+        if usage is not None:
+            return super()._format_usage(usage, actions, groups, prefix)
+        prefix = "usage: " if prefix is None else prefix
+        options, positionals = self._usage_parts(actions, groups)
+        width = self._width - self._current_indent
+        in_one_line = " ".join([prefix + self._prog, *options, *positionals])
+        if len(in_one_line) <= width:
+            return f"{in_one_line}\n\n"
+        indent = len(prefix) + len(self._prog) + 1
+        if indent > 0.75 * width:  # a narrow terminal: the program has a line of its own
+            indent = len(prefix)
+            lines = [prefix + self._prog, *_wrapped(options, indent, width)]
+        else:
+            first, *others = _wrapped(options or positionals, indent, width)
+            lines = [f"{prefix}{self._prog} {first[indent:]}", *others]
+            positionals = positionals if options else []
+        return "\n".join([*lines, *_wrapped(positionals, indent, width)]) + "\n\n"
+
+    def _usage_parts(
+        self, actions: Iterable[argparse.Action], groups: Iterable[argparse._MutuallyExclusiveGroup]
+    ) -> tuple[list[str], list[str]]:
+        """What the usage says of options and of positionals. Those that exclude each other are one part,
+        among the options if one of them is an option."""
+        shown = [action for action in actions if action.help is not argparse.SUPPRESS]
+        shown.sort(key=lambda action: not action.option_strings)
+        group_of = {action: group for group in groups for action in group._group_actions}
+        options: list[str] = []
+        positionals: list[str] = []
+        for action in shown:
+            parts = options if action.option_strings else positionals
+            group = group_of.get(action)
+            if group is None:
+                part = self._usage_of(action)
+                parts.append(f"[{part}]" if action.option_strings and not action.required else part)
+                continue
+            members = [member for member in shown if group_of.get(member) is group]
+            if action is members[0]:
+                choices = " | ".join(map(self._usage_in_group, members))
+                parts.append(f"({choices})" if group.required else f"[{choices}]")
+        return options, positionals
+
+    def _usage_of(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return self._format_args(action, self._get_default_metavar_for_positional(action))
+        if action.nargs == 0:
+            return action.format_usage()
+        return self._with_value(action.option_strings[0], action)
+
+    def _usage_in_group(self, action: argparse.Action) -> str:
+        part = self._usage_of(action)
+        is_in_brackets = not action.option_strings and part.startswith("[") and part.endswith("]")
+        return part[1:-1] if is_in_brackets else part
+
+    def _with_value(self, option: str, action: argparse.Action) -> str:
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{option} {value}".rstrip()  # a switch that --name=false turns off has a value without a name
+
+
+class RawHelpFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """The same, with the lines of description and epilogue as they are written."""
+
+
+def _wrapped(parts: list[str], indent: int, width: int) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 1 + len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(" " * indent + part)
+    return lines
+
+
+_EXAMPLES = """\
+examples:
+  ostler -p "what does this project do?"
+  git diff | ostler -p review this change
+  ostler -p --yes --json "fix the failing test" > run.jsonl
+  ostler -p --continue "and now the documentation"
+  ostler demo
+
+exit codes: 0 done, 1 failed, 2 usage, 3 no model, 4 something was refused, 5 limit, 6 waiting for you,
+130 cancelled, 143 terminated"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line, and whose help is the same on every version of Python."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", HelpFormatter)
+        if sys.version_info >= (3, 14):
+            options["color"] = False
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        message = re.sub(r"(--[\w-]+)=\S+", r"\1=…", message)  # a mistyped --api-key has a key behind it
+        self.exit(2, f"{self.prog.split()[0]}: {message}; `{self.prog} --help` shows what there is\n")
+
+
+def print_parser(commands: Mapping[str, tuple[str, str]]) -> Parser:
+    listed = "\n".join(f"  {name:<10} {about}" for name, (_, about) in commands.items())
+    parser = Parser(
+        prog="ostler",
+        usage="ostler [OPTIONS] [PROMPT…]     a conversation in the terminal\n"
+        "       ostler -p [OPTIONS] PROMPT…   one answer, for scripts and pipes\n"
+        "       ostler COMMAND …",
+        description="An agent for your directory: every run is a log you can follow, resume and replay.",
+        epilog=f"commands:\n{listed}\n\n{_EXAMPLES}",
+        formatter_class=RawHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", metavar="PROMPT", help="the prompt; piped input is added to it")
+    parser.add_argument("-p", "--print", action="store_true", help="run the prompt and print the answer")
+    parser.add_argument(
+        "--json", action="store_true", help="print every fact and delta, one JSON object a line"
+    )
+    parser.add_argument(
+        "--no-expand", action="store_true", help="say the prompt as it is: no /template, no @file"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="in a terminal: plain lines, which a screen reader can read"
+    )
+    parser.add_argument("--version", action="version", version=f"ostler {__version__}")
+    model = add_model_options(parser)
+    model.add_argument("--schema", metavar="FILE", help="a JSON Schema that the answer shall fit")
+    add_work_options(parser)
+    session = parser.add_argument_group("session")
+    session.add_argument("--session", metavar="ID", help="go on in this session (a unique beginning will do)")
+    session.add_argument(
+        "--continue", dest="continue_", action="store_true", help="the newest of this directory"
+    )
+    session.add_argument("--no-session", action="store_true", help="keep nothing")
+    return parser
+
+
+def driving_parser(command: str, about: str) -> Parser:
+    """The parser of a command that drives a session's run on, with the options of `-p` that then count."""
+    parser = Parser(prog=f"ostler {command}", description=about, allow_abbrev=False)
+    add_session(parser)
+    parser.add_argument("--json", action="store_true", help="print every fact and delta, as `-p --json` does")
+    add_model_options(parser)
+    add_work_options(parser)
+    return parser
+
+
+def add_session(parser: Parser) -> None:
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+
+
+def add_model_options(parser: Parser) -> argparse._ArgumentGroup:
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--model", metavar="PROVIDER/ID", help="for example anthropic/…, openai/…, ollama/…, demo"
+    )
+    model.add_argument("--base-url", metavar="URL", help="another server that speaks the provider's protocol")
+    model.add_argument(
+        "--api-key", metavar="KEY", help="better set in the environment: others can see arguments"
+    )
+    model.add_argument("--reasoning", choices=("off", "minimal", "low", "medium", "high"))
+    model.add_argument("--system", metavar="TEXT", help="replaces the system prompt")
+    model.add_argument(
+        "--append-system", metavar="TEXT", action="append", help="added to it; may be repeated"
+    )
+    model.add_argument(
+        "--no-instructions",
+        dest="instructions",
+        action="store_const",
+        const=False,
+        help="leave out what AGENTS.md files say",
+    )
+    model.add_argument(
+        "--context",
+        metavar="KEY=VALUE",
+        type=context_rule,
+        action="append",
+        help="a rule of [context], as window.tokens=20000; may be repeated",
+    )
+    return model
+
+
+def add_work_options(parser: Parser) -> None:
+    work = parser.add_argument_group("work")
+    work.add_argument("--cwd", metavar="DIR", help="where to work (default: here, or where the run began)")
+    work.add_argument("--tools", metavar="NAME,…", help="only these tools")
+    work.add_argument("--no-tools", action="store_true", help="none at all")
+    work.add_argument(
+        "--permissions",
+        choices=("read-only", "ask", "edit", "full"),
+        help="what may run without asking (default: read-only; ask in the terminal and on the server)",
+    )
+    work.add_argument("--yes", action="store_true", help="the same as --permissions full")
+    work.add_argument(
+        "--on-question",
+        choices=("refuse", "wait"),
+        help="when a person is needed: refuse (default), or stop and wait with exit code 6; the server waits",
+    )
+    extensions = parser.add_argument_group("extensions")
+    extensions.add_argument(
+        "-e", "--extension", metavar="PATH", action="append", help="load this one, too; may be repeated"
+    )
+    extensions.add_argument("--no-extensions", action="store_true", help="none but those named with -e")
+    extensions.add_argument(
+        "--trust", action="store_true", help="run the project's extensions, without your having looked"
+    )
+    limits = parser.add_argument_group("limits of a run and its children together")
+    limits.add_argument("--max-steps", metavar="N", type=at_least_one, help="end the run after N steps")
+    limits.add_argument("--max-tokens", metavar="N", type=at_least_one, help="after N tokens")
+    limits.add_argument("--max-cost", metavar="DOLLARS", type=positive, help="after so many dollars")
+    limits.add_argument("--max-seconds", metavar="S", type=positive, help="after S seconds")
+    limits.add_argument("--max-children", metavar="N", type=at_least_zero, help="at most N subagents")
+    limits.add_argument("--max-depth", metavar="N", type=at_least_zero, help="nested so deep (default: 3)")
+
+
+def parse_words(parser: Parser, arguments: list[str]) -> argparse.Namespace:
+    """Options stand before, between and after the words; after `--` everything is a word."""
+    # Split here: argparse, when it parses intermixed, takes options out of what follows `--` too.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_intermixed_args(arguments[:end])
+    options.words += arguments[end + 1 :]
+    return options
+
+
+def context_rule(text: str) -> dict[str, object]:
+    """A value as TOML has it; what is none is a text."""
+    import json
+    import tomllib
+
+    key, equals, value = text.partition("=")
+    for written in (value, json.dumps(value.strip())):
+        try:
+            rule = tomllib.loads(f"{key} = {written}")
+        except tomllib.TOMLDecodeError:
+            continue
+        if equals and all(isinstance(group, dict) for group in rule.values()):
+            return rule
+    raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as window.tokens=20000 is")
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def at_least_zero(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def working_directory(named: str | None = None) -> Path:
+    """The directory that was named, or the present one, with a path that can be recorded."""
+    try:
+        cwd = Path(named or ".").resolve()
+    except OSError:
+        raise UsageError("the present directory does not exist any more: go to another one") from None
+    if not cwd.is_dir():
+        raise UsageError(f"there is no directory {cwd}")
+    try:
+        str(cwd).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the path of the directory is not valid UTF-8: rename it, or work in another"
+        ) from None
+    return cwd
+
+
+def short_path(path: Path, cwd: Path) -> str:
+    """As a person would say it in that directory."""
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    return below_home(path) or str(path)

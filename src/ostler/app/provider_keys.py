@@ -1,0 +1,254 @@
+"""`ostler key`: keeping the keys of providers, and looking whether they work. No key is ever shown."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+import msgspec
+
+from ostler.app.console import aligned
+from ostler.app.options import Parser, working_directory
+from ostler.app.settings import Settings, load_settings
+from ostler.models.credentials import (
+    Key,
+    Source,
+    fingerprint,
+    forget_key,
+    is_sendable,
+    key_in_keyring,
+    places_of_key,
+    put_into_keyring,
+    read_key_file,
+    remove_from_keyring,
+    store_key,
+)
+from ostler.models.factory import for_any_model, is_meant_for, key_search, model_maker
+from ostler.models.providers import Provider, configured_providers
+from ostler.schema.errors import NoModel, NotFound, UsageError
+from ostler.store.paths import key_file
+
+_LONGEST = 64 * 1024
+
+
+class _QuietParser(Parser):
+    """Does not repeat what it was given: that may be a key."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error("that is not understood (a key is never given as an argument)")
+
+
+UNUSABLE = "stored, but there is no such provider now"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A place that has a key, as `list` shows it."""
+
+    provider: str
+    source: Source
+    where: str
+    fingerprint: str
+    """Of the key; empty where somebody would have to be asked for it."""
+    used: bool
+    """False when another place goes before it."""
+
+
+def key_command(arguments: list[str]) -> int:
+    options = _key_parser().parse_args(arguments)
+    settings = load_settings(working_directory(), {}).settings
+    if options.command == "set":
+        _set(options, settings)
+    elif options.command == "remove":
+        _remove(provider_named(options.provider, settings), settings)
+    elif options.command == "test":
+        return _test(options, settings)
+    else:
+        _list(settings, as_json=options.command == "list" and options.json)
+    return 0
+
+
+def _key_parser() -> Parser:
+    parser = _QuietParser(
+        prog="ostler key",
+        description="The keys of providers: keep them, list them, try them. A key is never shown.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_QuietParser)
+
+    def add(name: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+
+    one = add("set", "keep a provider's key; it is typed unseen, or piped in")
+    one.add_argument("provider", metavar="PROVIDER")
+    one.add_argument("given", nargs="*", help=argparse.SUPPRESS)
+    one.add_argument("--keyring", action="store_true", help="in the system's keyring instead of a file")
+    one = add("list", "list where keys are found, the one that is used first (the default)")
+    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one = add("remove", "forget a key that was set")
+    one.add_argument("provider", metavar="PROVIDER")
+    one = add("test", "send the smallest request there is, and say whether the key works")
+    one.add_argument("provider", metavar="PROVIDER", nargs="?", help="default: every one with a key")
+    one.add_argument("--model", metavar="ID", help="the model to ask (default: the provider's)")
+    one.add_argument("--base-url", metavar="URL", help="another server that speaks its protocol")
+    return parser
+
+
+def provider_named(name: str, settings: Settings) -> Provider:
+    providers = configured_providers(settings.providers)
+    if name in providers:
+        return providers[name]
+    if name in read_key_file(key_file()):  # of one that was taken out of the configuration since
+        return Provider(name=name)
+    raise UsageError(f"that is no provider; providers are {', '.join(providers)}")
+
+
+def _set(options: argparse.Namespace, settings: Settings) -> None:
+    if options.given:
+        raise UsageError(
+            "a key is not given as an argument, which other users and the shell's history can see: "
+            "type it when you are asked, or pipe it in"
+        )
+    provider = provider_named(options.provider, settings)
+    where = keep(provider, _read_key(provider), in_keyring=options.keyring)
+    print(f"the key for {provider.name} is kept in {where}; `ostler key test {provider.name}` tries it")
+    used = next(_places(provider, settings))
+    if used.source not in ("file", "keyring"):
+        print(f"ostler: the key from {used.where} goes before it", file=sys.stderr)
+
+
+def keep(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
+    """Keeps a key as it was typed; returns where. Raises `UsageError` for what is none."""
+    key = given.strip()
+    if not key:
+        raise UsageError("no key was given: type it when you are asked, or pipe it in")
+    if not is_sendable(key):
+        raise UsageError("what was given holds characters that no key has: copy it again")
+    if in_keyring:
+        put_into_keyring(provider.name, key)
+    elif read_key_file(key_file()).get(provider.name, "") is None:
+        remove_from_keyring(provider.name)
+    store_key(key_file(), provider.name, None if in_keyring else key)
+    return "the keyring" if in_keyring else str(key_file())
+
+
+def _read_key(provider: Provider) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        text = "" if sys.stdin is None else sys.stdin.buffer.read(_LONGEST).decode(errors="replace")
+    else:
+        from getpass import getpass
+
+        try:
+            text = getpass(f"key for {provider.name} (not shown): ")
+        except EOFError:
+            text = ""
+    return text
+
+
+def _places(provider: Provider, settings: Settings) -> Iterator[Key]:
+    # Without a model's name nobody knows whose the settings' own key is.
+    settings = settings if settings.model else for_any_model(settings)
+    return places_of_key(provider, key_search(settings, provider))
+
+
+def _rows(settings: Settings) -> Iterator[Row]:
+    for provider in configured_providers(settings.providers).values():
+        for number, key in enumerate(_places(provider, settings)):
+            shown = fingerprint(key.value) if key.value else ""
+            yield Row(provider.name, key.source, key.where, shown, used=number == 0)
+    known = configured_providers(settings.providers)
+    for name, value in read_key_file(key_file()).items():
+        if name not in known:
+            source: Source = "file" if value else "keyring"
+            yield Row(name, source, UNUSABLE, fingerprint(value) if value else "", used=False)
+
+
+def _list(settings: Settings, as_json: bool) -> None:
+    if as_json:
+        for row in _rows(settings):
+            sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
+    elif lines := listed(settings):
+        for line in lines:
+            print(line)
+    else:
+        print("ostler: there are no keys; `ostler key set PROVIDER` keeps one", file=sys.stderr)
+
+
+def listed(settings: Settings) -> list[str]:
+    """Where keys are found, a line each."""
+    rows = list(_rows(settings))
+    return list(aligned([_cells(row) for row in rows])) if rows else []
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    note = "" if row.used or row.where == UNUSABLE else "(not used: the one above goes before it)"
+    return (row.provider, row.where, row.fingerprint or "–", note)
+
+
+def _remove(provider: Provider, settings: Settings) -> None:
+    forget(provider)
+    print(f"the key for {provider.name} is forgotten")
+    if left := next(_places(provider, settings), None):
+        print(f"ostler: there is still one from {left.where}", file=sys.stderr)
+
+
+def forget(provider: Provider) -> None:
+    """Raises `NotFound` if none was set."""
+    stored = read_key_file(key_file())
+    in_keyring = stored.get(provider.name, "") is None or bool(key_in_keyring(provider.name))
+    if provider.name not in stored and not in_keyring:
+        raise NotFound(f"no key was set for {provider.name}; `ostler key list` shows where keys are found")
+    if in_keyring:
+        remove_from_keyring(provider.name)
+    forget_key(key_file(), provider.name)
+
+
+def _test(options: argparse.Namespace, settings: Settings) -> int:
+    if options.provider:
+        providers = [provider_named(options.provider, settings)]
+    else:
+        found = {row.provider for row in _rows(settings)}
+        providers = [one for one in configured_providers(settings.providers).values() if one.name in found]
+        if not providers:
+            raise NoModel("there is no key to try; `ostler key set PROVIDER` keeps one")
+    if not options.provider and (options.model or options.base_url):
+        raise UsageError("--model and --base-url are for one provider: name it")
+    works = [_works(provider, options, settings) for provider in providers]
+    return 0 if all(works) else 1
+
+
+def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
+    from ostler.models.credentials import refusal_of_key
+
+    is_own = is_meant_for(settings, provider) and bool(settings.model or options.provider)
+    if not is_own:
+        settings = for_any_model(settings)
+    model = options.model or _model_to_ask(provider, settings)
+    name = model if model.startswith(f"{provider.name}/") else f"{provider.name}/{model}"
+    settings = msgspec.structs.replace(settings, model=name, base_url=options.base_url or settings.base_url)
+    refusal = asyncio.run(refusal_of_key(model_maker(settings)(name)))
+    if refusal is not None:
+        print(f"ostler: {' '.join(refusal.message.split())}", file=sys.stderr)
+        return False
+    print(f"{name} answers: the key works")
+    return True
+
+
+def _model_to_ask(provider: Provider, settings: Settings) -> str:
+    """The model that is set, the provider's default, or its cheapest in the catalogue."""
+    from ostler.models.catalogue import Catalogue
+
+    named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
+    if named.startswith(f"{provider.name}/"):
+        return named
+    if provider.default_model:
+        return provider.default_model
+    priced = [
+        (one.prices.input or 0.0, one.name.partition("/")[2])
+        for one in Catalogue(settings.models).models()
+        if one.name.startswith(f"{provider.name}/") and one.prices and one.tools and not one.deprecated
+    ]
+    if not priced:
+        raise UsageError(f"say which model of {provider.name} to ask: --model ID")
+    return min(priced)[1]

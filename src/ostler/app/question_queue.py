@@ -1,0 +1,173 @@
+"""What the session asks of the person here: one question after the other, above the line to type in."""
+# MERGED: A question and its answer as they are said afterwards.
+# MERGED: A question as a person reads it who is to answer on the command line.
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ostler.permissions.rules import preview
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import QuestionAsked
+from ostler.schema.outcomes import Question
+from ostler.sessions.run_tree import AskedOf
+
+DECLINED = object()
+
+
+_ABOUT_PERMISSION = {
+    "yes": "yes, this once",
+    "no": "no",
+    "session": "yes, and the like in this session",
+    "project": "yes, and the like in this project",
+    "user": "yes, and the like everywhere",
+}
+
+
+class OpenQuestions:
+    """Those that nobody has answered yet. The first one is shown; the others wait behind it.
+
+    One that is answered elsewhere goes away here: whoever waits for it in `ask` is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.opened: Callable[[], None] = lambda: None
+        self.closed: Callable[[], None] = lambda: None
+        """Called when there is one, and when there is none any more."""
+        self._open: list[tuple[QuestionAsked, asyncio.Future[Any]]] = []
+        self.marked = 0
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        """The asker of a harness."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        entry = (asked, answer)
+        self._open.append(entry)
+        self.opened()
+        try:
+            given = await answer
+        finally:
+            self._open.remove(entry)
+            self.marked = 0
+            if not self._open:
+                self.closed()
+        if given is DECLINED:
+            raise CallRefused("The person declined.")
+        return given
+
+    @property
+    def present(self) -> QuestionAsked | None:
+        return self._open[0][0] if self._open else None
+
+    @property
+    def behind(self) -> int:
+        """How many wait behind it."""
+        return max(0, len(self._open) - 1)
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """What can be chosen: the answer, and how it is said. Nothing, if the answer is typed."""
+        if (asked := self.present) is None:
+            return []
+        question = asked.question
+        if question.kind == "permission":
+            scopes = [one for one in question.choices if one in ("session", "project", "user")]
+            said = {scope: _always(question, scope) for scope in scopes}
+            return [(one, said.get(one) or _ABOUT_PERMISSION[one]) for one in ("yes", "no", *scopes)]
+        return [(one, one) for one in question.choices]
+
+    def move(self, by: int) -> None:
+        if self.options:
+            self.marked = (self.marked + by) % len(self.options)
+
+    def choose(self, place: int | None = None) -> None:
+        """Answers with an option: the marked one, if none is named."""
+        options = self.options
+        chosen = self.marked if place is None else place
+        if chosen < len(options):
+            self._answer(options[chosen][0])
+
+    def type(self, text: str) -> str:
+        """Answers with what was typed; returns what is wrong with it."""
+        asked = self.present
+        if asked is None:
+            return ""
+        if asked.question.kind != "form":
+            self._answer(text)
+            return ""
+        from ostler.core.json_schema import mismatch
+
+        try:
+            value = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            return f"the answer is JSON: {error}"
+        problem = mismatch(value, asked.question.form or {})
+        if not problem:
+            self._answer(value)
+        return problem
+
+    def decline(self) -> None:
+        self._answer(DECLINED)
+
+    def _answer(self, answer: Any) -> None:
+        if self._open and not self._open[0][1].done():
+            self._open[0][1].set_result(answer)
+
+
+def _always(question: Question, scope: str) -> str:
+    """What it would allow from now on, all of it."""
+    remember = (question.details or {}).get("remember")
+    rules = remember.get(scope) if isinstance(remember, dict) else None
+    if not rules:
+        return ""
+    from ostler.tui.panels.rule_words import scope_in_words
+
+    return scope_in_words(scope, rules, sys.maxsize)
+
+
+UNSEEN = "•••"
+
+
+def question_in_words(question: Question) -> str:
+    """In a line: of a permission what it was for, and not all that could be answered."""
+    details = question.details or {}
+    if question.kind != "permission" or "tool" not in details:
+        return question.text
+    return f"Allow {details['tool']}: {preview(str(details['tool']), details.get('arguments') or {})}"
+
+
+def answer_in_words(question: Question, answer: Any) -> str:
+    """Without what was typed unseen."""
+    if question.secret:
+        return "answered"
+    if isinstance(answer, str):
+        return answer
+    fields = (question.form or {}).get("properties")
+    if isinstance(answer, dict) and isinstance(fields, dict):
+        answer = {name: UNSEEN if is_unseen(fields.get(name)) else one for name, one in answer.items()}
+    return msgspec.json.encode(answer).decode()
+
+
+def is_unseen(field: Any) -> bool:
+    """Whether a schema wants its value not to be shown."""
+    return isinstance(field, dict) and (field.get("format") == "password" or bool(field.get("writeOnly")))
+
+
+def in_words(question: Question | AskedOf) -> str:
+    """What is asked, why, and what an answer may be. The text of a permission says its own answers."""
+    words = [question.text]
+    if question.kind == "permission":
+        return question.text
+    if question.reason:
+        words.append(f"({question.reason})")
+    if question.choices:
+        words.append(f"[{' / '.join(question.choices)}]")
+    if question.form is not None:
+        words.append(f"[JSON: {msgspec.json.encode(question.form).decode()}]")
+    if question.secret:
+        words.append("[a secret]")
+    return " ".join(words)

@@ -1,0 +1,118 @@
+"""The permission rules that count in a directory, and how to revoke one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ostler.app.console import aligned
+from ostler.app.settings import RULES, read_project_file, read_user_file
+from ostler.permissions.memory import forget, project_folder, read_memory
+from ostler.permissions.trust import is_trusted
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.text import one_line
+from ostler.store.paths import configuration_file, store_file
+
+NEWEST_SESSIONS = 20
+
+
+Scope = Literal["configuration", "user", "project", "session"]
+
+
+class Known(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule that counts here, and where it is kept."""
+
+    number: int
+    effect: str
+    rule: str
+    scope: Scope
+    where: str
+    note: str = ""
+
+
+def lines_of(known: Sequence[Known]) -> list[str]:
+    rows = [
+        (str(one.number), one.effect, one_line(one.rule), one.scope, one_line(one.where), one.note)
+        for one in known
+    ]
+    return list(aligned(rows)) if rows else []
+
+
+def known_rules(cwd: Path, session: str) -> Iterator[Known]:
+    found = _of_session(cwd, session) if session else _all(cwd)
+    for number, (effect, rule, scope, where, note) in enumerate(found, 1):
+        yield Known(number, effect, rule, scope, where, note)
+
+
+KnownRule = tuple[str, str, Scope, str, str]
+
+
+def _all(cwd: Path) -> Iterator[KnownRule]:
+    project = project_folder(cwd)
+    memory = read_memory()
+    for one in memory.user:
+        yield one.effect, one.rule, "user", "", ""
+    for one in memory.of(project):
+        yield one.effect, one.rule, "project", str(project), ""
+    yield from _of_session(cwd, "")
+    for effect in RULES:
+        for rule in read_user_file().get(effect, ()):
+            yield effect, rule, "configuration", str(configuration_file()), ""
+    if (file := read_project_file(cwd)) is None:
+        return
+    is_ignored = not is_trusted(file.path.parent, file.content)
+    for effect in RULES:
+        note = "(ignored until `ostler trust`)" if effect == "allow" and is_ignored else ""
+        for rule in file.values.get(effect, ()):
+            yield effect, rule, "configuration", str(file.path), note
+
+
+def _of_session(cwd: Path, session: str) -> Iterator[KnownRule]:
+    if not store_file().exists():
+        if session:
+            raise NotFound(f"there is no session {session}")
+        return
+    for name, permissions in asyncio.run(_remembered_in_sessions(cwd, session)):
+        for rule, effect in permissions.items():
+            yield effect, rule, "session", name, ""
+
+
+async def _remembered_in_sessions(cwd: Path, session: str) -> list[tuple[str, dict[str, str]]]:
+    from ostler.app.stores import find_session, open_store
+    from ostler.core.state import fold
+
+    store = open_store()
+    try:
+        if session:
+            names = [await find_session(store, session)]
+        else:
+            names = [one.id for one in await store.sessions(cwd=str(cwd), limit=NEWEST_SESSIONS)]
+        return [(name, fold(await store.read_opening(name)).permissions) for name in names]
+    finally:
+        await store.close()
+
+
+def take_back(one: Known) -> None:
+    if one.scope == "configuration":
+        raise UsageError(f"{one.rule} is set in {one.where}: remove it there")
+    if one.scope == "session":
+        asyncio.run(_take_back_in_session(one.where, one.rule))
+    else:
+        forget(one.rule, Path(one.where) if one.scope == "project" else None)
+
+
+async def _take_back_in_session(session: str, rule: str) -> None:
+    """By its holder, if it has one; else here."""
+    from ostler.app.session_choice import ask_session, new_request_id
+    from ostler.app.stores import open_store
+    from ostler.schema.requests import RevokePermission
+
+    store = open_store()
+    try:
+        await ask_session(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))
+    finally:
+        await store.close()

@@ -1,0 +1,86 @@
+"""What a terminal must know of a store that is a server's: the work is done there, with what is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ostler.schema.messages import PlainBlock, Text, as_content
+
+if TYPE_CHECKING:
+    from ostler.app.default_model import Candidate
+    from ostler.core.processes import ProcessId
+    from ostler.core.store import Store
+    from ostler.sessions.live_socket import Batch
+    from ostler.tui.editor.input_line import Typed
+
+
+class Relayed(Protocol):
+    """See `Relay`."""
+
+    owner: ProcessId | None
+    problem: str
+
+    def batches(self) -> AsyncGenerator[Batch, None]: ...
+
+
+@runtime_checkable
+class FarStore(Protocol):
+    """Nothing in it can be held from here. What a person types is expanded there."""
+
+    host: str
+
+    def relay(self, session: str, after: int) -> Relayed:
+        """What happens in a session, live."""
+        ...
+
+    async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
+        """A new session, in a folder of that machine; its settings name the model if none is given."""
+        ...
+
+    async def candidates(self) -> list[Candidate]:
+        """The models that can answer there."""
+        ...
+
+
+ABOUT_THIS_MACHINE = frozenset(
+    {
+        "agents",
+        "btw",
+        "doctor",
+        "edit",
+        "extensions",
+        "import",
+        "key",
+        "login",
+        "logout",
+        "permissions",
+        "reload",
+        "settings",
+        "skills",
+        "tools",
+        "yolo",
+    }
+)
+"""Commands that would tell of, or change, what is here."""
+
+
+def refusal(store: Store, command: str) -> str:
+    """Why a command is not for this session; empty where it is."""
+    if not isinstance(store, FarStore) or command not in ABOUT_THIS_MACHINE:
+        return ""
+    return f"/{command} is about the machine that a session runs on: say it there, at {store.host}"
+
+
+def as_typed(typed: Typed) -> tuple[PlainBlock, ...]:
+    """For whoever expands it: commands and mentions are looked for in the first block only, so a paste that
+    looks like one goes behind it."""
+    written = typed.text.strip()
+    said = typed.chips.said(written)
+    if said.text == written or not (said.text.startswith("/") or "@" in said.text):
+        return as_content((said.text, *said.images))
+    labels = dict.fromkeys(written[begin:end] for begin, end in typed.chips.spans(written))
+    pasted = {label: typed.chips.said(label).text for label in labels}
+    behind = [Text(f"{label}\n{text}") for label, text in pasted.items() if text != label]
+    return (Text(written), *behind, *said.images)

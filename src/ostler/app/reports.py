@@ -1,0 +1,471 @@
+"""`ostler context`: what the model was told in a step, and by which rule."""
+# MERGED: `ostler cost`: what models used, by day, model, session or run.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
+
+import msgspec
+
+from ostler.app.console import aligned, print_json, say
+from ostler.app.options import Parser, at_least_one, short_path
+from ostler.app.stores import find_session, open_store
+from ostler.context.instructions import own_folder
+from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills
+from ostler.context.window import Decision
+from ostler.core.store import SessionSummary
+from ostler.history.context_trace import (
+    ToldDifference,
+    ToldStep,
+    difference,
+    numbered,
+    told_steps,
+    used,
+    with_compactions,
+)
+from ostler.history.costs import By, Group, Spent, spent, start_of_day
+from ostler.models.catalogue import ModelInfo, Prices
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.facts import Fact
+from ostler.schema.text import counted, cut, one_line, short_ids, width_of
+from ostler.sessions.agents import AGENT_FOLDERS, INHERIT, Agents, AgentSpec
+from ostler.store.paths import configuration_file, store_file
+
+BAR = 50
+"""Characters."""
+
+_NUMBERS_OF = {
+    "reported": "the vendor's of the request before, and an estimate of what is new",
+    "tokenizer": "by the model's own vocabulary",
+    "calibrated": "estimated, and corrected by what the vendor reported",
+    "estimated": "estimated",
+}
+
+
+def context_command(arguments: list[str]) -> int:
+    options = _context_parser().parse_args(arguments)
+    if not store_file().exists():
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+    facts = asyncio.run(_facts(options.id))
+    steps = told_steps(facts)
+    if not steps:
+        if options.step or options.diff:
+            raise NotFound("no model was asked in this session yet")
+        say("no model was asked in this session yet")
+        return 0
+    shown: ToldStep | ToldDifference
+    if options.diff:
+        first, last = sorted(options.diff)
+        shown = difference(numbered(steps, first), numbered(steps, last), facts)
+        lines = _difference_lines(shown)
+    else:
+        shown = with_compactions(numbered(steps, options.step or len(steps)), facts)
+        lines = step_lines(shown, len(steps))
+    if options.json:
+        print_json(shown)
+        return 0
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in lines:
+        print(line if width is None else cut(line, width))
+    return 0
+
+
+def _context_parser() -> Parser:
+    parser = Parser(
+        prog="ostler context",
+        description="What the model was told in a step and by which rule: what was cut or left out, how many "
+        "tokens it took of the window, and where the numbers come from. Steps are counted over the session.",
+    )
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--step", metavar="N", type=at_least_one, help="that step (default: the last)")
+    which.add_argument(
+        "--diff", metavar=("A", "B"), nargs=2, type=at_least_one, help="what is different between two steps"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
+async def _facts(session: str) -> list[Fact]:
+    store = open_store()
+    try:
+        return await store.read(await find_session(store, session))
+    finally:
+        await store.close()
+
+
+# --- one step ---------------------------------------------------------------------------------------
+
+
+def step_lines(step: ToldStep, last: int) -> Iterator[str]:
+    yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
+    yield ""
+    if not step.traced:
+        yield f"everything was told: {counted(step.messages[0], 'message')}; nothing was counted"
+        return
+    yield from aligned([("WHAT", "TOKENS", "WHICH", "RULE"), *_rows(step)])
+    yield ""
+    yield from _bar(step)
+    yield f"the numbers are {_source(step)}"
+    if step.step > 1:
+        yield (
+            f"the beginning is not that of the step before: {step.changed}"
+            if step.changed
+            else ("it begins with what was told in the step before")
+        )
+    if step.policy:
+        yield f"the policy: {', '.join(_differences(step))}"
+    for one in step.compactions:
+        files = f", {counted(len(one.files), 'file')}" if one.files else ""
+        yield (
+            f"compacted in #{one.seq} ({one_line(one.by)}): {counted(one.replaced, 'message')}{files}, "
+            f"{one.tokens_before:,} → {one.tokens_after:,} tokens"
+        )
+
+
+def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
+    tokens = step.tokens
+    told, there = step.messages
+    is_whole = told >= there  # what fences and notes add are messages, too
+    which = f"all {there}" if is_whole else f"{told} of {there}"
+    if "fixed" in tokens:
+        yield "system and tools", f"{tokens['fixed']:,}", counted(len(step.tools), "tool"), ""
+    if step.before_run:
+        yield "  by a hook", "", counted(sum(step.before_run.values()), "character"), "before_run"
+    if "fences" in tokens:
+        yield "fences", f"{tokens['fences']:,}", counted(len(step.fences), "fence"), ""
+    for fence in step.fences:
+        yield f"  {fence.kind}", f"{fence.tokens:,}", "", "cut to its share" if fence.cut else ""
+    for kind, lost in step.fences_left_out:
+        yield f"  {kind} left out", f"{lost:,} → 0", "", "room"
+    if "messages" in tokens:
+        yield "messages", f"{tokens['messages']:,}", which, ""
+    else:
+        most = "at most " if "at_most" in tokens else ""
+        rest = used(tokens) - tokens.get("reminders", 0)
+        yield "system, tools and messages", f"{most}{rest:,}", which, ""
+    for decisions in _grouped(step.decisions):
+        yield _decided(decisions)
+    for kept in step.kept:
+        yield "  kept", f"{kept.tokens:,}", _entries(kept.first, kept.last), kept.rule
+    if step.reminders:
+        size = f"{tokens['reminders']:,}" if "reminders" in tokens else ""
+        yield "reminders", size, "", one_line(", ".join(step.reminders))
+
+
+def _grouped(decisions: Sequence[Decision]) -> Iterator[list[Decision]]:
+    """Those of one kind together."""
+    groups: dict[tuple[str, str], list[Decision]] = {}
+    for one in decisions:
+        groups.setdefault((one.action, one.rule), []).append(one)
+    yield from groups.values()
+
+
+def _decided(alike: Sequence[Decision]) -> tuple[str, str, str, str]:
+    first, last = alike[0].first, alike[-1].last
+    times = f"{len(alike)} places in " if len(alike) > 1 else ""
+    entries = times + _entries(first, last)
+    tokens = f"{sum(one.before for one in alike):,} → {sum(one.after for one in alike):,}"
+    return f"  {alike[0].action}", tokens, entries, alike[0].rule
+
+
+def _entries(first: int, last: int) -> str:
+    return f"#{first}" if first == last else f"#{first} to #{last}"
+
+
+def _bar(step: ToldStep) -> Iterator[str]:
+    window, reserve, taken = step.tokens["window"], step.tokens.get("reserve", 0), used(step.tokens)
+    free = window - reserve - taken
+    full = min(BAR, -(-taken * BAR // window))
+    kept = min(BAR - full, -(-reserve * BAR // window))
+    yield f"[{'#' * full}{'.' * (BAR - full - kept)}{'+' * kept}]"
+    parts = [f"# {taken:,} used", f". {max(0, free):,} free", f"+ {reserve:,} for the answer"]
+    yield f"{', '.join(parts if reserve else parts[:2])}, of {window:,} tokens"
+    if not step.fits:
+        yield f"it is {-free:,} tokens over" + ("; nothing was sent" if step.kept else "")
+
+
+def _source(step: ToldStep) -> str:
+    source, confidence = step.counted
+    return f"{_NUMBERS_OF.get(source, one_line(source))}; confidence {one_line(confidence)}"
+
+
+def _differences(step: ToldStep) -> Iterator[str]:
+    for group, changes in step.policy.items():
+        for name, value in changes.items():
+            origin = step.origins.get(f"{group}.{name}", "")
+            yield one_line(f"{group}.{name} = {value}" + (f" ({origin})" if origin else ""))
+
+
+# --- two steps --------------------------------------------------------------------------------------
+
+
+def _difference_lines(found: ToldDifference) -> Iterator[str]:
+    before, after = found.before, found.after
+    yield f"step {before.step} (#{before.seq}) → step {after.step} (#{after.seq})"
+    yield f"{used(before.tokens):,} → {used(after.tokens):,} tokens, {before.messages[0]} → " + counted(
+        after.messages[0], "message"
+    )
+    if found.same_prefix:
+        yield "the later one begins with what the earlier one said"
+    for change in found.changes:
+        yield f"the beginning changed in step {change.step}: {one_line(change.why)}"
+    rows = [*_difference_rows(found)]
+    if rows:
+        yield ""
+        yield from aligned(rows)
+
+
+def _difference_rows(found: ToldDifference) -> Iterator[tuple[str, str, str]]:
+    for sign, entries in (("-", found.removed), ("+", found.added)):
+        for entry in entries:
+            yield sign, f"#{entry.seq} {entry.type}", cut(one_line(entry.text), 60)
+    for sign, decisions in (("-", found.decided), ("+", found.withdrawn)):
+        for alike in _grouped(decisions):
+            action, tokens, places, rule = _decided(alike)
+            undone = " no more" if sign == "+" else ""
+            yield sign, f"{places} {action.strip()}{undone}", f"{tokens} tokens, by the rules of {rule}"
+    yield from _appeared("fence", _kinds(found.before), _kinds(found.after))
+    yield from _appeared("reminder", found.before.reminders, found.after.reminders)
+
+
+def _kinds(step: ToldStep) -> list[str]:
+    return [fence.kind for fence in step.fences]
+
+
+def _appeared(what: str, before: Iterable[str], after: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    before, after = list(before), list(after)
+    yield from (("+", what, one_line(one)) for one in after if one not in before)
+    yield from (("-", what, one_line(one)) for one in before if one not in after)
+
+
+_NARROWEST_TEXT = 12
+
+_COST_WIDTH = len("at least $0.1234")
+"""What is kept free for the cost. A longer one says what is missing, and may go on in the next line."""
+
+_DAY_AND_MODEL: tuple[By, ...] = ("day", "model")
+
+_HEADINGS: dict[By, tuple[str, ...]] = {
+    "day": ("DAY",),
+    "model": ("MODEL",),
+    "session": ("SESSION", "TITLE"),
+    "run": ("SESSION", "RUN"),
+}
+
+_NUMBERS = ("CALLS", "INPUT", "CACHED", "TO CACHE", "OUTPUT", "REASONING")
+
+
+def cost_command(arguments: list[str]) -> int:
+    options = _cost_parser().parse_args(arguments)
+    if store_file().exists():
+        asyncio.run(_run(options))
+    elif options.session is None:
+        _say("there are no sessions yet; `ostler -p PROMPT…` begins one")
+    else:
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+    return 0
+
+
+def _cost_parser() -> Parser:
+    parser = Parser(
+        prog="ostler cost",
+        description="What models used: tokens, and dollars where prices are known. Days are local ones.",
+    )
+    parser.add_argument("--by", choices=tuple(_HEADINGS), help="one row for each (default: day and model)")
+    parser.add_argument(
+        "--since",
+        metavar="DAY",
+        type=_start_of,
+        default=0,
+        help="only from that day on: 2026-01-31, today, or 7d for today and the six days before",
+    )
+    parser.add_argument(
+        "--session", metavar="ID", help="only this one and its children (a unique beginning will do)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def _start_of(text: str) -> int:
+    try:
+        return start_of_day(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+async def _run(options: argparse.Namespace) -> None:
+    by = (options.by,) if options.by else _DAY_AND_MODEL
+    store = open_store()
+    try:
+        session = "" if options.session is None else await find_session(store, options.session)
+        groups, known = await spent(store, by, since=options.since, session=session)
+    finally:
+        await store.close()
+    if options.json:
+        for group in groups:
+            sys.stdout.buffer.write(msgspec.json.encode(group) + b"\n")
+    elif groups:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in lines_of(groups, by, known, width):
+            print(line)
+    else:
+        _say("no model was called" + (" since then" if options.since else " yet"))
+
+
+def lines_of(
+    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], width: int | None
+) -> Iterator[str]:
+    """A row for what each group used itself and one for its children, and the sum of all; for a terminal of
+    that width, or whole for a pipe."""
+    headings = [heading for one in by for heading in _HEADINGS[one]]
+    rows: list[tuple[list[str], Spent]] = []
+    for group, labels in zip(groups, _labels(groups, by, known, is_short=width is not None), strict=True):
+        if group.own.calls:
+            rows.append((labels, group.own))
+        if group.children.calls:
+            rows.append(([*labels[:-1], f"children: {labels[-1]}"], group.children))
+    own = reduce(add, [group.own for group in groups])
+    children = reduce(add, [group.children for group in groups])
+    blank = [""] * (len(headings) - 1)
+    if own.calls and children.calls:
+        rows += [(["own", *blank], own), (["children", *blank], children)]
+    rows.append((["total", *blank], own + children))
+    texts = [headings, *(labels for labels, _ in rows)]
+    numbers = _number_cells([spent for _, spent in rows], is_short=width is not None)
+    costs = ["COST", *(spent.in_words() for _, spent in rows)]
+    if width is not None:
+        taken = sum(_width(column) + 2 for column in (*_columns(texts)[:-1], *_columns(numbers)))
+        room = max(_NARROWEST_TEXT, width - taken - 2 - _COST_WIDTH)
+        texts = [[*row[:-1], cut(row[-1], room)] for row in texts]
+    yield from aligned([(*text, *row, cost) for text, row, cost in zip(texts, numbers, costs, strict=True)])
+
+
+def _number_cells(rows: Sequence[Spent], *, is_short: bool) -> list[list[str]]:
+    """Flush right, under their headings. A terminal has no room for columns that say nothing."""
+    numbers = [_numbers(spent) for spent in rows]
+    if is_short:
+        shown = [at for at in range(len(_NUMBERS)) if any(row[at] for row in numbers)]
+        cells = [[_NUMBERS[at] for at in shown], *([f"{row[at]:,}" for at in shown] for row in numbers)]
+    else:
+        cells = [list(_NUMBERS), *([str(number) for number in row] for row in numbers)]
+    widths = [_width(column) for column in _columns(cells)]
+    return [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in cells]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    return list(zip(*rows, strict=True))
+
+
+def _width(column: Sequence[str]) -> int:
+    return max(map(width_of, column))
+
+
+def _labels(
+    groups: Sequence[Group], by: Sequence[By], known: Sequence[SessionSummary], *, is_short: bool
+) -> Iterator[list[str]]:
+    titles = {one.id: one_line(one.title or one.preview) or "(no prompt)" for one in known}
+    short: dict[str, str] = {}
+    if is_short:
+        short = short_ids([*titles, *(group.run for group in groups)])
+    for group in groups:
+        session, run_id = short.get(group.session, group.session), short.get(group.run, group.run)
+        of: dict[By, list[str]] = {
+            "day": [group.day],
+            "model": [one_line(group.model)],
+            "session": [session, titles.get(group.session, "")],
+            "run": [session, run_id or "(none)"],
+        }
+        yield [label for one in by for label in of[one]]
+
+
+def _numbers(spent: Spent) -> tuple[int, ...]:
+    usage = spent.usage
+    return (
+        spent.calls,
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+    )
+
+
+def _say(text: str) -> None:
+    print(f"ostler: {text}", file=sys.stderr)
+
+
+AGENT_HEADINGS = ("NAME", "MODEL", "TOOLS", "FROM", "DESCRIPTION")
+
+
+def agent_rows(agents: Agents, cwd: Path) -> list[tuple[str, ...]]:
+    return [_agent_row(agents.found[name], cwd) for name in sorted(agents.found)]
+
+
+def agent_notices(agents: Agents) -> list[str]:
+    """What is wrong, or where agents would be found."""
+    if agents.found or agents.problems:
+        return [one_line(problem) for problem in agents.problems]
+    own = configuration_file().parent / "agents"
+    return [f"there are no agents; they are files like {AGENT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"]
+
+
+def _agent_row(agent: AgentSpec, cwd: Path) -> tuple[str, ...]:
+    return (
+        agent.name,
+        one_line(agent.model) or INHERIT,
+        "all" if agent.tools is None else ",".join(agent.tools) or "none",
+        one_line(short_path(Path(agent.source), cwd)),
+        one_line(agent.description),
+    )
+
+
+UNKNOWN = "unknown"
+
+
+def window_and_prices(model: ModelInfo) -> tuple[str, str, str]:
+    """How much it holds, and what a million tokens cost: in, and out."""
+    return _size(model.context_window), _range(model.prices, "input"), _range(model.prices, "output")
+
+
+def _size(tokens: int | None) -> str:
+    if tokens is None:
+        return UNKNOWN
+    return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1000:.3g}k"
+
+
+def _range(prices: Prices | None, kind: str) -> str:
+    """From the lowest to the highest, where the size of a call or the hour decides."""
+    if prices is None or getattr(prices, kind) is None:
+        return UNKNOWN
+    rates = [getattr(one, kind) for one in (prices, *prices.tiers, *prices.hours)]
+    known = sorted({rate for rate in rates if rate is not None})
+    return "–".join(f"{rate:.6g}" for rate in (known if len(known) == 1 else (known[0], known[-1])))
+
+
+SKILL_HEADINGS = ("NAME", "BY", "FROM", "DESCRIPTION")
+
+
+def skill_rows(skills: Skills, cwd: Path) -> list[tuple[str, ...]]:
+    return [_skill_row(skills.found[name], cwd) for name in sorted(skills.found)]
+
+
+def skill_notices(skills: Skills) -> list[str]:
+    """What is wrong, or where skills would be found."""
+    if skills.found or skills.notices:
+        return [one_line(notice) for notice in skills.notices]
+    own = own_folder() / "skills"
+    places = f"{SKILL_FOLDERS[0]}/NAME/{FILE} here, or {own}/NAME/{FILE}"
+    return [f"there are no skills; they are files like {places}"]
+
+
+def _skill_row(skill: Skill, cwd: Path) -> tuple[str, ...]:
+    by = "model, you" if skill.for_model else "you"
+    return skill.name, by, one_line(short_path(Path(skill.source), cwd)), one_line(skill.description)

@@ -1,0 +1,309 @@
+"""Settings and where they come from.
+
+Later ones win: defaults, the user's configuration file, `ostler.toml` of the project, `OSTLER_*`
+variables, the command line. What a project's file may not decide by itself is in `trust.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ostler.context.files import quoted_path
+from ostler.drivers.agent_spec import TerminalAgentSettings
+from ostler.models.providers import ProviderSettings, Wire, configured_providers
+from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
+from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
+from ostler.schema.errors import ConfigurationError, UsageError
+from ostler.store.paths import configuration_file, expand_home
+
+PROJECT_FILE = "ostler.toml"
+
+FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
+"""Settings that belong to the provider of the model that is set beside them."""
+
+RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
+
+TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
+"""Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything that can be set, in the words of the configuration files."""
+
+    model: str = ""
+    """`PROVIDER/ID` or an alias; without one, what `ostler doctor` finds."""
+    base_url: str = ""
+    """Another server that speaks the provider's protocol."""
+    api_key: str = ""
+    """Goes before the provider's own variable."""
+    key_command: str = ""
+    """A shell command that prints the key; it has 30 seconds."""
+    wire: Wire | None = None
+    """The protocol to speak with that model, where it is not its provider's usual one."""
+    fallback: tuple[str, ...] = ()
+    """Models that go on with a run, in this order, when the one before has failed for good."""
+    max_retries: Annotated[int, msgspec.Meta(ge=0)] = 20
+    """How many failed model calls may be tried again, over a whole run."""
+    providers: dict[str, ProviderSettings] = {}
+    """Further providers, and changes to known ones: `[providers.NAME]`."""
+    models: dict[str, dict[str, Any]] = {}
+    """What is known of models beside or against the catalogue: `[models."PROVIDER/ID"]`."""
+    aliases: dict[str, str] = {}
+    """Short names for models."""
+    gguf: str = ""
+    """A model file for when nothing else can answer; without it, one in the state folder's `models`."""
+    system: str = ""
+    """Replaces the system prompt."""
+    append_system: tuple[str, ...] = ()
+    """Added to the system prompt, one paragraph each."""
+    instructions: bool = True
+    """Whether the model is told what AGENTS.md files say."""
+    context: dict[str, dict[str, Any]] = {}
+    """What the model is told of a long conversation: `[context.summaries]` and other tables."""
+    tools: tuple[str, ...] | None = None
+    """Only these tools; absent means all."""
+    terminal_agents: dict[str, TerminalAgentSettings] = {}
+    """Agents of other vendors that the tool `agent` can start: `[terminal_agents.NAME]`."""
+    max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The run ends after so many answers of the model, its children's included; absent means no limit."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The run ends after so many tokens, its children's included; absent means no limit."""
+    max_cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The run ends after so many dollars, its children's included; absent means no limit."""
+    max_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """The run ends after so many seconds, without those in which it waits; absent means no limit."""
+    max_children: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many subagents a run may have, theirs included; absent means no limit."""
+    max_depth: Annotated[int, msgspec.Meta(ge=0)] = DEFAULT_DEPTH
+    """How deep subagents may be nested."""
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """The most that one answer may have; absent means the model's own limit."""
+    reasoning: Literal["off", "minimal", "low", "medium", "high"] | None = None
+    """How much the model thinks before it answers; absent leaves it to the model."""
+    permissions: Profile = "read-only"
+    """What may run without asking."""
+    allow: tuple[str, ...] = ()
+    """Rules for what runs without asking, such as `bash(git status)`; those of all files count together."""
+    ask: tuple[str, ...] = ()
+    """Rules for what a person is asked about; they win over `allow`."""
+    deny: tuple[str, ...] = ()
+    """Rules for what never runs; they win over all others."""
+    on_question: Literal["refuse", "wait"] = "refuse"
+    """When a person is needed and nobody can be asked: refuse the call, or let the run wait."""
+    silence_limit: Annotated[float, msgspec.Meta(gt=0)] = 120.0
+    """Seconds without a byte from the model until the call counts as failed."""
+    durability: Literal["process", "power"] = "process"
+    """What a committed fact survives: the death of the process, or also a power cut."""
+    extensions: tuple[str, ...] = ()
+    """Files and folders of extensions, beside those that are found; those of all files count together."""
+    options: dict[str, str | int | float | bool] = {}
+    """Settings of extensions, by the names that they have given them."""
+    theme: str = ""
+    """The colours of the terminal: one of the built-in themes, or a file of your own."""
+    appearance: Literal["auto", "light", "dark"] = "auto"
+    """Whether the theme's light or dark colours are shown; `auto` asks the terminal."""
+    notify: Literal["auto", "bell", "off"] = "auto"
+    """How the terminal calls you when you are needed: with a notification where it can, a bell, or not."""
+    images: Literal["auto", "kitty", "iterm2", "blocks", "off"] = "auto"
+    """How the terminal draws pictures: by a protocol that it knows, in coloured blocks, or not."""
+    screen_reader: bool = False
+    """In a terminal: plain lines, one after the other, without boxes and without anything that moves."""
+    editing: Literal["emacs", "vi"] = "emacs"
+    """How the keys of the line to type in work."""
+    audit: str = ""
+    """A file that gets a line for each decision and its reason; `log` writes them to standard error."""
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """A project's own file, read once: what is judged is what is used."""
+
+    path: Path
+    content: bytes
+    values: dict[str, Any]
+    risky: frozenset[str]
+    """The names in it that need trust."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    settings: Settings
+    notices: tuple[str, ...] = ()
+    """What a person should know, a line each."""
+
+
+def load_settings(
+    cwd: Path,
+    overrides: Mapping[str, Any],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    by_default: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The settings for work in `cwd`; `overrides` are those that were named on the spot, and `by_default`
+    holds where nobody has set anything."""
+    notices: list[str] = []
+    values = {**(by_default or {}), **_with_paths_of(configuration_file().parent, read_user_file())}
+    rules = {str(configuration_file()): values.get("context", {})}
+    project = read_project_file(cwd, environment)
+    if project is not None:
+        ignored: frozenset[str] = frozenset()
+        if project.risky and not is_trusted(project.path.parent, project.content):
+            ignored = project.risky
+            notices.append(
+                f"{project.path} sets {', '.join(sorted(ignored))}, which is ignored until you look at it "
+                f"and say `ostler trust {quoted_path(project.path.parent)}`"
+            )
+        wanted = {name: one for name, one in project.values.items() if name not in ignored}
+        wanted = _with_paths_of(project.path.parent, _with_rules_of(project.path.parent, wanted))
+        values = _merged(values, wanted)
+        rules[str(project.path)] = wanted.get("context", {})
+    values = _merged(values, _from_environment(environment))
+    values = _merged(values, {name: value for name, value in overrides.items() if value is not None})
+    rules["--context"] = overrides.get("context") or {}
+    if any(rules.values()):
+        from ostler.context.policy import merged
+
+        merged(*rules.values(), places=tuple(rules))
+    return Loaded(_checked(values, "the settings"), tuple(notices))
+
+
+def _merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Later ones win; tables are joined, so that a project may add a provider to its user's.
+
+    What was meant for one provider's model is not sent to another provider's that is named later.
+    """
+    if values.get("model") and "model" in over and _provider(values["model"]) != _provider(over["model"]):
+        values = {name: one for name, one in values.items() if name not in FOR_ONE_MODEL}
+    joined = {
+        name: values[name] | one
+        for name, one in over.items()
+        if isinstance(one, dict) and isinstance(values.get(name), dict)
+    }
+    if "context" in joined:
+        from ostler.context.policy import combined
+
+        joined["context"] = combined(values["context"], over["context"])
+    lists = {name: [*values.get(name, ()), *over[name]] for name in (*RULES, "extensions") if name in over}
+    return values | over | joined | lists
+
+
+def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """A project's rules are about paths in its own folder, wherever below it work is done."""
+    rules = {
+        name: [anchored(parse_rule(text, name), folder).text for text in values[name]]
+        for name in RULES
+        if name in values
+    }
+    return values | rules
+
+
+def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
+    """The extensions that a configuration file in that folder names, wherever work is done."""
+    return [str(folder / expand_home(path)) for path in values.get("extensions", ())]
+
+
+def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"extensions": paths_of(values, folder)} if "extensions" in values else values
+
+
+def _provider(model: str) -> str:
+    from ostler.models.catalogue import Catalogue
+
+    name = model.strip()
+    return (name if "/" in name else Catalogue().resolve(name)).partition("/")[0]
+
+
+def read_user_file() -> dict[str, Any]:
+    """What the user's own configuration sets."""
+    return _read_file(configuration_file())[0]
+
+
+def read_project_file(cwd: Path, environment: Mapping[str, str] = os.environ) -> ProjectFile | None:
+    path = find_project_file(cwd)
+    if path is None:
+        return None
+    own = read_user_file()
+    # A limit in a variable wins over the project's in any case; a key has to be kept from its model.
+    own |= {
+        name: value for name, value in _from_environment(environment).items() if name in SENSITIVE and value
+    }
+    values, content = _read_file(path)
+    return ProjectFile(path, content, values, untrusted_part(values, own))
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """`ostler.toml` in this folder or, in a repository, in one above it up to the repository's root.
+
+    Outside of a repository the folders above may be anybody's: a file there does not count.
+    """
+    folders = [cwd, *cwd.parents]
+    root = next((depth for depth, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    for folder in folders[: root + 1]:
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
+    return None
+
+
+def _read_file(path: Path) -> tuple[dict[str, Any], bytes]:
+    """Its values and its bytes; nothing when there is no such file."""
+    if not path.is_file():
+        return {}, b""
+    import tomllib
+
+    try:
+        content = path.read_bytes()
+        values = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    _check_parts(_checked(values, str(path)), path)
+    return values, content
+
+
+def _check_parts(settings: Settings, path: Path) -> None:
+    try:
+        configured_providers(settings.providers)
+        if settings.models:
+            from ostler.models.catalogue import Catalogue
+
+            Catalogue(settings.models)
+        if settings.context:
+            from ostler.context.policy import check_rules
+
+            check_rules(settings.context)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error.message}") from None
+    for name in RULES:
+        for text in getattr(settings, name):
+            try:
+                parse_rule(text, name)
+            except UsageError as error:
+                raise ConfigurationError(f"{path}: {name}: {error.message}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """`OSTLER_MAX_STEPS=5` sets `max_steps`; lists are separated by commas."""
+    values: dict[str, Any] = {}
+    for name in Settings.__struct_fields__:
+        text = environment.get(f"OSTLER_{name.upper()}")
+        if text is None or name in TABLES:
+            continue
+        if name in ("tools", "append_system", "fallback", "extensions"):
+            values[name] = [part.strip() for part in text.split(",") if part.strip()]
+        else:
+            values[name] = text
+        _checked({name: values[name]}, f"the variable OSTLER_{name.upper()}")
+    return values
+
+
+def _checked(values: Mapping[str, Any], where: str) -> Settings:
+    try:
+        return msgspec.convert(dict(values), Settings, strict=False)
+    except msgspec.ValidationError:
+        from ostler.core.validation import misfit
+
+        raise ConfigurationError(f"{where}: {misfit(dict(values), Settings, strict=False)}") from None

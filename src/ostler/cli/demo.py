@@ -1,0 +1,225 @@
+"""`ostler demo`: a scripted agent works with the real loop and the real tools, its process is killed in the
+middle of a call, and a new process goes on without repeating anything."""
+# MERGED: `ostler demo-part`, which `ostler demo` starts: one process with a part of its run, until it ends
+# MERGED: or is killed.
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ostler.app.harness import make_harness
+from ostler.app.options import Parser
+from ostler.app.settings import Settings
+from ostler.app.stores import open_store
+from ostler.cli.output import LivePrinter
+from ostler.cli.session_runner import exit_code
+from ostler.core.processes import kill_processes_of
+from ostler.core.store import Store
+from ostler.core.tool import in_thread
+from ostler.models.scripted import JOB, LABEL, RUNS, SLOW_RUN, DemoModel
+from ostler.permissions.guard import permission_guard
+from ostler.permissions.rules import parse_rule
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import QuestionAsked, RunEnded, ToolCalled, ToolResultFact
+from ostler.schema.ids import new_id
+from ostler.schema.messages import as_content
+from ostler.sessions.session import create_session, open_session
+
+TYPING_PAUSE = 0.012
+
+
+def demo_part_command(arguments: list[str]) -> int:
+    part, folder, session = arguments
+    gc.enable()
+    return asyncio.run(_drive(part, Path(folder), session))
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def demo_home(folder: Path) -> Path | None:
+    """Where the session is kept: with a terminal where its user keeps everything. What lies there may be of
+    another version, or broken, and only a person can mend that."""
+    return None if has_terminal() else folder / "ostler-home"
+
+
+async def _drive(part: str, folder: Path, session: str) -> int:
+    has_person = has_terminal()
+    printer = LivePrinter(shows_answers=not has_person)  # a person sees what they typed
+    settings = Settings(model="demo", permissions="edit")
+    harness = make_harness(settings, folder, asker=_ask_person if has_person else _Answerer(printer).answer)
+    # Whatever is remembered elsewhere. One question is enough to see how it is asked.
+    rules = [parse_rule(f"bash(={SLOW_RUN})", "allow")]
+    harness.permission = permission_guard(settings.permissions, folder, rules, scopes=())
+    harness.model = DemoModel(TYPING_PAUSE if has_person else 0.0, is_slow=True)
+    store = open_store(settings, home=demo_home(folder))
+    if part == "begin":
+        opened = await create_session(store, harness, session=session)
+    else:
+        opened = await open_session(store, session, harness)
+    opened.observe(printer.see)
+    quiet = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
+    await opened.close()
+    await store.close()
+    return exit_code(quiet) if quiet else 1
+
+
+async def _ask_person(asked: QuestionAsked) -> object:
+    while True:
+        try:
+            reply = (await in_thread(lambda: input("  yes or no? "))).strip().lower()
+        except EOFError:
+            raise CallRefused("nobody is there any more") from None
+        if reply in ("y", "yes"):
+            return "yes"
+        if reply in ("n", "no"):
+            raise CallRefused("no")
+
+
+class _Answerer:
+    """Without a terminal there is nobody to ask, so the demo answers itself, and says that it does."""
+
+    def __init__(self, printer: LivePrinter) -> None:
+        self._printer = printer
+
+    async def answer(self, asked: QuestionAsked) -> object:
+        self._printer.line("  (no terminal: the demo answers its own question)", "dim")
+        return "yes"
+
+
+LOOK_AGAIN = 0.01
+
+READING_PAUSE = 1.0
+"""Seconds in which a person reads what is about to happen."""
+
+ENDING = 5.0
+"""Seconds in which an interrupted part may end by itself."""
+
+_DESCRIPTION = (
+    "Watch a scripted agent work with the real loop and tools. In the middle of a call its process is killed "
+    "with SIGKILL, and a new one goes on: nothing is repeated."
+)
+
+
+def demo_command(arguments: list[str]) -> int:
+    Parser(prog="ostler demo", description=_DESCRIPTION).parse_args(arguments)
+    gc.enable()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    return _Demo().run()
+
+
+class _Demo:
+    def __init__(self) -> None:
+        self._printer = LivePrinter()
+        self._folder = Path(tempfile.mkdtemp(prefix="ostler-demo-"))
+        self._session = new_id("ses")
+
+    def run(self) -> int:
+        self._say(LABEL, "bold")
+        self._say(f"folder: {self._folder}", "dim")
+        self._say(f"> {JOB}", "bold")
+        with self._part("begin") as first:
+            if not self._is_under_way(first):
+                self._say("The run ended before there was a call to interrupt: nothing was killed.", "dim")
+                return first.wait()
+            self._kill(first)
+        with self._part("go-on") as second:
+            self._say(f"↻ Resuming in a new process, {second.pid}. All it has is the log.", "bold")
+            second.wait()
+        return asyncio.run(self._sum_up())
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A process of its own with a part of the run. Nothing of it outlives the block."""
+        command = [sys.executable, "-P", "-m", "ostler", "demo-part", name, str(self._folder), self._session]
+        sys.stdout.flush()
+        process = subprocess.Popen(command)
+        try:
+            yield process
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt):  # of Ctrl+C the terminal tells both
+                process.send_signal(signal.SIGINT)
+            try:
+                process.wait(ENDING)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            kill_processes_of(self._session)
+            raise
+
+    def _is_under_way(self, first: subprocess.Popen[bytes]) -> bool:
+        """Waits until the slow command really runs; False if it never will."""
+        while SLOW_RUN not in self._counted():
+            if first.poll() is not None:
+                return False
+            time.sleep(LOOK_AGAIN)
+        return True
+
+    def _kill(self, first: subprocess.Popen[bytes]) -> None:
+        self._say()
+        self._say(f"✗ Killing process {first.pid} with SIGKILL (kill -9) in the middle of this call.", "bold")
+        self._say("  It gets no chance to save anything, or to clean up.", "dim")
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        if has_terminal():
+            time.sleep(READING_PAUSE)
+
+    async def _sum_up(self) -> int:
+        home = demo_home(self._folder)
+        store = open_store(home=home)
+        try:
+            ended, results = await self._outcomes(store)
+        finally:
+            await store.close()
+        counted = self._counted()
+        self._say()
+        self._say(f"How often did each command really run? The program itself kept count in {RUNS}:", "bold")
+        width = max(map(len, counted))
+        for command, times in counted.items():
+            failed = results.get(command, "nothing")
+            recorded = "finished" if failed is None else failed.removeprefix("tool_")
+            often = "1 time " if times == 1 else f"{times} times"
+            again = "not repeated" if times == 1 else "REPEATED"
+            style = "green" if times == 1 else "red"
+            self._say(f"  {command:<{width}}  {often}  recorded as {recorded}, {again}", style)
+        where = f"OSTLER_HOME={shlex.quote(str(home))} " if home else ""
+        self._say(f"Every fact of it is kept: `{where}ostler sessions show {self._session}`", "dim")
+        is_kept = {*counted.values()} == {1} and results.get(SLOW_RUN) == "tool_interrupted"
+        return (exit_code(ended) if ended else 1) if is_kept else 1
+
+    async def _outcomes(self, store: Store) -> tuple[RunEnded | None, dict[str, str | None]]:
+        """How the run ended, and why each command failed, if it did: as the log has it."""
+        ended: RunEnded | None = None
+        commands: dict[str, str] = {}
+        results: dict[str, str | None] = {}
+        for fact in await store.read(self._session):
+            match fact.event:
+                case ToolCalled(call=call, arguments={"command": str() as command}):
+                    commands[call] = command
+                case ToolResultFact(call=call, failed=failed) if call in commands:
+                    results[commands[call]] = failed
+                case RunEnded() as event:
+                    ended = event
+        return ended, results
+
+    def _counted(self) -> Counter[str]:
+        try:
+            return Counter((self._folder / RUNS).read_text("utf-8").splitlines())
+        except FileNotFoundError:
+            return Counter()
+
+    def _say(self, text: str = "", style: str = "") -> None:
+        self._printer.line(text, style)
+        sys.stdout.flush()

@@ -1,0 +1,428 @@
+"""`ostler ext`: extensions that are there, and those of others: installing, updating, removing them."""
+# MERGED: `ostler ext list|validate`: every extension that counts here, and whether it can be loaded.
+# MERGED: `ostler ext logs`: what an extension in another language has said on standard error.
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from ostler.app.console import ask_person, has_terminal, print_json, say, table
+from ostler.app.options import Parser, short_path, working_directory
+from ostler.context.files import Unusable, quoted_path
+from ostler.extensions.extension import ExtensionRow, Standing
+from ostler.extensions.idle_host import own_extensions
+from ostler.extensions.install.trial import Tried, try_loading
+from ostler.extensions.loader.code_files import ToTrust
+from ostler.extensions.loader.discovery import Found, Search, check_named, find_extensions, scan_extensions
+from ostler.extensions.loader.manifest import (
+    InstalledExtension,
+    Package,
+    Scope,
+    installed_extensions,
+    project_scope,
+    read_manifest,
+    user_scope,
+)
+from ostler.permissions.trust import trusted_folders
+from ostler.schema.errors import NotFound, OstlerError, UsageError
+from ostler.schema.text import counted, one_line, printable
+from ostler.store.paths import state_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ostler.extensions.install.packages import Outcome
+
+
+LANGUAGES = ("python", "node", "any")
+
+SHORT = 12
+"""So many digits of a commit are enough for a person."""
+
+
+def ext_command(arguments: list[str]) -> int:
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["list", *arguments]
+    options = _ext_parser().parse_args(arguments)
+    # What is under way is ended and taken away, as with Ctrl-C.
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code: int | None = options.command(options)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return code or 0
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _ext_parser() -> Parser:
+    parser = Parser(
+        prog="ostler ext",
+        description="Extensions: list those that count here, install those of others, write your own. "
+        "An extension is code that runs with your rights.",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+
+    def add(name: str, about: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+
+    one = add("list", "list the extensions of this directory in the order they are loaded (the default)")
+    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one.set_defaults(command=_list)
+    one = add(
+        "install", "install a package of extensions, try it in a process of its own, and use it from now on"
+    )
+    one.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="github.com/OWNER/REPOSITORY, git:HOST/PATH, https://…, ssh://…, git@HOST:PATH or file://…, "
+        "each with @REF to pin it; a path; or NAME or NAME==VERSION on PyPI",
+    )
+    _add_local(one)
+    one.add_argument("--name", metavar="NAME", default="", help="what to call the package")
+    one.add_argument(
+        "--include",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="only this extension of the package; may be repeated",
+    )
+    one.add_argument("--link", action="store_true", help="use a path where it is, instead of a copy")
+    one.add_argument(
+        "--build", action="store_true", help="let a package of PyPI be built here, which runs its code"
+    )
+    one.add_argument("--yes", action="store_true", help="do not ask")
+    one.set_defaults(command=_install)
+    one = add(
+        "update", "fetch packages anew; those that are pinned stay, and one that does not load is not taken"
+    )
+    which = one.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", metavar="NAME", nargs="?", help="one package")
+    which.add_argument("--all", action="store_true", help="all of them")
+    _add_local(one)
+    one.set_defaults(command=_update)
+    for name, about, command in (
+        ("remove", "remove a package and its files", _remove),
+        ("enable", "use a package again", _enable),
+        ("disable", "keep a package, but do not use it", _disable),
+    ):
+        one = add(name, about)
+        one.add_argument("name", metavar="NAME", help="as `ostler ext list` shows it")
+        _add_local(one)
+        one.set_defaults(command=command)
+    one = add("validate", "load extensions in a process of their own; exit code 1 if one cannot be loaded")
+    one.add_argument(
+        "path", metavar="PATH", nargs="?", help="a file or folder (default: all that count here)"
+    )
+    one.set_defaults(command=_validate)
+    one = add("new", "write an extension to begin with, and a test for it")
+    one.add_argument("name", metavar="NAME", help="its name, or the path of its new folder")
+    one.add_argument("--lang", choices=LANGUAGES, default=LANGUAGES[0], help="its language (default: python)")
+    one.set_defaults(command=_new)
+    one = add("logs", "show what an extension in another language has said on standard error")
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("-f", "--follow", action="store_true", help="go on with what is added")
+    one.set_defaults(command=_logs)
+    return parser
+
+
+def _add_local(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--local", action="store_true", help="of this project, not of yours: in its .ostler")
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    return project_scope(working_directory()) if options.local else user_scope()
+
+
+def _list(options: argparse.Namespace) -> int:
+
+    return list_extensions(working_directory(), as_json=options.json)
+
+
+def _validate(options: argparse.Namespace) -> int:
+
+    cwd = working_directory()
+    return validate_extensions(cwd, None if options.path is None else Path(cwd, options.path))
+
+
+def _new(options: argparse.Namespace) -> None:
+    from ostler.extensions.install.packages import write_scaffold
+
+    cwd = working_directory()
+    folder = Path(cwd, options.name)
+    for file in write_scaffold(folder, options.lang):
+        print(f"wrote {one_line(str(file.relative_to(cwd) if file.is_relative_to(cwd) else file))}")
+    say(f"`ostler ext install --link {quote(str(folder))}` puts it to use")
+
+
+def _logs(options: argparse.Namespace) -> None:
+
+    show_log(options.name, follow=options.follow)
+
+
+def _install(options: argparse.Namespace) -> None:
+    from ostler.extensions.install.packages import Wish, install
+    from ostler.extensions.install.sources import parse_source
+
+    source = parse_source(options.source, working_directory())
+    wish = Wish(options.name, tuple(options.include), options.link, options.build)
+    scope = _scope(options)
+
+    def announce(package: Package) -> None:
+        when = "once `ostler trust` has been said here" if options.local else "in all your sessions"
+        say(
+            f"{_titled(package)} from {package.source}: {_names(package)} will be loaded now, to try, "
+            f"and then {when}, with your rights"
+        )
+        if has_terminal() and not options.yes and not ask_person("do you want that?"):
+            raise UsageError("nothing was installed")
+
+    if source.kind != "path":
+        say(f"fetching {source.identity}")
+    outcome = install(scope, source, wish, announce)
+    _warn(outcome.tried)
+    print(f"installed {_titled(outcome.package)}: {_names(outcome.package)}")
+    if options.local:
+        say("it is the project's: look at it, and say `ostler trust`, before it is used")
+
+
+def _update(options: argparse.Namespace) -> int:
+    from ostler.extensions.install.packages import update
+
+    scope = _scope(options)
+    if not options.all:
+        _there(options, scope)
+    names = [one.name for one in read_manifest(scope).packages] if options.all else [options.name]
+    if not names:
+        say("there are no packages; `ostler ext install SOURCE` installs one")
+    failed = False
+    for name in names:
+        try:
+            _tell_update(
+                update(scope, name, lambda new: say(f"{_titled(new)} is loaded, to try: {_names(new)}"))
+            )
+        except OstlerError as error:
+            if not options.all:
+                raise
+            failed = True
+            say(error.message)
+    return 1 if failed else 0
+
+
+def _tell_update(outcome: Outcome) -> None:
+    package = outcome.package
+    if outcome.change == "pinned":
+        print(f"{package.name} is pinned to {package.ref}, and stays")
+    elif outcome.change == "current":
+        print(f"{_titled(package)} is the newest")
+    else:
+        print(f"updated {_titled(package)}: {_names(package)}")
+    _warn(outcome.tried)
+
+
+def _remove(options: argparse.Namespace) -> None:
+    from ostler.extensions.install.packages import remove
+
+    scope = _scope(options)
+    package = remove(scope, _there(options, scope).name)
+    left = "" if package.folder else f"; {one_line(package.source)} is left as it is"
+    print(f"removed {package.name}{left}")
+
+
+def _enable(options: argparse.Namespace) -> None:
+    _switch(options, enabled=True)
+
+
+def _disable(options: argparse.Namespace) -> None:
+    _switch(options, enabled=False)
+
+
+def _switch(options: argparse.Namespace, *, enabled: bool) -> None:
+    from ostler.extensions.install.packages import set_enabled
+
+    scope = _scope(options)
+    was_other = set_enabled(scope, _there(options, scope).name, enabled)
+    print(
+        f"{options.name} is {'enabled' if enabled else 'disabled'}{'' if was_other else ' (it was already)'}"
+    )
+
+
+def _there(options: argparse.Namespace, scope: Scope) -> Package:
+    """Says where else a package of that name is, before anybody looks for a spelling mistake."""
+    try:
+        return read_manifest(scope).named(options.name)
+    except NotFound as error:
+        other = user_scope() if options.local else project_scope(working_directory())
+        if all(one.name != options.name for one in read_manifest(other).packages):
+            raise
+        hint = "leave out --local" if options.local else "say --local"
+        raise NotFound(f"{error.message}; {other.root} has one: {hint}") from None
+
+
+def _titled(package: Package) -> str:
+    version = package.version[:SHORT] if package.kind == "git" else package.version
+    return one_line(f"{package.name} {version}".rstrip())
+
+
+def _names(package: Package) -> str:
+    listed = ", ".join(one.name for one in package.extensions)
+    return one_line(f"{counted(len(package.extensions), 'extension')} ({listed})")
+
+
+def _warn(tried: tuple[Tried, ...]) -> None:
+    for one in tried:
+        if one.problem:
+            say(f"{one.name} cannot be loaded: {one.problem}")
+
+
+HEADINGS = ("NAME", "FROM", "STATE", "VERSION", "BRINGS", "WHERE", "PROBLEM")
+
+
+def list_extensions(cwd: Path, *, as_json: bool) -> int:
+    packages = {one.path: one.package for one in _installed(cwd)}
+    rows = [replace(row, package=packages.get(Path(row.path), "")) for row in _rows(_search(cwd))]
+    rows += _disabled(cwd)
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return 0
+    for line in table(HEADINGS, [_cells(row, cwd) for row in rows]):
+        print(line)
+    if not rows:
+        places = f".ostler/extensions/NAME.py here, or {own_extensions()}/NAME.py"
+        say(f"there are no extensions; they are files like {places}")
+    return 0
+
+
+def validate_extensions(cwd: Path, path: Path | None) -> int:
+    """Says what is wrong, a line for each; 1 if something is."""
+    rows = _rows(_search(cwd) if path is None else _search_in(path, cwd))
+    failed = [row for row in rows if row.state == "failed"]
+    for row in rows:
+        if row.state == "loaded":
+            print(one_line(f"{row.name}: {_brings(row) or 'brings nothing'}"))
+        else:
+            print(one_line(f"{row.name} ({short_path(Path(row.path), cwd)}): {row.problem}"))
+    if not rows:
+        say("there is no extension to load")
+    return 1 if failed else 0
+
+
+def _search(cwd: Path) -> Search:
+    from ostler.app.settings import load_settings
+
+    settings = load_settings(cwd, {}).settings
+    return Search(cwd, configured=tuple(map(Path, settings.extensions)))
+
+
+def _search_in(path: Path, cwd: Path) -> Search:
+    """For the extension at a path, or those of a package that lies there."""
+    named = [path / one for one in scan_extensions(path)] if path.is_dir() else []
+    search = Search(cwd, named=tuple(named or [path]), automatic=False)
+    check_named(search)
+    return search
+
+
+def _rows(search: Search) -> list[ExtensionRow]:
+    """In the order of loading. Only what may run is tried."""
+    rows = [(one, _not_tried(one)) for one in find_extensions(search)]
+    tried = iter(try_loading([one for one, row in rows if row is None], search.cwd))
+    return [row or _row(one, next(tried)) for one, row in rows]
+
+
+def _not_tried(found: Found) -> ExtensionRow | None:
+    """What can be told without running anything."""
+    standing: Standing = "failed"
+    problem = found.problem
+    if not problem and found.project is not None:
+        try:
+            if ToTrust(found).is_trusted:
+                return None
+            standing = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
+            problem = f"look at it, and say `ostler trust {quoted_path(found.project)}`"
+        except Unusable as unusable:
+            problem = str(unusable)
+    if not problem:
+        return None
+    return ExtensionRow(found.name, found.origin, str(found.path), found.version, standing, problem=problem)
+
+
+def _row(found: Found, tried: Tried) -> ExtensionRow:
+    return ExtensionRow(
+        name=tried.name,
+        origin=found.origin,
+        path=str(found.path),
+        version=found.version or tried.version,
+        state=tried.standing,
+        tools=tried.tools,
+        commands=tried.commands,
+        fences=tried.fences,
+        hooks=tried.hooks,
+        events=tried.events,
+        problem=tried.problem,
+    )
+
+
+def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:
+    scopes = (user_scope(), project_scope(cwd))
+    return [one for scope in scopes for one in installed_extensions(scope, enabled=enabled)]
+
+
+def _disabled(cwd: Path) -> Iterator[ExtensionRow]:
+    for one in _installed(cwd, enabled=False):
+        yield ExtensionRow(one.name, "installed", str(one.path), one.version, "disabled", package=one.package)
+
+
+def _cells(row: ExtensionRow, cwd: Path) -> tuple[str, ...]:
+    where = short_path(Path(row.path), cwd)
+    origin = f"package {row.package}" if row.package else row.origin
+    cells = (row.name, origin, row.state, row.version[:SHORT], _brings(row), where, row.problem)
+    return tuple(one_line(one) for one in cells)
+
+
+def _brings(row: ExtensionRow) -> str:
+    brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
+    kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
+    return ", ".join(counted(len(some), what) for some, what in kinds if some)
+
+
+PAUSE = 0.2
+"""Seconds between two looks at a file that is followed."""
+
+
+def show_log(name: str, *, follow: bool) -> None:
+    path = state_folder() / "logs" / f"extension-{name}.log"
+    if not follow and not path.is_file():
+        raise NotFound(f"no extension {name!r} has said anything; only those in other languages keep a log")
+    shown = (0, 0)
+    while True:
+        shown = _show_from(path, *shown)
+        if not follow:
+            return
+        time.sleep(PAUSE)
+
+
+def _show_from(path: Path, file_id: int, place: int) -> tuple[int, int]:
+    """Prints what was added since; returns which file that was, and where it ends."""
+    try:
+        with path.open("rb") as file:
+            present = os.fstat(file.fileno()).st_ino
+            file.seek(place if present == file_id else 0)  # a large log is put aside, and begun anew
+            content = file.read()
+            end = file.tell()
+    except FileNotFoundError:
+        return file_id, place
+    sys.stdout.write(printable(content.decode(errors="replace")))
+    sys.stdout.flush()
+    return present, end

@@ -1,0 +1,268 @@
+"""`ostler audit`: why a session did what it did."""
+# MERGED: `ostler replay`: a recorded session runs again, without a network, and the first difference is
+# MERGED: shown.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler.app.console import aligned, print_json, say
+from ostler.app.harness import choose_tools, tell_at_first
+from ostler.app.options import Parser, working_directory
+from ostler.app.settings import Settings, load_settings
+from ostler.app.stores import find_session, open_store
+from ostler.context.instructions import nested_instructions
+from ostler.core.harness import Harness
+from ostler.history.audit import audit_entries, why
+from ostler.history.audit_decisions import AuditEntry
+from ostler.history.export import EXTENSION, reading
+from ostler.history.items import about_call
+from ostler.history.recording import RecordedRun, Recording, recording_in, recording_of
+from ostler.history.replay import Replayed, Stage, replay
+from ostler.models.scripted import RecordedModel
+from ostler.permissions.guard import configured_rules, user_guard
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.events import AssistantMessage, ToolCalled, ToolStarted
+from ostler.schema.facts import Fact
+from ostler.schema.messages import ToolCall, text_of
+from ostler.schema.text import cut, one_line, printable
+from ostler.store.paths import store_file
+
+_WIDEST_SUBJECT = 40
+
+
+def audit_command(arguments: list[str]) -> int:
+    options = _audit_parser().parse_args(arguments)
+    if not store_file().exists():
+        raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
+    facts = asyncio.run(_facts(options.id))
+    called = None if options.why is None else _called(facts, options.why)
+    entries = list(audit_entries(facts)) if called is None else why(facts, called.call)
+    if options.json:
+        for entry in entries:
+            print_json(entry)
+        return 0
+    if called:
+        for line in _heading(facts, called):
+            print(line)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not called else None
+    for line in _rows(entries):
+        print(line if width is None else cut(line, width))
+    if called is None and not any(entry.run for entry in entries):
+        say("nothing was run in this session yet")
+    return 0
+
+
+def _audit_parser() -> Parser:
+    parser = Parser(
+        prog="ostler audit",
+        description="Why a session did what it did: which model was asked, what was allowed or refused, what "
+        "people answered, which limit it met. Everything is read from the facts of the session.",
+    )
+    parser.add_argument("id", metavar="SESSION", help="its id; a unique beginning will do")
+    parser.add_argument(
+        "--why", metavar="CALL", help="only what led to one call, by its id or a number of this list"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+async def _facts(session: str) -> list[Fact]:
+    store = open_store()
+    try:
+        return await store.read(await find_session(store, session))
+    finally:
+        await store.close()
+
+
+def _called(facts: Sequence[Fact], wanted: str) -> ToolCalled:
+    """The call that was meant: by its id, by its own number, or by that of a decision about it."""
+    calls = [(fact.seq, fact.event) for fact in facts if isinstance(fact.event, ToolCalled)]
+    number = wanted.removeprefix("#")
+    decided = {str(entry.seq): entry.call for entry in audit_entries(facts)}
+    for seq, called in calls:
+        if called.call in (wanted, decided.get(number)) or str(seq) == number:
+            return called
+    raise NotFound(f"the session has no call {wanted}; `ostler audit` and `ostler sessions show` number them")
+
+
+def _heading(facts: Sequence[Fact], called: ToolCalled) -> Iterator[str]:
+    """The call, and what the model said beside it."""
+    yield f"{one_line(called.name)}: {about_call(called)}"
+    for fact in facts:
+        event = fact.event
+        if not isinstance(event, AssistantMessage) or event.suppressed:
+            continue
+        if any(isinstance(block, ToolCall) and block.id == called.call for block in event.content):
+            said = one_line(text_of(event.content if event.shown is None else event.shown))
+            if said:
+                yield f"the model said: {cut(said, 400)}"
+    yield ""
+
+
+def _rows(entries: Sequence[AuditEntry]) -> Iterator[str]:
+    """Number, time, action, what it is about, and why."""
+    if not entries:
+        return
+    has_terminal = sys.stdout.isatty()
+    table = [
+        (
+            f"#{entry.seq}",
+            _clock(entry.time) if has_terminal else entry.time,
+            one_line(entry.action),
+            cut(_subject(entry), _WIDEST_SUBJECT) if has_terminal else _subject(entry),
+            one_line(entry.reason),
+        )
+        for entry in entries
+    ]
+    yield from aligned([("#", "TIME", "ACTION", "WHAT", "WHY"), *table])
+
+
+def _clock(time: str) -> str:
+    return datetime.fromisoformat(time).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def _subject(entry: AuditEntry) -> str:
+    name = entry.tool or (entry.model if not entry.what else "") or entry.who
+    return one_line(" ".join(filter(None, (name, entry.what))))
+
+
+def replay_command(arguments: list[str]) -> int:
+    options = _replay_parser().parse_args(arguments)
+    if options.tools == "recorded" and (options.yes or options.permissions):
+        raise UsageError("recorded tools need no permission: say --tools live to run them")
+    if options.yes and options.permissions not in (None, "full"):
+        raise UsageError(f"--yes and --permissions {options.permissions} exclude each other")
+    cwd = working_directory(options.cwd)
+    permissions = "full" if options.yes else options.permissions or "read-only"
+    loaded = load_settings(cwd, {"permissions": permissions})
+    for notice in loaded.notices:
+        _say(notice)
+    found = asyncio.run(_replay(options, loaded.settings, cwd))
+    if options.json:
+        _print_json(found)
+    else:
+        _print(found)
+    return 0 if found.identical else 1
+
+
+def _replay_parser() -> Parser:
+    parser = Parser(
+        prog="ostler replay",
+        description="Runs a recorded session again and shows the first difference. The model's answers come "
+        "from the log: nothing is sent anywhere. Exit code 0: identical; 1: there is a difference.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "recording",
+        metavar="SESSION|EXPORT",
+        help="a session's id (a unique beginning will do), or a file that `ostler sessions export` wrote",
+    )
+    parser.add_argument(
+        "--tools",
+        choices=("recorded", "live"),
+        default="recorded",
+        help="where results come from: the log (default), or the built-in tools, which really run",
+    )
+    parser.add_argument("--cwd", metavar="DIR", help="where live tools work (default: here)")
+    parser.add_argument(
+        "--permissions",
+        choices=("read-only", "edit", "full"),
+        help="what live tools may do (default: read-only)",
+    )
+    parser.add_argument("--yes", action="store_true", help="the same as --permissions full")
+    parser.add_argument("--json", action="store_true", help="the outcome as one JSON object")
+    return parser
+
+
+async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) -> Replayed:
+    recording = await _recording(options.recording)
+    live = options.tools == "live"
+    harness = Harness(
+        RecordedModel(recording.facts),
+        permission=user_guard(settings.permissions, cwd, configured_rules(settings)) if live else None,
+        reasoning=settings.reasoning,
+        max_output_tokens=settings.max_output_tokens,
+        cwd=cwd,
+    )
+    harness.tools = choose_tools(None, cwd)
+    if live:
+        if settings.instructions:
+            harness.hooks.add(nested_instructions(cwd))
+        _name_absent_tools(recording, harness)
+
+    def as_it_was(harness: Harness, run: RecordedRun) -> None:
+        place = Path(run.event.cwd) if run.event.cwd else cwd
+        tell_at_first(harness, settings, place, _day(run))
+
+    return await replay(recording, Stage(harness, live=live, before_run=as_it_was))
+
+
+def _name_absent_tools(recording: Recording, harness: Harness) -> None:
+    called = {fact.event.name for fact in recording.facts if isinstance(fact.event, ToolStarted)}
+    if absent := sorted(called - set(harness.tools)):
+        _say(f"not built in, so with the log's results: {', '.join(absent)}")
+
+
+def _day(run: RecordedRun) -> date:
+    return datetime.fromtimestamp(run.started.time_ms / 1000).date()
+
+
+async def _recording(name: str) -> Recording:
+    if _is_file(name):
+        with reading(name) as lines:
+            return await recording_in(lines)
+    if "/" in name or name.endswith(EXTENSION) or not store_file().exists():
+        raise NotFound(f"there is no file {name}; `ostler sessions` lists the sessions there are")
+    store = open_store()
+    try:
+        return await recording_of(store, await find_session(store, name))
+    finally:
+        await store.close()
+
+
+def _is_file(name: str) -> bool:
+    return name == "-" or Path(name).is_file()
+
+
+def _print(found: Replayed) -> None:
+    counts = (
+        f"{_many(found.runs, 'run')}, {_many(found.requests, 'request')}, {_many(found.results, 'result')}"
+    )
+    difference = found.difference
+    if difference is None:
+        print(f"identical: {counts}")
+        if found.exact < found.requests:
+            _say(
+                f"{found.exact} of the requests are the same to the byte; the others may differ in what the "
+                "log does not hold: system prompt, descriptions of tools, settings of the model"
+            )
+        return
+    place = f"step {difference.step} of run {difference.run}, fact {difference.fact}"
+    print(f"different: {difference.text} ({place})")
+    print(printable(difference.diff()))
+    _say(f"the same until then: {counts}")
+
+
+def _print_json(found: Replayed) -> None:
+    outcome: dict[str, Any] = {"identical": found.identical, **msgspec.to_builtins(found)}
+    if found.difference is not None:
+        outcome["difference"]["diff"] = found.difference.diff()
+    sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _say(text: str) -> None:
+    print(f"ostler: {text}", file=sys.stderr)

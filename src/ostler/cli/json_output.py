@@ -1,0 +1,173 @@
+"""The lines of `--json`: every fact and delta, written as they come, without ever holding up the run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import IO
+
+from ostler.app.console import own_output
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact, encode_lines
+from ostler.sessions.session import Session
+
+IN_MEMORY = 8 * 1024 * 1024
+"""Bytes that may wait in memory for a slow reader; what comes after them waits in a file."""
+
+STALLED_SECONDS = 5.0
+"""How long a reader who takes nothing is waited for, once the run was told to end."""
+
+_TICK = 0.02
+
+_OF_NO_RUN = frozenset({"command_ran", "question_asked", "question_answered"})
+"""What extensions do in the session concerns whoever follows its run."""
+
+
+class JsonOutput:
+    """Writes on the spot what its reader has room for. The rest goes to a thread, in order.
+
+    The run must not wait for its reader: the event loop also renews the lease and hears signals. And
+    every line was promised, so none is dropped. Hence a reader who falls far behind costs disk space.
+    """
+
+    def __init__(self, session: Session) -> None:
+        sys.stdout.flush()
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._out = own_output().fileno()
+        # A terminal may say that it has room and still block; a pipe keeps to its word.
+        self._has_room = None if os.isatty(self._out) else select.poll()
+        if self._has_room:
+            self._has_room.register(self._out, select.POLLOUT)
+        self._lock = threading.Lock()
+        self._backlog = Backlog()
+        self._writer: threading.Thread | None = None
+        self._taken = 0
+        self._failure: OSError | None = None
+        self._hurried = False
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        if isinstance(batch[0], Fact):
+            shown = [fact for fact in batch if isinstance(fact, Fact) and _is_shown(fact)]
+            self.write(b"".join([fact.line() + b"\n" for fact in shown]))
+        else:
+            self.write(encode_lines(batch))  # type: ignore[arg-type]
+
+    def write(self, lines: bytes) -> None:
+        if self._failure:
+            raise self._failure
+        try:
+            if self._writer is None:
+                lines = self._write_what_fits(lines)
+            if lines:
+                self._leave_to_writer(lines)
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def hurry(self) -> None:
+        """From now on, a reader who takes nothing is not waited for long."""
+        self._hurried = True
+
+    async def finish(self) -> bool:
+        """Waits until all is written. False when the reader was given up. Raises what writing raised."""
+        taken, since = self._taken, self._loop.time()
+        while self._writer is not None and not self._failure:
+            await asyncio.sleep(_TICK)
+            if taken != self._taken:
+                taken, since = self._taken, self._loop.time()
+            elif self._hurried and self._loop.time() - since >= STALLED_SECONDS:
+                return False
+        if self._failure:
+            raise self._failure
+        return True
+
+    def _write_what_fits(self, lines: bytes) -> bytes:
+        """Writes without blocking, and returns the rest."""
+        if self._has_room is None:
+            return lines
+        start = 0
+        while start < len(lines) and self._has_room.poll(0):
+            start += os.write(self._out, lines[start : start + select.PIPE_BUF])
+        return lines[start:] if start else lines
+
+    def _leave_to_writer(self, lines: bytes) -> None:
+        with self._lock:
+            self._backlog.put(lines)
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_backlog, daemon=True)
+                self._writer.start()
+
+    def _write_backlog(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    piece = self._backlog.take()
+                    if not piece:
+                        self._writer = None
+                        return
+                for start in range(0, len(piece), select.PIPE_BUF):
+                    self._taken += _write_all(self._out, piece[start : start + select.PIPE_BUF])
+        except OSError as error:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = error
+        self._session.cancel("nobody reads the output, or it cannot be written")
+
+
+def _is_shown(fact: Fact) -> bool:
+    return bool(fact.run) or fact.type in _OF_NO_RUN
+
+
+class Backlog:
+    """Bytes in the order they came: the first in memory, what does not fit there in a nameless file."""
+
+    def __init__(self, in_memory: int = IN_MEMORY) -> None:
+        self._limit = in_memory
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        self._start = 0
+        self._end = 0
+
+    def put(self, data: bytes) -> None:
+        if self._start == self._end and self._size + len(data) <= self._limit:
+            self._pieces.append(data)
+            self._size += len(data)
+            return
+        if self._file is None:
+            from tempfile import TemporaryFile
+
+            self._file = TemporaryFile(buffering=0)  # noqa: SIM115  # closed when it was read
+        os.lseek(self._file.fileno(), self._end, os.SEEK_SET)
+        self._end += _write_all(self._file.fileno(), data)
+
+    def take(self) -> bytes:
+        """The next bytes; none when nothing waits."""
+        if self._pieces:
+            piece = self._pieces.popleft()
+            self._size -= len(piece)
+            return piece
+        if self._file is None or self._start == self._end:
+            return b""
+        piece = os.pread(self._file.fileno(), self._limit, self._start)
+        self._start += len(piece)
+        if self._start == self._end:
+            self._start = self._end = 0
+            self._file.close()
+            self._file = None
+        return piece
+
+
+def _write_all(descriptor: int, data: bytes) -> int:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+    return written

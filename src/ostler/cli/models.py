@@ -1,0 +1,120 @@
+"""`ostler models`: what is known about models, from the catalogue that is bundled."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ostler.app.console import aligned
+from ostler.app.default_model import aliases_by_model
+from ostler.app.options import Parser, working_directory
+from ostler.app.reports import UNKNOWN, _range, _size
+from ostler.app.settings import load_settings
+from ostler.models.catalogue import Catalogue, ModelInfo
+from ostler.schema.errors import UsageError
+from ostler.schema.text import cut, printable, width_of
+
+HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
+
+_SPARED = ("INPUT", "OUTPUT", "REASONING", "CONTEXT")
+"""Columns that a narrow terminal does without, the first of them first."""
+
+
+def models_command(arguments: list[str]) -> int:
+    options = _models_parser().parse_args(arguments)
+    settings = load_settings(working_directory(), {}).settings
+    catalogue = Catalogue(settings.models, settings.aliases)
+    aliases = aliases_by_model(catalogue)
+    models = list(catalogue.models())
+    if options.provider:
+        models = _of_provider(models, options.provider)
+    words = [word.lower() for word in options.words]
+    shown = [one for one in models if _has_all(words, (one.name, *aliases.get(one.name, ())))]
+    if options.json:
+        for one in shown:
+            _print_json(one, aliases.get(one.name, []))
+    else:
+        for line in rows(shown, aliases):
+            print(line)
+    found = f"{len(shown)} models" if len(shown) != 1 else "1 model"
+    hint = "" if shown else "; one that is not listed works too, as PROVIDER/ID"
+    print(
+        f"ostler: {found}, prices in dollars a million tokens, as of {catalogue.date}{hint}", file=sys.stderr
+    )
+    return 0
+
+
+def _models_parser() -> Parser:
+    parser = Parser(
+        prog="ostler models",
+        description="Models: how much they hold, what they take, what they cost. "
+        "The list is bundled; nothing is asked of the network.",
+    )
+    parser.add_argument("words", metavar="WORD", nargs="*", help="only those with all the words in a name")
+    parser.add_argument("--provider", metavar="NAME", help="only those of this provider")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator[str]:
+    """A line each: for a terminal with headings and what it has room for, or whole for a pipe."""
+    if not models:
+        return
+    table = [_row(one, aliases.get(one.name, [])) for one in models]
+    if not sys.stdout.isatty():
+        yield from aligned(table)
+        return
+    width = shutil.get_terminal_size().columns
+    for line in _fitting([HEADINGS, *table], width):
+        yield cut(line, width)
+
+
+def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
+    lines = list(aligned(table))
+    for heading in _SPARED:
+        if max(map(width_of, lines)) <= width:
+            break
+        at = table[0].index(heading)
+        table = [(*row[:at], *row[at + 1 :]) for row in table]
+        lines = list(aligned(table))
+    return lines
+
+
+def _row(model: ModelInfo, aliases: Sequence[str]) -> tuple[str, ...]:
+    return (
+        printable(model.name),
+        _size(model.context_window),
+        _size(model.output_limit),
+        ",".join(model.input) or UNKNOWN,
+        _reasoning(model),
+        _range(model.prices, "input"),
+        _range(model.prices, "output"),
+        printable(" ".join((*aliases, *(["(deprecated)"] if model.deprecated else [])))),
+    )
+
+
+def _reasoning(model: ModelInfo) -> str:
+    if model.reasoning_levels:
+        return f"{model.reasoning_levels[0]}…{model.reasoning_levels[-1]}"
+    return UNKNOWN if model.reasoning is None else "yes" if model.reasoning else "no"
+
+
+def _of_provider(models: Sequence[ModelInfo], provider: str) -> list[ModelInfo]:
+    found = [one for one in models if one.name.startswith(f"{provider}/")]
+    if not found:
+        known = ", ".join(sorted({one.name.partition("/")[0] for one in models}))
+        raise UsageError(f"the catalogue has no models of {provider!r}; it has those of {known}")
+    return found
+
+
+def _has_all(words: Sequence[str], names: Sequence[str]) -> bool:
+    text = " ".join(names).lower()
+    return all(word in text for word in words)
+
+
+def _print_json(model: ModelInfo, aliases: list[str]) -> None:
+    line = {"name": model.name, "aliases": aliases, **msgspec.structs.asdict(model)}
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")

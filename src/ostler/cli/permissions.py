@@ -1,0 +1,332 @@
+"""`ostler permissions`: what may run without asking, what was remembered, and how to take it back."""
+# MERGED: `ostler trust`: looking at what a project's file decides, and consenting to it.
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler.app.console import ask_person, has_terminal
+from ostler.app.options import Parser, working_directory
+from ostler.app.remembered_rules import known_rules, lines_of, take_back
+from ostler.app.settings import (
+    PROJECT_FILE,
+    ProjectFile,
+    load_settings,
+    read_project_file,
+)
+from ostler.context import skills
+from ostler.context.files import Unusable, quoted_path
+from ostler.context.instructions import skills_in
+from ostler.extensions.loader.code_files import ToTrust, extensions_to_trust
+from ostler.extensions.loader.discovery import Found, kind_of
+from ostler.permissions.memory import project_folder, remember
+from ostler.permissions.rules import PROFILES, parse_rule
+from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
+from ostler.schema.errors import ConfigurationError, UsageError
+from ostler.schema.text import counted, one_line
+from ostler.sessions.agents import find_agents, project_of
+
+
+def permissions_command(arguments: list[str]) -> int:
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-h", "--help")):
+        arguments = ["list", *arguments]
+    options = _permissions_parser().parse_args(arguments)
+    options.command(options)
+    return 0
+
+
+def _permissions_parser() -> Parser:
+    parser = Parser(
+        prog="ostler permissions",
+        description="Rules for what may run: list, add, take back and try them. A rule is TOOL or "
+        "TOOL(PATTERN), such as bash(git status), edit(src/**) or fetch(example.com).",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    one = commands.add_parser("list", help="list the rules that count in this directory (the default)")
+    one.add_argument("--session", metavar="ID", default="", help="only those of this session")
+    one.add_argument("--json", action="store_true", help="one JSON object a line")
+    one.set_defaults(command=_list_permissions)
+    for effect, about in (
+        ("allow", "let it run without asking"),
+        ("ask", "ask a person before it runs"),
+        ("deny", "never let it run"),
+    ):
+        one = commands.add_parser(effect, help=about)
+        one.add_argument("rule", metavar="RULE")
+        scope = one.add_mutually_exclusive_group()
+        scope.add_argument("--project", action="store_true", help="in this project only (default)")
+        scope.add_argument("--user", action="store_true", help="everywhere")
+        one.set_defaults(command=_add, effect=effect)
+    one = commands.add_parser("revoke", help="take a rule back that was remembered")
+    one.add_argument("rule", metavar="RULE|NUMBER", help="as `ostler permissions` lists it")
+    one.add_argument("--session", metavar="ID", default="", help="one of this session")
+    one.set_defaults(command=_revoke)
+    one = commands.add_parser("test", help="say what would happen to a call, and why")
+    one.add_argument("call", metavar="'TOOL: WHAT'", help="for example 'bash: git push' or 'edit: src/a.py'")
+    one.add_argument("--permissions", choices=PROFILES, help="under this profile")
+    one.add_argument("--json", action="store_true", help="as a JSON object")
+    one.set_defaults(command=_test)
+    return parser
+
+
+def _list_permissions(options: argparse.Namespace) -> None:
+    known = list(known_rules(working_directory(), options.session))
+    if options.json:
+        for one in known:
+            sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
+        return
+    if not known:
+        print("ostler: there are no rules here; the profile alone decides", file=sys.stderr)
+    for line in lines_of(known):
+        print(line)
+
+
+def _add(options: argparse.Namespace) -> None:
+    project = None if options.user else project_folder(working_directory())
+    parse_rule(options.rule, options.effect)
+    is_new = remember(options.rule, options.effect, project)
+    place = f"in {project}" if project else "everywhere"
+    print(f"{options.effect} {one_line(options.rule)}, {place}{'' if is_new else ' (was known)'}")
+
+
+def _revoke(options: argparse.Namespace) -> None:
+    known = list(known_rules(working_directory(), options.session))
+    if options.rule.isdecimal():
+        chosen = [one for one in known if one.number == int(options.rule)]
+    else:
+        chosen = [one for one in known if one.rule == options.rule]
+    if not chosen:
+        raise UsageError(
+            f"there is no rule {options.rule!r} here; `ostler permissions` lists those there are"
+        )
+    if len(chosen) > 1:
+        numbers = ", ".join(str(one.number) for one in chosen)
+        raise UsageError(f"{options.rule} is there several times: say which of the numbers {numbers}")
+    take_back(chosen[0])
+    print(f"revoked {chosen[0].effect} {one_line(chosen[0].rule)} ({chosen[0].scope})")
+
+
+def _test(options: argparse.Namespace) -> None:
+    from ostler.permissions.guard import tried
+
+    tool, colon, what = options.call.partition(":")
+    if not colon or not tool.strip() or not what.strip():
+        raise UsageError("say the call as TOOL: WHAT, for example 'bash: git push'")
+    cwd = working_directory()
+    loaded = load_settings(cwd, {"permissions": options.permissions})
+    outcome = tried(tool.strip(), what.strip(), loaded.settings, cwd)
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
+        return
+    print(f"{outcome.verdict}{': ' if outcome.reason else ''}{one_line(outcome.reason)}")
+    if outcome.parts:
+        print(f"  because of {'; '.join(outcome.parts)}")
+    for scope, rules in outcome.remember.items():
+        print(f"  {scope} would remember {', '.join(map(one_line, rules))}")
+
+
+SECRET = ("api_key", "headers")
+
+
+def trust_command(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler trust",
+        description=f"Shows what a project's {PROJECT_FILE}, extensions, agents and skills may do only with "
+        "your consent, and gives it. It is for files as they are now: when one changes, it is asked anew.",
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: here)")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--remove", action="store_true", help="take the consent back")
+    choice.add_argument(
+        "--edits", action="store_true", help="trust its extensions also when they are changed later"
+    )
+    choice.add_argument("--list", action="store_true", help="list the folders that are trusted")
+    options = parser.parse_args(arguments)
+    if options.list:
+        if options.folder:
+            parser.error("--list takes no directory")
+        _list_trusted()
+        return 0
+    if options.remove:
+        _remove(Path(options.folder or working_directory()).resolve())
+    else:
+        _consent(working_directory(options.folder), edits=options.edits)
+    return 0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a file of a project needs consent for."""
+
+    file: Path
+    folder: Path
+    """The project's, which consent is given to and taken back from."""
+    trusted: Path
+    """What the consent is kept under."""
+    content: bytes
+    lines: tuple[str, ...]
+    does: str = "sets"
+
+
+def _consent(folder: Path, *, edits: bool = False) -> None:
+    project = read_project_file(folder)
+    wanted = [
+        *_wanted_by_project_file(project),
+        *_wanted_by_extensions(folder),
+        *_wanted_by_agents(folder),
+        *_wanted_by_skills(folder),
+    ]
+    if project is None and not wanted and not edits:
+        raise UsageError(
+            f"there is no {PROJECT_FILE} in {folder} or the folders of its repository above it, "
+            "and no extension, agent or skill that needs your consent"
+        )
+    if project is not None and not wanted and not edits:
+        print(f"{project.path} sets nothing that needs your consent")
+        return
+    for one in wanted:
+        print(f"{one.file} {one.does}:")
+        for line in one.lines:
+            print(f"  {line}")
+    root = project_folder(folder)
+    if edits:
+        print(f"every extension in {root} may run, also when it is changed later, and those that are added")
+    if has_terminal() and not ask_person("do you trust it?"):
+        print("nothing was changed")
+        return
+    for one in wanted:
+        trust(one.trusted, one.content)
+    if edits:
+        trust_edits(root)
+    for trusted in dict.fromkeys([*(one.folder for one in wanted), *([root] if edits else ())]):
+        print(f"trusted; `ostler trust --remove {quoted_path(trusted)}` takes it back")
+
+
+def _wanted_by_project_file(project: ProjectFile | None) -> Iterator[Wanted]:
+    if project is None or not project.risky:
+        return
+    folder = project.path.parent
+    lines = (line for name in sorted(project.risky) for line in _lines(name, name, project.values[name]))
+    yield Wanted(project.path, folder, folder, project.content, tuple(lines))
+
+
+def _wanted_by_extensions(folder: Path) -> Iterator[Wanted]:
+    for one in extensions_to_trust(folder):
+        if one.is_trusted:
+            continue
+        found = one.found
+        assert found.project is not None
+        lines = tuple(one_line(line) for line in one.lines())
+        yield Wanted(found.path, found.project, found.path, one.content, lines, "runs with your rights")
+
+
+def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
+    for one in find_agents(folder).models_to_trust:
+        yield Wanted(
+            one.path, project_of(one.path), one.path, one.content, (f"{one.field} = {one_line(one.model)}",)
+        )
+
+
+def _wanted_by_skills(folder: Path) -> Iterator[Wanted]:
+    for one in skills_in(folder).to_trust:
+        rest = f"{counted(len(one.content.splitlines()), 'line')} in all, read when the skill is used"
+        lines = (f"{one.name}: {one_line(one.description)}", rest)
+        project = skills.project_of(one.path)
+        yield Wanted(one.path, project, one.path, one.content, lines, "tells the model")
+
+
+def _lines(path: str, name: str, value: Any) -> Iterator[str]:
+    """A line for each value, those of tables under their full name."""
+    if isinstance(value, dict) and name not in SECRET:
+        for inner, one in value.items():
+            yield from _lines(f"{path}.{inner}", inner, one)
+    else:
+        yield f"{one_line(path)} = {_shown(name, value)}"
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in SECRET:
+        return "(a key, not shown)" if name == "api_key" else "(not shown)"
+    text = str(value)
+    if name == "base_url" and "@" in text:
+        before, _, after = text.rpartition("@")
+        text = f"{before.partition('//')[0]}//(password, not shown)@{after}"
+    return one_line(text)
+
+
+def _remove(folder: Path) -> None:
+    """The folder itself, or the project it lies in: trust stays removable when the file is gone."""
+    trusted = [Path(name) for name in trusted_folders()]
+    for candidate in (folder, *folder.parents):
+        if given := [one for one in trusted if candidate in (one, *_projects_of(one))]:
+            for one in given:
+                distrust(one)
+            print(f"{candidate} is no longer trusted")
+            return
+    print(f"ostler: {folder} was not trusted", file=sys.stderr)
+
+
+def _projects_of(path: Path) -> tuple[Path, ...]:
+    """The folders that a consent is taken back with, besides what it was given to."""
+    if _is_text(path):
+        is_skill = path.parent.parent.name == "skills"
+        return (skills.project_of(path) if is_skill else project_of(path),)
+    if not _is_extension(path):
+        return ()
+    around = [one.parent for one in path.parents if one.name == EXTENSIONS.parts[0]]
+    return (*around, project_folder(path.parent))
+
+
+def _is_extension(path: Path) -> bool:
+    if path.suffix == ".py" or EXTENSIONS.parts[0] in path.parts:
+        return True
+    return kind_of(path) is not None and not (path / PROJECT_FILE).is_file()
+
+
+def _is_text(path: Path) -> bool:
+    """An agent or a skill. What else is trusted are folders and extensions."""
+    return path.suffix == ".md" and not path.is_dir()
+
+
+def _list_trusted() -> None:
+    for folder in trusted_folders():
+        print(f"{folder}{_note(Path(folder))}")
+
+
+def _note(folder: Path) -> str:
+    if _is_text(folder):
+        return _note_on_text(folder)
+    if folder.parts[-2:] == EXTENSIONS.parts:
+        return "  (also what is changed later)"
+    if _is_extension(folder):
+        return _note_on_extension(folder)
+    try:
+        project: ProjectFile | None = read_project_file(folder)
+    except ConfigurationError:
+        return "  (changed since)"
+    if project is None or project.path.parent != folder:
+        return f"  (has no {PROJECT_FILE} now)"
+    return "" if is_trusted(folder, project.content) else "  (changed since)"
+
+
+def _note_on_extension(path: Path) -> str:
+    kind = kind_of(path)
+    if kind is None:
+        return "  (is no extension now)"
+    try:
+        files = ToTrust(Found(path.name, "project", path, kind, project=path.parent))
+    except Unusable:
+        return "  (changed since)"
+    return "" if is_trusted(path, files.content) else "  (changed since)"
+
+
+def _note_on_text(file: Path) -> str:
+    try:
+        return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
+    except OSError:
+        return "  (cannot be read now)"

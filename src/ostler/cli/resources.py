@@ -1,0 +1,198 @@
+"""`ostler agents`: the named agents that work here can be given to, and those of other vendors."""
+# MERGED: `ostler skills`: the skills that can be used here.
+# MERGED: `ostler prompts`: the prompt templates that `/name` stands for here.
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ostler.app.console import print_json, say, table
+from ostler.app.options import Parser, working_directory
+from ostler.app.reports import (
+    AGENT_HEADINGS,
+    SKILL_HEADINGS,
+    agent_notices,
+    agent_rows,
+    skill_notices,
+    skill_rows,
+)
+from ostler.app.settings import load_settings
+from ostler.context.instructions import skills_in
+from ostler.context.slash_commands import (
+    PROMPT_FOLDERS,
+    PromptFile,
+    PromptFiles,
+    own_prompts,
+    prompts_here,
+)
+from ostler.schema.errors import NotFound
+from ostler.schema.text import one_line, printable
+from ostler.sessions.agents import find_agents
+
+OF_OTHER_VENDORS = ("OTHER VENDORS", "TYPE", "TRANSPORT", "COMMAND", "DESCRIPTION")
+
+
+class OtherVendorsAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """One that the tool `agent` can start by its name."""
+
+    name: str
+    description: str
+    type: str
+    transport: str
+    command: tuple[str, ...]
+    scope: Literal["terminal"] = "terminal"
+
+
+def agents_command(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler agents",
+        description="Named agents, from Markdown files of this project and your own; then those of other "
+        "vendors that are configured. What is wrong with a file is said on standard error.",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--installed", action="store_true", help="also other vendors' that are on PATH")
+    options = parser.parse_args(arguments)
+    cwd = working_directory()
+    agents = find_agents(cwd)
+    others = _of_other_vendors(cwd, with_installed=options.installed)
+    if options.json:
+        for one in (*(agents.found[name] for name in sorted(agents.found)), *others):
+            print_json(one)
+    else:
+        for line in table(AGENT_HEADINGS, agent_rows(agents, cwd)):
+            print(line)
+        if agents.found and others:
+            print()
+        for line in table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others]):
+            print(line)
+    for notice in agent_notices(agents) if agents.problems or not others else ():
+        say(notice)
+    return 0
+
+
+def _of_other_vendors(cwd: Path, *, with_installed: bool) -> list[OtherVendorsAgent]:
+    configured = load_settings(cwd, {}).settings.terminal_agents
+    if not configured and not with_installed:
+        return []
+    from ostler.drivers.agent_spec import agent_commands
+
+    found = agent_commands(configured, with_installed=with_installed)
+    return [
+        OtherVendorsAgent(
+            name=name,
+            description=one.description,
+            type=one.type,
+            transport=one.transport,
+            command=one.command,
+        )
+        for name, one in sorted(found.items())
+    ]
+
+
+def _row_of_other(agent: OtherVendorsAgent) -> tuple[str, ...]:
+    command = one_line(shlex.join(agent.command))
+    return one_line(agent.name), agent.type, agent.transport, command, one_line(agent.description)
+
+
+def skills_command(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler skills",
+        description="Skills of this project and your own. A project's are used once you trust them. "
+        "What is wrong with a file is said on standard error.",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args(arguments)
+    cwd = working_directory()
+    skills = skills_in(cwd)
+    if options.json:
+        for name in sorted(skills.found):
+            print_json(skills.found[name])
+    else:
+        for line in table(SKILL_HEADINGS, skill_rows(skills, cwd)):
+            print(line)
+    for notice in skill_notices(skills):
+        say(notice)
+    return 0
+
+
+PROMPT_HEADINGS = ("USAGE", "FROM", "DESCRIPTION")
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    name: str
+    description: str
+    usage: str
+    scope: str
+    source: str
+    body: str
+
+
+def prompts_command(arguments: list[str]) -> int:
+    parser = Parser(
+        prog="ostler prompts",
+        description="Prompt templates, from Markdown files of this project and your own: "
+        "`ostler -p /NAME WORD…` says one. What is wrong with a file is said on standard error.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    show = commands.add_parser("show", help="the text of a template", prog="ostler prompts show")
+    show.add_argument("name", metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as a JSON object")
+    options = parser.parse_args(arguments)
+    cwd = working_directory()
+    files = prompts_here(cwd)
+    if options.command == "show":
+        _show(_named(files, options.name.removeprefix("/")), as_json=options.json)
+        return 0
+    _list([files.found[name] for name in sorted(files.found)], cwd, as_json=options.json)
+    for problem in files.problems:
+        say(problem)
+    if not files.found and not files.problems:
+        own = own_prompts()
+        say(f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
+    return 0
+
+
+def _named(files: PromptFiles, name: str) -> PromptFile:
+    if name in files.unusable:
+        raise NotFound(files.unusable[name])
+    if name not in files.found:
+        names = ", ".join(sorted(files.found)) or "none"
+        raise NotFound(f"there is no template {name!r}; there is: {names}")
+    return files.found[name]
+
+
+def _show(file: PromptFile, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_listed(file))
+        return
+    say(f"{file.source}; usage: {file.usage}")
+    print(printable(file.body))
+
+
+def _list(files: Sequence[PromptFile], cwd: Path, *, as_json: bool) -> None:
+    if as_json:
+        for one in files:
+            print_json(_listed(one))
+        return
+    for line in table(PROMPT_HEADINGS, [_prompt_row(one, cwd) for one in files]):
+        print(line)
+
+
+def _listed(file: PromptFile) -> _Listed:
+    return _Listed(file.name, file.description, file.usage, file.scope, file.source, file.body)
+
+
+def _prompt_row(file: PromptFile, cwd: Path) -> tuple[str, ...]:
+    return one_line(file.usage), one_line(_short(file, cwd)), one_line(file.description)
+
+
+def _short(file: PromptFile, cwd: Path) -> str:
+    source = Path(file.source)
+    return str(source.relative_to(cwd)) if source.is_relative_to(cwd) else file.source

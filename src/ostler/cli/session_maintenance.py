@@ -1,0 +1,248 @@
+"""`ostler sessions tree|navigate|collapse|compact|uncompact|label|rename`: a session's path, and names."""
+# MERGED: `ostler sessions check|repair|prune|delete`: keeping the store sound and small.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from ostler.app.console import print_json, say
+from ostler.app.options import working_directory
+from ostler.app.session_choice import ask_session, new_request_id
+from ostler.app.stores import find_session
+from ostler.core.harness import Harness
+from ostler.core.journal import World
+from ostler.core.state import SessionState
+from ostler.core.store import SessionSummary, Store
+from ostler.schema.errors import UsageError
+from ostler.schema.requests import CollapseBranch, Compact, Label, Navigate, Rename, UndoCompaction
+from ostler.schema.text import counted, cut, one_line
+from ostler.sessions.branches import TreeRequest
+from ostler.sessions.run_tree import require_no_parent_at_work, state_of
+from ostler.sessions.session import delete_session
+from ostler.store.paths import store_file
+from ostler.store.sqlite_maintenance import Unnamed, collect_output, shrink, unnamed_output
+
+
+async def tree(options: argparse.Namespace, store: Store) -> None:
+    from ostler.history.tree import nodes_of, rows
+
+    nodes = nodes_of(await store.read(await find_session(store, options.id)))
+    if options.json:
+        for node in nodes:
+            print_json(node)
+        return
+    for line in rows(nodes):
+        print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
+    if not any(node.leaf for node in nodes):
+        say("the next entry goes before the first one" if nodes else "the session has no entries yet")
+
+
+async def navigate(options: argparse.Namespace, store: Store) -> None:
+    await _ask(options, store, Navigate(id=new_request_id(), by="cli", entry=options.entry))
+
+
+async def label(options: argparse.Namespace, store: Store) -> None:
+    name = " ".join(" ".join(options.words).split())
+    await _ask(options, store, Label(id=new_request_id(), by="cli", entry=options.entry, label=name))
+
+
+async def rename(options: argparse.Namespace, store: Store) -> None:
+    title = " ".join(" ".join(options.words).split())
+    await _ask(options, store, Rename(id=new_request_id(), by="cli", title=title))
+
+
+async def collapse(options: argparse.Namespace, store: Store) -> None:
+    request = CollapseBranch(
+        id=new_request_id(),
+        by="cli",
+        leaf=options.entry,
+        instructions=" ".join(" ".join(options.words).split()),
+    )
+    await _ask(options, store, request, needs_model=True)
+
+
+async def compact(options: argparse.Namespace, store: Store) -> None:
+    wish = " ".join(" ".join(options.words).split())
+    request = Compact(id=new_request_id(), by="cli", instructions=wish)
+    await _ask(options, store, request, needs_model=True)
+
+
+async def uncompact(options: argparse.Namespace, store: Store) -> None:
+    number = options.compaction
+    if number is None:
+        from ostler.history.context_trace import compactions
+
+        in_force = [*compactions(await store.read(await find_session(store, options.id)))]
+        if not in_force:
+            raise UsageError("nothing in this session is compacted")
+        number = in_force[-1].seq
+    await _ask(options, store, UndoCompaction(id=new_request_id(), by="cli", compaction=number))
+
+
+async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
+    """What the session's own process would have: its directory, its model, and the extensions there."""
+    from ostler.app.extension_setup import extended
+    from ostler.app.harness import make_harness
+    from ostler.app.settings import load_settings
+
+    cwd = _directory_of(state)
+    loaded = load_settings(cwd, {"model": options.model or state.settings.model or None})
+    for notice in loaded.notices:
+        say(notice)
+    harness = make_harness(loaded.settings, cwd)
+    await extended(_NO_OPTIONS, loaded.settings, harness)
+    return harness
+
+
+def _directory_of(state: SessionState) -> Path:
+    return Path(state.cwd) if Path(state.cwd).is_dir() else working_directory()
+
+
+_NO_OPTIONS = argparse.Namespace(extension=(), no_extensions=False, trust=False)
+
+
+async def _ask(
+    options: argparse.Namespace,
+    store: Store,
+    request: TreeRequest | CollapseBranch | Compact | UndoCompaction,
+    *,
+    needs_model: bool = False,
+) -> None:
+    session = await find_session(store, options.id)
+    make = partial(_harness, options, await state_of(store, session)) if needs_model else None
+    if not await ask_session(store, session, request, make):
+        say(f"session {session} is held by another process, which takes this up when it gets to it")
+
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+_AGE = re.compile(r"([1-9]\d{0,4})([dw])")
+
+
+async def check(options: argparse.Namespace, store: Store) -> int:
+    from ostler.store.sqlite_maintenance import MENDABLE
+    from ostler.store.sqlite_maintenance import check as problems_of
+
+    ids = [await find_session(store, one) for one in options.ids]
+    problems = await asyncio.to_thread(problems_of, store_file(), ids or None)
+    for problem in problems:
+        if options.json:
+            print_json(problem)
+        else:
+            print(one_line(str(problem)))
+    if not problems:
+        number = len(ids) or len(await store.sessions())
+        say(f"{counted(number, 'session')} checked, nothing is wrong")
+    elif any(problem.number in MENDABLE for problem in problems):
+        say(
+            f"{counted(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts"
+        )
+    else:
+        say(f"{counted(len(problems), 'problem')}")
+    return 1 if problems else 0
+
+
+async def repair(options: argparse.Namespace, store: Store) -> int:
+    from ostler.store.sqlite_maintenance import repair as repaired
+
+    outcome = await asyncio.to_thread(repaired, store_file(), World())
+    for problem in outcome.mended:
+        print(f"mended: {one_line(str(problem))}")
+    for problem in outcome.left:
+        print(f"left as it is: {one_line(str(problem))}")
+    if outcome.copy:
+        say(f"the store as it was before is kept in {outcome.copy}; delete it when all is well")
+    elif not outcome.left:
+        say("nothing is wrong")
+    return 1 if outcome.left else 0
+
+
+async def prune(options: argparse.Namespace, store: Store) -> None:
+    from ostler.app.stores import delete_unused, unused
+
+    world, path = World(), store_file()
+    families = []
+    if options.older_than is not None or options.keep is not None:
+        since = None if options.older_than is None else world.now_ms() - options.older_than
+        found = unused(
+            await store.sessions(),
+            unused_since_ms=since,
+            keep=options.keep or 0,
+            with_waiting=options.waiting,
+        )
+        families = [family for family in found if not await _is_held(store, family)]
+    if options.dry_run:
+        for family in families:
+            _print_family("would delete", family)
+        left = await asyncio.to_thread(unnamed_output, path, world)
+        say(f"{_output(left)} could be collected; nothing was changed")
+        return
+    if families and not options.yes and not _is_agreed([one for family in families for one in family]):
+        say("nothing was deleted")
+        return
+    for family in families:
+        if reason := await delete_unused(store, family, world):
+            say(f"kept: {reason}")
+        else:
+            _print_family("deleted", family)
+    collected = await asyncio.to_thread(collect_output, path, world)
+    freed = await asyncio.to_thread(shrink, path, world)
+    if freed is None:
+        say(f"{_output(collected)} collected; the file keeps its size while others work with it")
+    else:
+        say(f"{_output(collected)} collected; the file is {_size(freed)} smaller")
+
+
+def age(text: str) -> int:
+    """`30d` or `8w`, in milliseconds."""
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no age: say 30d for thirty days, or 8w for eight weeks"
+        )
+    return int(match[1]) * _DAY_MS * (7 if match[2] == "w" else 1)
+
+
+async def _is_held(store: Store, family: Sequence[SessionSummary]) -> bool:
+    return any([await store.holder(one.id) is not None for one in family])
+
+
+def _print_family(verb: str, family: Sequence[SessionSummary]) -> None:
+    for one in family:
+        print(f"{verb} {one.id}  {one_line(one.title or one.preview)}".rstrip())
+
+
+def _output(found: Sequence[Unnamed]) -> str:
+    return f"{counted(len(found), 'output')} that nothing names ({_size(sum(one.size for one in found))})"
+
+
+def _size(number: int) -> str:
+    return f"{number / 1_000_000:.1f} MB" if number >= 100_000 else f"{number / 1000:.1f} kB"
+
+
+async def delete(options: argparse.Namespace, store: Store) -> None:
+    sessions = list(dict.fromkeys([await find_session(store, one) for one in options.ids]))
+    for session in sessions:
+        await require_no_parent_at_work(store, session)
+    if not options.yes and not _is_agreed([await store.summary(one) for one in sessions]):
+        say("nothing was deleted")
+        return
+    for session in sessions:
+        await delete_session(store, session)
+        print(f"deleted {session}")
+
+
+def _is_agreed(sessions: list[SessionSummary]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("deleting cannot be undone: say --yes when there is nobody to ask")
+    for one in sessions:
+        print(f"{one.id}  {one_line(one.title or one.preview)}", file=sys.stderr)
+    print("delete for good? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

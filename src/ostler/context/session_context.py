@@ -1,0 +1,273 @@
+"""A session's context by the settings. While all of it fits easily, nothing is counted and little loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.app.settings import Settings
+from ostler.core.call_context import ResultLimits
+from ostler.core.context import Built, Order, Told
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal
+from ostler.core.run_state import REMIND_AT
+from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from ostler.context.builder import ModelRoom, SessionContext
+    from ostler.context.policy import ContextPolicy, Rules
+    from ostler.context.providers import Fence, Rule
+    from ostler.core.context import Tokenizer
+
+
+EASILY = 0.5
+"""The share of a model's window up to which nobody needs to look closer."""
+
+LEAST_CHARACTERS_A_TOKEN = 2
+
+PICTURE = 9_600
+"""As many characters as a picture counts for."""
+
+DOCUMENT = 500_000
+"""And a document, however short its file is: its pages are what is counted."""
+
+LAST_STEPS = 3
+
+CLOSE_CHAPTER = "close_chapter"
+
+FRAME = 60
+"""As many characters as what is around a call or a result counts for."""
+
+NO_REMINDERS: Mapping[str, Rule] = {}
+
+NO_RULES: Rules = {}
+
+ANOTHER_POLICY = "by another policy"
+
+
+class Brought:
+    """What extensions bring along: the same for a session, its runs and its children."""
+
+    fences: tuple[Fence, ...] = ()
+
+
+class KeptContext:
+    """Tells everything while that is easy, and leaves the rest to `SessionContext`.
+
+    The rules are those of the settings, changed by the agent's, and those by the run's.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        agent: Rules = NO_RULES,
+        run: Rules = NO_RULES,
+        fences: tuple[Fence, ...] = (),
+        reminders: Mapping[str, Rule] = NO_REMINDERS,
+        tokenizer: Tokenizer | None = None,
+        brought: Brought | None = None,
+    ) -> None:
+        self._settings = settings
+        self._layers = {"settings": settings.context, "agent": agent, "run": run}
+        self._has_rules = any(self._layers.values())
+        self._changed = ""
+        """Why the first request does not begin with what was told before."""
+        self._fences = fences
+        self._reminders = dict(reminders)
+        self._tokenizer = tokenizer
+        self._brought = brought or Brought()
+        self._used: tuple[Fence, ...] = ()
+        self._whole: SessionContext | None = None
+        self._room_of = cache(self._find_room)
+        self._limits_of = cache(self._find_limits)
+        self._sizes: dict[tuple[str, ...], int] = {}
+        self._echoed = ""
+        self._looked_at: tuple[Told | None, int] = (None, 0)
+
+    def anew(self) -> KeptContext:
+        return self._with(self._layers["agent"], self._layers["run"])
+
+    def for_agent(self, rules: Rules) -> KeptContext:
+        """Another one, for a child whose agent has rules of its own. Raises for rules that are wrong."""
+        from ostler.context.policy import combined
+
+        other = self._with(combined(self._layers["agent"], rules), self._layers["run"])
+        other.policy()
+        return other
+
+    def for_run(self, rules: Rules) -> KeptContext:
+        """The one by which the next run is told what it is: this one, if nothing is to be different."""
+        if rules == self._layers["run"]:
+            return self
+        other = self._with(self._layers["agent"], rules)
+        other.policy()
+        if self._whole is not None:
+            self._whole.leave()
+        if self._echoed or self._whole is not None:  # something was told by these rules
+            other._changed = ANOTHER_POLICY
+        return other
+
+    def _with(self, agent: Rules, run: Rules) -> KeptContext:
+        return KeptContext(
+            self._settings,
+            agent=agent,
+            run=run,
+            fences=self._fences,
+            reminders=self._reminders,
+            tokenizer=self._tokenizer,
+            brought=self._brought,
+        )
+
+    def bring(self, fences: Iterable[Fence]) -> list[str]:
+        """The fences of extensions, from the next step on, in place of those before; here, and in every
+        context that was made of this one. Returns the kinds that the host has itself: its own are told."""
+        brought = tuple(fences)
+        own = {fence.kind for fence in self._fences}
+        self._brought.fences = tuple(fence for fence in brought if fence.kind not in own)
+        return [fence.kind for fence in brought if fence.kind in own]
+
+    def policy(self) -> ContextPolicy:
+        """All of the rules. Raises for those that are wrong."""
+        from ostler.context.policy import merged
+
+        return merged(*self._layers.values(), places=("the settings", "the agent", "the run"))
+
+    def window(self, model: str) -> int:
+        """How many tokens that model may be told."""
+        told = self.policy().window.tokens if self._has_rules else None
+        return told or self._limits_of(model)[0]
+
+    def equip(self, harness: Harness) -> None:
+        """What the policy says about results and tools."""
+        if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
+            follow_policy(harness, self.policy())
+
+    async def build(self, journal: Journal, told: Told) -> Built:
+        if tokens := self._easily(journal, told):
+            built = Built(told.system, told.transcript, told.said, self._trace(journal, told, tokens))
+        else:
+            built = await self.whole().build(journal, told)
+        if self._changed and built.trace is not None:
+            built.trace["changed"], self._changed = self._changed, ""
+        return built
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        return not self._easily(journal, told) and await self.whole().is_full(journal, told)
+
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+        return await self.whole().compact(journal, harness, told, order)
+
+    def whole(self) -> SessionContext:
+        fences = (*self._fences, *self._brought.fences)
+        if self._whole is None:
+            from ostler.context.builder import SessionContext
+            from ostler.context.policy import origins_of
+            from ostler.context.tokenizers import RoutedTokenizer
+
+            self._whole = SessionContext(
+                self.policy(),
+                self._tokenizer or RoutedTokenizer(),
+                self._room_of,
+                fences,
+                self._reminders,
+                origins_of(tuple(self._layers), tuple(self._layers.values())),
+            )
+        elif fences != self._used:
+            self._whole.bring(fences)
+        self._used = fences
+        return self._whole
+
+    def _find_room(self, model: str) -> ModelRoom:
+        from ostler.context.builder import ModelRoom
+
+        return ModelRoom(*self._limits_of(model))
+
+    def _find_limits(self, model: str) -> tuple[int, int | None]:
+        from ostler.models.catalogue import Catalogue
+
+        info = Catalogue(self._settings.models, self._settings.aliases).lookup(model)
+        return info.context_limit, info.output_limit
+
+    def _easily(self, journal: Journal, told: Told) -> int:
+        """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
+        if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
+            self._looked_at = (told, self._bound(journal, told))
+        return self._looked_at[1]
+
+    def _bound(self, journal: Journal, told: Told) -> int:
+        state, run = journal.state, journal.state.run
+        if self._has_rules or self._fences or self._reminders or self._whole is not None:
+            return 0
+        if self._brought.fences:
+            return 0
+        if run and (
+            REMIND_AT in run.repeats.values() or _is_near_its_end(run.steps, run.started.limits.steps)
+        ):
+            return 0
+        counted = state.context_messages if state.context_tokens else 0
+        if counted > len(told.transcript):
+            counted = 0
+        characters = sum(map(_characters, (*told.transcript.messages[counted:], *told.said)))
+        if not counted:
+            characters += len(told.system) + self._size_of_tools(told)
+        elif journal.begun and journal.begun.system != told.system:
+            characters += len(told.system)  # what was counted had another one
+        tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
+        return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0
+
+    def _size_of_tools(self, told: Told) -> int:
+        names = tuple([tool.name for tool in told.tools])
+        if names not in self._sizes:
+            self._sizes[names] = len(msgspec.json.encode(told.tools))
+        return self._sizes[names]
+
+    def _trace(self, journal: Journal, told: Told, tokens: int) -> dict[str, Any]:
+        run = journal.state.run.id if journal.state.run else ""
+        number = len(told.transcript)
+        window = self._limits_of(told.model.name)[0]
+        trace: dict[str, Any] = {
+            "tokens": {"window": window, "at_most": tokens},
+            "counted": ["estimated", "low"],
+            "messages": [number, number],
+        }
+        if self._echoed != run:
+            self._echoed = run
+            trace["policy"] = {}
+        return trace
+
+
+def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
+    """What the policy of the context says about results and tools."""
+    harness.result_limits = ResultLimits(policy.results.characters, policy.results.lines)
+    tools = [tool for name, tool in harness.tools.items() if name != CLOSE_CHAPTER]
+    if policy.checkpoints.offered and tools:
+        from ostler.context.compaction import ChapterTool
+
+        tools.append(ChapterTool(policy.summaries.longest))
+    if len(tools) != len(harness.tools):
+        harness.use(tools)
+
+
+def _is_near_its_end(steps: int, limit: int | None) -> bool:
+    return limit is not None and steps + LAST_STEPS > limit
+
+
+def _characters(message: Message) -> int:
+    return sum([_size(block) for block in message.content])
+
+
+def _size(block: Any) -> int:
+    kind = type(block)  # in every step: a `match` would take longer than the rest of the look
+    if kind is Text:
+        return len(block.text)
+    if kind is ToolResult:
+        return FRAME + sum([_size(part) for part in block.content])
+    if kind is ToolCall:
+        return FRAME + len(block.arguments)
+    if kind is Reasoning:
+        return len(block.text) + (len(msgspec.json.encode(block.opaque)) if block.opaque else 0)
+    return DOCUMENT if kind is File else PICTURE

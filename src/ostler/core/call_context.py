@@ -1,0 +1,345 @@
+"""What one running call may know and do."""
+# MERGED: The output of a running tool: shown live, kept in a blob, bounded for the model.
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from ostler.core.budget import Budget
+from ostler.core.cancellation import CancelToken, Stopwatch
+from ostler.core.children import ChildRequest, ChildResult, child_session
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal
+from ostler.core.processes import ProcessId
+from ostler.core.questions import NOBODY_TO_ASK, Questions, as_stored
+from ostler.core.run_state import CallState
+from ostler.core.store import Blobs
+from ostler.schema.errors import CallRefused, StoreError
+from ostler.schema.events import (
+    ChildEnded,
+    ChildEvent,
+    ChildStarted,
+    ChildUsed,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    TodoItem,
+    TodoUpdated,
+    ToolOutput,
+    ToolResultFact,
+)
+from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.messages import BlobRef, PlainBlock, Text, text_of
+from ostler.schema.outcomes import Question
+from ostler.schema.usage import Usage
+
+FLUSH_AFTER = 0.2
+
+FLUSH_SIZE = 256 * 1024
+
+KEEP_AT_MOST = 256 * 1024 * 1024
+"""A command that prints for ever must not fill the disk."""
+
+
+TAIL_SIZE = 4 * 1024
+
+
+MODEL_LIMIT = 50 * 1024
+
+
+class ResultLimits(msgspec.Struct, frozen=True):
+    """How much of a result's text the model is told, for tools that do not bound it themselves."""
+
+    characters: int = MODEL_LIMIT
+    lines: int | None = None
+
+
+def blob_of_call(call: str) -> str:
+    """Where a call's output is kept: the same name before and after a crash."""
+    return f"out_{call}"
+
+
+class OutputSpool:
+    """Everything one call printed. It reaches the blob store at the latest `FLUSH_AFTER` seconds later,
+    so that a crash loses next to nothing of it; a short, quick call writes nothing at all."""
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        session: str,
+        call: str,
+        publish: Callable[[list[ToolOutput]], None],
+        fail: Callable[[StoreError], None],
+    ) -> None:
+        self._blobs = blobs
+        self._session = session
+        self._call = call
+        self._publish = publish
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waiting: list[str] = []
+        self._waiting_size = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._tail = ""
+        self.size = 0
+        self.stored = 0
+
+    def write(self, text: str, stream: Literal["out", "err"]) -> None:
+        """May be called from any thread: tools that are plain functions run in one of their own."""
+        if threading.get_ident() == self._thread:
+            self._write(text, stream)
+        else:
+            self._loop.call_soon_threadsafe(self._write, text, stream)
+
+    def _write(self, text: str, stream: Literal["out", "err"]) -> None:
+        if not text or self._closed:
+            return
+        text = printable(text)
+        self._publish([ToolOutput(self._call, self.size, text, stream)])
+        self.size += len(text)
+        self._tail = (self._tail + text)[-TAIL_SIZE:]
+        if self.size > KEEP_AT_MOST:
+            return
+        self._waiting.append(text)
+        self._waiting_size += len(text)
+        if self._waiting_size >= FLUSH_SIZE:
+            self._flush_soon()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
+
+    @property
+    def tail(self) -> str:
+        """The end of the output, to tell of a call that was cut."""
+        return self._tail
+
+    async def close(self, told: int) -> BlobRef | None:
+        """The blob with the whole output, when the model was told fewer characters than there were."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        if self._flushing:
+            await self._flushing
+        if self.stored or self.size > told:
+            await self._flush()
+        return await self._blobs.blob(self._session, blob_of_call(self._call)) if self.stored else None
+
+    def _flush_soon(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush())
+        elif self._waiting:
+            self._timer = self._loop.call_later(FLUSH_AFTER, self._flush_soon)
+
+    async def _flush(self) -> None:
+        data = "".join(self._waiting).encode()
+        self._waiting, self._waiting_size = [], 0
+        if not data:
+            return
+        try:
+            await self._blobs.append_blob(self._session, blob_of_call(self._call), data)
+        except StoreError as error:
+            self._fail(error)
+            return
+        self.stored += len(data)
+
+
+def printable(text: str) -> str:
+    """The text with halves of characters replaced: such as come from file names cannot be stored."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+async def bounded(
+    content: tuple[PlainBlock, ...], limits: ResultLimits, blobs: Blobs, session: str, call: str
+) -> tuple[tuple[PlainBlock, ...], BlobRef | None]:
+    """Content that is not too long for the model: the middle is cut, the whole is kept in a blob."""
+    texts = [block.text for block in content if isinstance(block, Text)]
+    is_short = sum(map(len, texts)) <= limits.characters
+    if is_short and (limits.lines is None or sum(text.count("\n") + 1 for text in texts) <= limits.lines):
+        return content, None
+    whole = "\n".join(texts)
+    name = f"result_{call}"
+    await blobs.append_blob(session, name, whole.encode())
+    head, tail = _ends(whole, limits)
+    left_out = len(whole) - len(head) - len(tail)
+    note = f"\n\n[… {left_out} characters left out; read blob:{name} for all of it …]\n\n"
+    others = tuple(block for block in content if not isinstance(block, Text))
+    return (Text(head + note + tail), *others), await blobs.blob(session, name)
+
+
+def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
+    """The beginning and the end that the model is told."""
+    head = tail = whole
+    lines = whole.split("\n")
+    if limits.lines is not None and len(lines) > limits.lines:
+        first = (limits.lines + 1) // 2
+        head, tail = "\n".join(lines[:first]), "\n".join(lines[len(lines) - limits.lines + first :])
+    half = max(1, limits.characters // 2)
+    return head[:half], tail[-half:]
+
+
+TASK_EXCERPT = 200
+
+
+class CallContext:
+    """The `ToolContext` that the kernel hands to a tool."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        harness: Harness,
+        questions: Questions,
+        budget: Budget,
+        call: CallState,
+        step: int,
+        spool: OutputSpool,
+        cancel: CancelToken,
+    ) -> None:
+        run = journal.state.run
+        assert run is not None
+        self.journal = journal
+        self.harness = harness
+        self.budget = budget
+        self._questions = questions
+        self._spool = spool
+        self._run = run
+        self._children = 0
+        self.session = journal.session
+        self.run = run.id
+        self.root_run = run.started.root or run.id
+        self.parent_run = run.started.parent_run
+        self.trace = run.started.trace or self.root_run
+        self.depth = run.started.depth
+        self.tags = dict(run.started.tags)
+        self.step = step
+        self.call = call.called.call
+        self.attempt = call.started.attempt if call.started else 1
+        self.cwd: Path = harness.cwd
+        self.cancel = cancel
+        self.memory = harness.memory
+        self.services = harness.services
+        self.stopwatch = Stopwatch()
+        self.answer: Any = None
+        self.state: Any = None
+
+    def output(self, text: str, stream: Literal["out", "err"] = "out") -> None:
+        self._spool.write(text, stream)
+
+    async def own_process(self, process: ProcessId) -> None:
+        self.journal.has_processes = True
+        await self.journal.store.own_process(self.journal.lease, self.call, process)
+
+    async def ask(self, question: Question) -> Any:
+        asker = self.harness.asker
+        if asker is None:
+            raise CallRefused(NOBODY_TO_ASK)
+        question_id = self.journal.world.new_id("q")
+        asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
+        problem = storing_problem(asked)
+        if problem:
+            raise CallRefused(f"the question cannot be asked: {problem}")
+        self.journal.record(asked)
+        self._questions.expect(asked)
+
+        def record(answer: QuestionAnswered) -> None:
+            self.journal.record(as_stored(asked, answer), settles=answer.request)
+
+        self.stopwatch.pause()
+        try:
+            await self.journal.commit()
+            answer = await self._questions.ask(asked, asker, record)
+        finally:
+            self.stopwatch.go_on()
+            if question_id in self.journal.state.questions and not self.journal.failed:
+                record(QuestionAnswered(question_id, "withdrawn"))
+        await self.journal.commit()
+        if answer.outcome != "answered":
+            raise CallRefused("The person did not answer the question.")
+        return answer.answer
+
+    @property
+    def citation_offset(self) -> int:
+        return self._run.citations
+
+    @property
+    def todo(self) -> tuple[TodoItem, ...]:
+        return self.journal.state.todo.get("main", ())
+
+    async def update_todo(self, items: Sequence[TodoItem]) -> None:
+        updated = TodoUpdated(tuple(items))
+        if problem := storing_problem(updated):
+            raise CallRefused(f"the to-do list cannot be stored: {problem}")
+        self.journal.record(updated)
+        await self.journal.commit()
+
+    async def working_history(self) -> list[Fact]:
+        return await self.journal.history()
+
+    async def persisted_history(self) -> list[Fact]:
+        return await self.journal.store.read(self.session, limit=self._run.first_seq - 1)
+
+    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
+        spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
+        self.journal.publish([ChildEvent(self.call, child, event) for event in spelled])
+
+    def record_use(self, child: str, usage: Usage) -> None:
+        """What another vendor's agent used for the call. Told after the run, it counts for no other."""
+        run = self.journal.state.run
+        if run is not None and run.id == self.run and not self.journal.failed:
+            self.journal.record(ChildUsed(self.call, child, usage))
+
+    def run_child(self, request: ChildRequest) -> Coroutine[Any, Any, ChildResult]:
+        # Counted when it is called, not when it gets its first turn: it must be the same after a crash.
+        self._children += 1
+        return self._run_child(child_session(self.session, self.call, self._children), request)
+
+    async def _run_child(self, child: str, request: ChildRequest) -> ChildResult:
+        children = self.harness.children
+        if children is None:
+            raise CallRefused("No child can be run here.")
+        if child not in self._run.children:
+            task = text_of(request.prompt)[:TASK_EXCERPT]
+            self.journal.record(ChildStarted(self.call, child, request.agent, task))
+            await self.journal.commit()
+        return await children.run(child, request, self)
+
+    def results(self) -> AsyncIterator[ToolResultFact]:
+        return results_in(self.journal)
+
+    async def read_blob(self, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        return await self.journal.store.read_blob(self.session, blob, start, size)
+
+
+async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
+    """The results on the session's path so far, oldest first."""
+    for fact in await journal.store.read_opening(journal.session):
+        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+            yield fact.event
+
+
+def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
+    """Makes a fact of a child's end, once: from here on its use counts as its parent's children's."""
+    run = journal.state.run
+    child = run.children.get(result.session) if run else None
+    if child is not None and child.ended is None and not journal.failed:
+        ended = ChildEnded(
+            child.call, result.session, result.status, result.own, result.children, result.reason
+        )
+        journal.record(ended)
+        if budget is not None:
+            budget.forget(result.session)

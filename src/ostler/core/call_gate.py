@@ -1,0 +1,196 @@
+"""Whether a call may run, and with which arguments: the tool, the schema, hooks, permission, people."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from ostler.core.call_context import results_in
+from ostler.core.harness import Harness
+from ostler.core.hooks import Allow, Ask, Oversight, PlannedCall, Refuse
+from ostler.core.journal import Journal
+from ostler.core.json_schema import normalised
+from ostler.core.questions import NOBODY_TO_ASK, grants
+from ostler.core.run_state import CallState, StepState
+from ostler.core.tool import Tool
+from ostler.schema import events
+from ostler.schema.errors import InvalidArguments, StoreError, in_words
+from ostler.schema.ids import blake2b
+from ostler.schema.outcomes import Failed, Settled, failed, ok
+
+REFUSED = "The call was refused."
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that may run now, with its arguments as judged and as the tool wants them."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    validated: Any
+    key: str = ""
+    """Of an idempotent tool: under it its results are found again."""
+    answer: Any = None
+    state: Any = None
+    allowed_by: str = ""
+
+
+class Judging:
+    """Decides about the calls of a session, one after the other."""
+
+    def __init__(self, journal: Journal, harness: Harness, over: Oversight) -> None:
+        self._journal = journal
+        self._harness = harness
+        self._over = over
+
+    async def decide(self, call: CallState, step: StepState) -> Ready | Settled | events.QuestionAsked:
+        """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
+        called = call.called
+        tool = self._harness.tools.get(called.name)
+        if tool is None or called.name not in step.tools:
+            known = ", ".join(step.tools) or "none"
+            text = f'the tool "{called.name}" is switched off' if tool else f'unknown tool "{called.name}"'
+            return failed(f"{text}; the tools are: {known}", kind="unknown_tool")
+        if called.malformed:
+            return failed(
+                f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
+            )
+        if call.answered and call.question:
+            return self.after_answer(call, tool, call.question, call.answered)
+        if call.started and tool.spec.reattaches:  # it was permitted, and its child knows what it was told
+            return self._ready_again(tool, call.arguments)
+        arguments = normalised(called.arguments, tool.spec.schema)
+        validated, problem = _validated(tool, arguments)
+        if problem:
+            return failed(problem, kind="invalid_arguments")
+        if (spell_out := getattr(tool, "spelled_out", None)) is not None:
+            arguments = spell_out(arguments, _Before(self._journal, self._harness))
+            validated, problem = _validated(tool, arguments)
+            if problem:
+                return failed(problem, kind="invalid_arguments")
+        if self._harness.permission is None and "before_tool" not in self._harness.hooks:
+            return self._ready(tool, arguments, validated)
+        planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
+        if remembered := self._remembered():
+            planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
+        planned, obstacle = await self._harness.hooks.before_tool(
+            planned, self._over, last_guard=self._harness.permission
+        )
+        if isinstance(obstacle, Refuse):
+            return failed(obstacle.reason or REFUSED, kind="call_refused")
+        validated, problem = _validated(tool, planned.arguments)
+        if problem:
+            return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
+        if isinstance(obstacle, Ask):
+            if problem := await self._objection(tool, validated):
+                return failed(problem)
+            return self._question(call, obstacle, planned.arguments)
+        allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
+        return self._ready(tool, planned.arguments, validated, allowed_by)
+
+    def _remembered(self) -> dict[str, str]:
+        """The rules that this session and its parents' remember; its own count last."""
+        place = self._harness.place
+        own = self._journal.state.permissions
+        return {**place.permissions(), **own} if place else own
+
+    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "") -> Ready:
+        scope, run = tool.spec.idempotent, self._journal.state.run
+        if scope == "no" or run is None:
+            return Ready(tool, arguments, validated, allowed_by=allowed_by)
+        within = run.id if scope == "run" else "session"
+        key = idempotency_key(tool.spec.name, arguments, within)
+        return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
+
+    async def _objection(self, tool: Tool, validated: Any) -> str:
+        """Why the call would fail whatever a person says: nobody is asked about that."""
+        objection = getattr(tool, "objection", None)
+        if objection is None:
+            return ""
+        try:
+            return str(await objection(validated, _Before(self._journal, self._harness)))
+        except StoreError:
+            raise
+        except Exception as error:
+            return f"{tool.spec.name} could not be checked: {in_words(error)}"
+
+    def _question(
+        self, call: CallState, ask: Ask, arguments: dict[str, Any]
+    ) -> events.QuestionAsked | Failed:
+        question = ask.question
+        if self._harness.asker is None and not self._harness.waits_for_answers:
+            return failed(question.reason or NOBODY_TO_ASK, kind="call_refused")
+        return events.QuestionAsked(
+            id=self._journal.world.new_id("q"),
+            question=question,
+            call=call.called.call,
+            asked_by=ask.by,
+            state={"arguments": arguments},
+        )
+
+    def after_answer(
+        self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
+    ) -> Ready | Settled:
+        """What an answered question makes of its call."""
+        if asked.asked_by in ("permission", "hook"):
+            if not grants(asked, answered):
+                own_words = isinstance(answered.answer, str) and answered.answer not in asked.question.choices
+                reason = answered.answer if own_words else ""
+                return failed(reason or "The person declined this call.", kind="call_refused")
+            if asked.asked_by == "permission" and self._harness.remember is not None:
+                for event in self._harness.remember(asked, answered, self._journal.session):
+                    self._journal.record(event)
+            arguments = asked.state["arguments"]
+            validated, problem = _validated(tool, arguments)
+            if problem:
+                return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
+            return self._ready(tool, arguments, validated)
+        if answered.outcome != "answered":
+            return failed("The person did not answer the question.", kind="call_refused")
+        is_called_again = asked.resume == "again" or (tool.spec.resumes and not asked.resume)
+        if not is_called_again and asked.question.secret:
+            return ok("The person gave the secret.")
+        if not is_called_again:
+            return ok(_as_text(answered.answer), details={"answer": answered.answer})
+        return self._ready_again(tool, call.arguments, answered.answer, asked.state)
+
+    def _ready_again(
+        self, tool: Tool, arguments: dict[str, Any], answer: Any = None, state: Any = None
+    ) -> Ready | Failed:
+        validated, problem = _validated(tool, arguments)
+        if problem:
+            return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
+        return Ready(tool, arguments, validated, "", answer, state)
+
+
+class _Before:
+    """What a tool may know of the session before its call runs."""
+
+    def __init__(self, journal: Journal, harness: Harness) -> None:
+        self._journal = journal
+        self.cwd = harness.cwd
+        self.memory = harness.memory
+
+    def results(self) -> AsyncIterator[events.ToolResultFact]:
+        return results_in(self._journal)
+
+
+def idempotency_key(tool: str, arguments: dict[str, Any], within: str) -> str:
+    """The same for the same tool and arguments, however they were spelled, within one run or session."""
+    canonical = msgspec.json.encode((within, tool, arguments), order="sorted")
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
+    """The arguments as the tool wants them, or what is wrong with them."""
+    try:
+        return tool.validate(arguments), ""
+    except InvalidArguments as error:
+        return None, error.message
+    except Exception as error:
+        return None, f"{tool.spec.name} could not read its arguments: {in_words(error)}"
+
+
+def _as_text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()

@@ -1,0 +1,238 @@
+"""A cancel token: one way to say stop, that reaches everything which was given the token."""
+# MERGED: Bounded ways to stop what was started.
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+
+class CancelToken:
+    """Cancelled once, for one reason. Callbacks run at once, in the order they were added."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.reason = ""
+        self.request = ""
+        """The request that asked for it, if one did."""
+        self.is_limit = False
+        """Nobody asked for it: time is up."""
+        self._callbacks: list[Callable[[], None]] = []
+
+    def cancel(self, reason: str = "cancelled", request: str = "", *, is_limit: bool = False) -> None:
+        if self.cancelled:
+            return
+        self.cancelled = True
+        self.is_limit = is_limit
+        self.reason = reason
+        self.request = request
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback` on cancellation (now, if it has happened). Returns how to take it back."""
+        if self.cancelled:
+            callback()
+            return lambda: None
+        self._callbacks.append(callback)
+
+        def forget() -> None:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+        return forget
+
+    async def wait(self) -> None:
+        happened = asyncio.Event()
+        forget = self.on_cancel(happened.set)
+        try:
+            await happened.wait()
+        finally:
+            forget()
+
+
+GRACE = 5.0
+"""Seconds a cancelled tool has to end; longer than it takes to end a process group."""
+
+
+CLOCK_SLACK = 0.001
+"""Seconds too small to wait for: a clock may not even notice them."""
+
+
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """The token fired."""
+
+
+class Silent(Exception):
+    """Nothing was heard for too long."""
+
+
+class stops_with:
+    """`async with stops_with(token):` ends the block with `Stopped` when the token fires.
+
+    With `silence` it ends with `Silent` when that many seconds have passed since it began, or since `heard`.
+    May be used again.
+    """
+
+    def __init__(self, token: CancelToken, silence: float | None = None) -> None:
+        self._token = token
+        self._silence = silence
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> stops_with:
+        if self._token.cancelled:
+            raise Stopped
+        self._loop = asyncio.get_running_loop()
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        self._ending: type[Exception] | None = None
+        self._firing: asyncio.Handle | None = None
+        self._forget = self._token.on_cancel(self._fire_soon)
+        self.heard()
+        if self._silence is not None and self._timer is None:
+            self._listen_for(self._silence)
+        return self
+
+    def heard(self) -> None:
+        self._last_heard = self._loop.time()
+
+    def _listen_for(self, seconds: float) -> None:
+        # One timer serves many uses and reads of the network: a timer for each would take longer than all
+        # else that is done here. It must not keep us alive, with all that hangs on the token.
+        self._timer = self._loop.call_later(seconds, _listen, weakref.ref(self))
+
+    def listen(self) -> None:
+        """Time is up, unless something was heard meanwhile."""
+        self._timer = None
+        if self._task is None or self._silence is None:
+            return
+        left = self._last_heard + self._silence - self._loop.time()
+        if left < CLOCK_SLACK:
+            self._fire(Silent)
+        else:
+            self._listen_for(left)
+
+    def _fire_soon(self) -> None:
+        # Not at once: the token may be fired by the task itself, from a callback it makes inside the
+        # block. A task that cancels itself and then leaves the block would carry the cancellation out.
+        self._firing = self._loop.call_soon(self._fire, Stopped)
+
+    def _fire(self, ending: type[Exception]) -> None:
+        if self._ending is None and self._task is not None:
+            self._ending = ending
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._forget()
+        if self._firing:
+            self._firing.cancel()
+        task, self._task = self._task, None
+        assert task is not None
+        # As in asyncio.timeout: a cancellation that came from elsewhere as well is not ours to hide.
+        if self._ending and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._ending from error
+
+
+def _listen(watch: weakref.ref[stops_with]) -> None:
+    if (present := watch()) is not None:
+        present.listen()
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels the present task; else a `CancelledError` came from the code that it runs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class Stopwatch:
+    """Counts the time that does not count: while a tool waits for a person."""
+
+    def __init__(self) -> None:
+        self._paused = 0.0
+        self._pauses = 0
+        self._since: float | None = None
+
+    def pause(self) -> None:
+        """Until as many `go_on` as there were pauses: it may wait for two things at once."""
+        self._pauses += 1
+        if self._since is None:
+            self._since = asyncio.get_running_loop().time()
+
+    def go_on(self) -> None:
+        self._pauses -= 1
+        if self._since is not None and not self._pauses:
+            self._paused += asyncio.get_running_loop().time() - self._since
+            self._since = None
+
+    def paused(self) -> float:
+        running = asyncio.get_running_loop().time() - self._since if self._since is not None else 0.0
+        return self._paused + running
+
+
+running_stopwatch: ContextVar[Stopwatch | None] = ContextVar("running_stopwatch", default=None)
+"""Of the handler that runs here: a question to a person stops it."""
+
+
+async def run_bounded(
+    work: Coroutine[Any, Any, Result],
+    token: CancelToken,
+    timeout: float | None,
+    stopwatch: Stopwatch | None = None,
+) -> tuple[Literal["done", "cancelled", "timed_out"], asyncio.Task[Result]]:
+    """Runs `work` until it ends, the token fires or time is up; then it has `GRACE` seconds to end.
+
+    The task is done when this returns, unless it ignored its cancellation for that long. When we are
+    cancelled ourselves, so is the work.
+    """
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    news = loop.create_future()
+
+    def tell(*_: object) -> None:
+        if not news.done():
+            news.set_result(None)
+
+    def tell_soon() -> None:
+        loop.call_soon(tell)
+
+    task.add_done_callback(tell)
+    forget = token.on_cancel(tell_soon)
+    began = loop.time()
+    left = timeout
+    try:
+        while True:
+            timer = None if left is None else loop.call_later(left, tell)
+            try:
+                await news
+            finally:
+                if timer:
+                    timer.cancel()
+            if task.done():
+                return "done", task
+            if token.cancelled or timeout is None:
+                break
+            left = timeout - (loop.time() - began) + (stopwatch.paused() if stopwatch else 0.0)
+            if left < CLOCK_SLACK:
+                break
+            news = loop.create_future()
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        return ("cancelled" if token.cancelled else "timed_out"), task
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE)
+        raise
+    finally:
+        forget()

@@ -1,0 +1,257 @@
+"""Children: what a call may ask of a run of its own, and what comes of it."""
+# MERGED: Children that no call has: extensions spawn them, in a run or between two.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ostler.core.budget import Budget
+from ostler.core.call_context import TASK_EXCERPT, record_child_end
+from ostler.core.cancellation import CancelToken
+from ostler.core.harness import Children, Harness
+from ostler.core.journal import Journal
+from ostler.core.run_state import Used
+from ostler.schema.errors import NotFound, OstlerError, StoreError
+from ostler.schema.events import ChildEnded, ChildEvent, ChildStarted, Event, Limits, RunStatus, Totals
+from ostler.schema.facts import Fact
+from ostler.schema.ids import blake2b
+from ostler.schema.messages import Message, PlainBlock, text_of
+
+MAX_TOGETHER = 8
+"""Children of one run that work at the same time; more wait their turn. Each of them may have as many."""
+
+
+class HistoryPolicy(msgspec.Struct, frozen=True):
+    """What a child knows of its parent's conversation: the prompts and answers of its last `runs` runs.
+
+    The present run is the last one: with 1 the child is told what the parent was asked.
+    """
+
+    runs: int = 0
+    keep: Callable[[Message], bool] | None = None
+    """Is asked about each message of those runs, in place of prompts and answers only. A call is told only
+    together with its result."""
+
+
+class TracePolicy(msgspec.Struct, frozen=True):
+    """What is seen of a child live, under its parent's call. Its own log has all of it in any case."""
+
+    live: bool = True
+
+
+class ExecutionPolicy(msgspec.Struct, frozen=True):
+    """How a child works, where that differs from its parent."""
+
+    model: str = ""
+    tools: tuple[str, ...] | None = None
+    """Of its parent's; a child never has more."""
+    system: str = ""
+    """In place of its parent's system prompt."""
+    append_system: str = ""
+    limits: Limits = Limits()
+    """Of the child and its own children. Its parents' limits hold as well."""
+    context: dict[str, dict[str, Any]] = {}
+    """Rules of what it is told, over those of its parent."""
+    judge: str = ""
+    """The tool whose last result is the child's result, in place of its answer."""
+
+
+class ChildRequest(msgspec.Struct, frozen=True):
+    """What a child shall do, and how."""
+
+    prompt: tuple[PlainBlock, ...]
+    agent: str = ""
+    """What it is called in the log. The policies say how it works: no file is read for it."""
+    resumes: str = ""
+    """The session of an earlier child, whose whole conversation this one knows."""
+    history: HistoryPolicy = HistoryPolicy()
+    trace: TracePolicy = TracePolicy()
+    execution: ExecutionPolicy = ExecutionPolicy()
+
+
+class ChildResult(msgspec.Struct, frozen=True):
+    """What came of a child. `text` is its answer, or as much of one as there was when it was cut."""
+
+    session: str
+    run: str
+    status: RunStatus
+    text: str = ""
+    reason: str = ""
+    judged: dict[str, Any] | None = None
+    """The `details` of the judge's result."""
+    own: Totals = Totals()
+    children: Totals = Totals()
+
+    @property
+    def is_whole(self) -> bool:
+        return self.status == "completed"
+
+
+class ChildPeek(msgspec.Struct, frozen=True):
+    """How a child stands: whether only somebody else can move it, and what it and its own have used."""
+
+    waits: bool
+    used: Used
+
+
+class ChildWaits(Exception):
+    """A child waits for a person; its parent's call stays open until the child has ended."""
+
+    def __init__(self, child: str) -> None:
+        super().__init__(f"waits for the child {child}")
+        self.child = child
+
+
+def child_session(session: str, call: str, number: int) -> str:
+    """Always the same for the same child: a crash cannot start it twice."""
+    return "ses_" + blake2b(f"{session}/{call}/{number}".encode(), digest_size=12).hexdigest()
+
+
+Watch = Callable[[Sequence[Event | Fact]], None]
+"""Sees what happens in a child, as it happens."""
+
+
+WAITED = "it waited for somebody, and nobody could have come back to it later"
+
+NEVER_BEGAN = "it was ended before it began"
+
+
+async def _nothing() -> None:
+    return None
+
+
+class Spawned:
+    """Those of a run, or, without a budget, those that a session has between its runs.
+
+    - A run neither ends nor waits before they have ended. What cuts the run cuts them.
+    - One that waits for somebody is ended: nobody could come back to it later.
+    - None is ever started again: those that a dead process left get their end.
+    """
+
+    call = ""
+
+    def __init__(
+        self,
+        journal: Journal,
+        harness: Harness,
+        children: Children | None,
+        budget: Budget | None = None,
+        hold: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        run = journal.state.run if budget is not None else None
+        self.journal = journal
+        self.harness = harness
+        self.budget = budget
+        self.session = journal.session
+        self.run = run.id if run else ""
+        self.root_run = (run.started.root or run.id) if run else ""
+        self.depth = run.started.depth if run else -1  # a child that belongs to no run is a root itself
+        self._children = children
+        self._hold = hold
+        """Makes sure of the session's lease."""
+        self._tasks: dict[asyncio.Task[Any], Callable[[], None]] = {}
+        """Each with how it is cut."""
+        self._watching: dict[str, Watch] = {}
+
+    def own(self, task: asyncio.Task[Any], cut: Callable[[], None]) -> None:
+        """Work with a child and with what comes of it. It has ended when we have: `cut` makes it end soon."""
+        self._tasks[task] = cut
+        task.add_done_callback(self._tasks.pop)
+
+    async def start(self, child: str, request: ChildRequest, extension: str, watch: Watch) -> ChildResult:
+        """Runs a child to its end, whatever that is. Raises what code of others has raised meanwhile."""
+        assert self._children is not None
+        await self._hold()
+        task = text_of(request.prompt)[:TASK_EXCERPT]
+        self.journal.record(ChildStarted("", child, request.agent, task, extension), run=self.run)
+        self._watching[child] = watch
+        try:
+            await self.journal.commit()
+            result = await self._children.run(child, request, self)
+            await self._record_end(result)
+            return result
+        except ChildWaits:
+            return msgspec.structs.replace(await self._settle(child), reason=WAITED)
+        except StoreError:
+            raise
+        except OstlerError as error:
+            never = ChildResult(child, "", "failed", reason=error.message)
+            return msgspec.structs.replace(await self._settle(child, never), reason=error.message)
+        except BaseException:
+            await self._settle(child)
+            raise
+        finally:
+            del self._watching[child]
+
+    def publish_trace(self, child: str, events: Sequence[Event | Fact]) -> None:
+        spelled = [Raw(event.line()) if isinstance(event, Fact) else event for event in events]
+        self.journal.publish([ChildEvent("", child, event) for event in spelled])
+        if watch := self._watching.get(child):
+            watch(events)
+
+    async def _settle(self, child: str, never: ChildResult | None = None) -> ChildResult:
+        """Makes a fact of the end. A child that has none gets one: `never`, if it never began."""
+        assert self._children is not None
+        ended = await self._children.end(child, "nobody waits for it", self.harness)
+        result = ended or never or ChildResult(child, "", "cancelled", reason=NEVER_BEGAN)
+        await self._record_end(result)
+        return result
+
+    async def _record_end(self, result: ChildResult) -> None:
+        if self.journal.failed:
+            return
+        await self._hold()
+        if self.budget is not None:
+            record_child_end(self.journal, self.budget, result)
+        elif result.session in self.journal.state.spawned:
+            ended = ChildEnded("", result.session, result.status, result.own, result.children, result.reason)
+            self.journal.record(ended, run="")
+        await self.journal.commit()
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    async def rest(self, cancel: CancelToken) -> bool:
+        """Waits until all have ended, or the run is cancelled. Says whether there were any."""
+        if not self._tasks:
+            return False
+        cancelled = asyncio.ensure_future(cancel.wait())
+        try:
+            while self._tasks and not cancel.cancelled:
+                await asyncio.wait({*self._tasks, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            cancelled.cancel()
+        return True
+
+    async def end(self) -> None:
+        """Cuts those that are under way, and waits for their ends."""
+        while self._tasks:
+            for cut in tuple(self._tasks.values()):
+                cut()
+            await asyncio.wait(tuple(self._tasks))
+
+    async def recover(self) -> None:
+        """Gives those that a dead process left their end."""
+        if self._tasks or self._children is None:
+            return
+        for child in await self._left():
+            ended = await self._children.cut(child, self.harness)
+            await self._record_end(ended or ChildResult(child, "", "interrupted", reason=NEVER_BEGAN))
+
+    async def _left(self) -> list[str]:
+        state, store = self.journal.state, self.journal.store
+        if self.budget is not None:
+            run = state.run
+            return [child for child in run.open_children() if not run.children[child].call] if run else []
+        left = []
+        for child in sorted(state.spawned):  # those of a process that had the session before may still work
+            with suppress(NotFound):
+                if await store.holder(child) is not None:
+                    continue
+            left.append(child)
+        return left

@@ -1,0 +1,217 @@
+"""The Context contract: what a model is told in one step, and what is recorded of how that was chosen."""
+# MERGED: How a request begins, compared with the one before it: prompt caches depend on that, so the trace
+# MERGED: tells.
+# MERGED: The Tokenizer contract: how much of a model's window something takes, and how far to trust the
+# MERGED: number.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from ostler.core.hooks import RunPlan
+from ostler.core.model import Model, ModelRequest, ToolOffer, Transcript
+from ostler.schema.messages import Message, as_content
+
+if TYPE_CHECKING:
+    from ostler.core.harness import Harness
+    from ostler.core.journal import Journal
+
+
+Occasion = Literal["automatic", "overflow", "user", "checkpoint"]
+"""Why it is compacted: it is about to be full, the vendor says so, a person or the model wants it."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """That the context shall be compacted: why, with what in mind, and at whose request."""
+
+    occasion: Occasion
+    wish: str = ""
+    request: str = ""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What could be told: all that is on the session's path, and what the agent works with."""
+
+    system: str
+    transcript: Transcript
+    sources: Sequence[int]
+    """The number of the entry that each message comes from."""
+    prompts: Set[int]
+    """Those of them that began a run."""
+    tools: tuple[ToolOffer, ...]
+    model: Model
+    steers: Set[int] = frozenset()
+    """Those of them that people said while a run was under way."""
+    said: tuple[Message, ...] = ()
+    """What a hook adds behind the messages, in each request of a run."""
+
+
+class Built(msgspec.Struct, frozen=True):
+    """What is told."""
+
+    system: str
+    transcript: Transcript
+    tail: tuple[Message, ...] = ()
+    trace: dict[str, Any] | None = None
+    problem: str = ""
+    """Why it cannot be made to fit: nothing is sent then."""
+
+
+class Context(Protocol):
+    """Chooses by rule what the model is told. One for each session; it may keep what it has counted.
+
+    - The same session and policy give the same bytes, whatever was counted before.
+    - What was told in the step before stays as it was, unless the trace says why not.
+    - A call is never parted from its result.
+    """
+
+    async def build(self, journal: Journal, told: Told) -> Built: ...
+
+    def anew(self) -> Context:
+        """Another one by the same rules, for a child's session."""
+        ...
+
+    async def is_full(self, journal: Journal, told: Told) -> bool:
+        """Whether a compaction is due before the next call."""
+        ...
+
+    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+        """Records a `compacted`, and commits it. Returns why not, if it did not."""
+        ...
+
+
+def all_told(
+    journal: Journal,
+    harness: Harness,
+    model: Model,
+    tools: tuple[ToolOffer, ...],
+    plan: RunPlan | None = None,
+) -> Told:
+    """Everything on the session's path, and what a hook has planned to tell besides."""
+    state, system = journal.state, harness.system
+    said: tuple[Message, ...] = ()
+    if plan is not None:
+        system = "\n\n".join(part for part in (system, plan.system) if part)
+        said = tuple(Message("user", as_content(text)) for text in plan.told)
+    return Told(system, state.transcript, state.sources, state.prompts, tools, model, state.steers, said)
+
+
+FIRST = "it is the first"
+
+ANOTHER_SYSTEM = "the system prompt is another one"
+
+WITH_A_HOOK = f"{ANOTHER_SYSTEM}, with what a hook adds before the run"
+
+BY_A_HOOK = "by a hook that is asked for each context"
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """What a request said first. A transcript only grows, so its length says what was in it."""
+
+    system: str
+    transcript: Transcript
+    length: int
+    is_hooked: bool
+    """A hook has chosen the messages."""
+
+
+def traced(journal: Journal, built: Built, request: ModelRequest) -> Any:
+    """The trace of a call, with what those who chose the context could not know.
+
+    In the first call of a process, and whenever it is another one, it names the system prompt by a digest.
+    """
+    before, transcript = journal.begun, request.transcript
+    is_hooked = transcript is not built.transcript
+    now = journal.begun = Beginning(request.system, transcript, len(transcript), is_hooked)
+    if built.trace is None:
+        return None
+    found: dict[str, str] = {}
+    if before is None or before.system != now.system:
+        found["system"] = blake2b(now.system.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    if before is not None and (why := _why_it_changed(before, now, built)):
+        said = built.trace.get("changed", FIRST)
+        found["changed"] = why if said == FIRST else said
+    return {**built.trace, **found} if found else built.trace
+
+
+def _why_it_changed(before: Beginning, now: Beginning, built: Built) -> str:
+    if (before.is_hooked or now.is_hooked) and not _begins_with(now.transcript, before):
+        return BY_A_HOOK
+    if before.system == now.system:
+        return ""
+    if now.system != built.system:
+        return BY_A_HOOK
+    adds = (built.trace or {}).get("before_run", {})
+    return WITH_A_HOOK if adds.get("system") else ANOTHER_SYSTEM
+
+
+def _begins_with(transcript: Transcript, before: Beginning) -> bool:
+    told = before.transcript.messages[: before.length]
+    return list(transcript.messages[: before.length]) == list(told)
+
+
+Source = Literal["estimated", "calibrated", "tokenizer", "reported"]
+"""By a rule; by a rule and what the vendor reported of like requests; with the model's vocabulary; by the
+vendor. In the order of their certainty."""
+
+
+Confidence = Literal["low", "medium", "high"]
+"""May be off by a half; by a fifth; by a few in a hundred."""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A number of tokens."""
+
+    tokens: int
+    source: Source
+    confidence: Confidence
+
+    def __add__(self, other: Count) -> Count:
+        """The sum, which is no more certain than the less certain part."""
+        return Count(
+            self.tokens + other.tokens,
+            min(self.source, other.source, key=_SOURCES.__getitem__),
+            min(self.confidence, other.confidence, key=_CONFIDENCES.__getitem__),
+        )
+
+
+_SOURCES: dict[Source, int] = {"estimated": 0, "calibrated": 1, "tokenizer": 2, "reported": 3}
+
+_CONFIDENCES: dict[Confidence, int] = {"low": 0, "medium": 1, "high": 2}
+
+
+NO_TOKENS = Count(0, "reported", "high")
+"""Where every sum begins."""
+
+
+def total(counts: Iterable[Count]) -> Count:
+    """The sum of many counts; cheap, since whole sessions are added up."""
+    tokens = 0
+    kinds: set[tuple[Source, Confidence]] = set()
+    for count in counts:
+        tokens += count.tokens
+        kinds.add((count.source, count.confidence))
+    return sum((Count(0, *kind) for kind in kinds), Count(tokens, "reported", "high"))
+
+
+class Tokenizer(Protocol):
+    """Counts what a model would be told, to keep within its window; never to bill anybody.
+
+    - `model` is `PROVIDER/ID`, so that one tokenizer can serve all; an unknown one gets an estimate.
+    - It never fails and never waits: it reads no network, and is called on the event loop.
+    - A count is never negative, that of an empty text is 0, and the same arguments give the same count.
+    - A message is counted with all that is sent for it: what frames it on the wire, each call with its frame,
+      id, name and arguments, each result with its call's id, name and content, pictures and files, and
+      reasoning where the vendor gets it back. A tokenizer that leaves these out makes windows overflow.
+    - Tools are counted with their names, descriptions and schemas; none at all are 0.
+    """
+
+    def text(self, text: str, model: str) -> Count: ...
+
+    def message(self, message: Message, model: str) -> Count: ...
+
+    def tools(self, offers: Sequence[ToolOffer], model: str) -> Count: ...

@@ -1,0 +1,277 @@
+"""The journal of a session: its live state, and the only way to add facts to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.core.cancellation import CancelToken
+from ostler.core.hooks import Hook, Oversight, Report
+from ostler.core.processes import ProcessId, current_process, kill_processes_of
+from ostler.core.state import SessionState, fold
+from ostler.core.store import Lease, Store
+from ostler.schema.errors import StoreError, failure_of
+from ostler.schema.events import Entry, Event, LeafMoved, StoreFailed, Warned
+from ostler.schema.facts import Fact, UnknownEvent
+from ostler.schema.ids import NewId, new_id
+
+if TYPE_CHECKING:
+    from ostler.core.context import Beginning
+
+
+class World(msgspec.Struct, frozen=True):
+    """What is outside: the clock, chance, and processes. The simulator brings its own."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    new_id: NewId = new_id
+    random: Random = Random()
+    kill_processes_of: Callable[[str], int] = kill_processes_of
+    process: Callable[[], ProcessId] = current_process
+    """Who we are to others."""
+
+
+Observer = Callable[[Sequence[Fact | Event]], None]
+"""Sees committed facts and live events, in order, in batches. It must not block."""
+
+
+class Journal:
+    """Facts are *recorded* (they count for the state at once) and *committed* (they are in the log).
+
+    - Whatever is known at the same moment is recorded first and committed together: one append.
+    - Observers see a fact after it is committed; nothing is acted on before its intent is committed.
+    - After a failed append nothing more can be recorded: the log no longer says what happens.
+    """
+
+    def __init__(self, store: Store, lease: Lease, state: SessionState, world: World) -> None:
+        self.store = store
+        self.lease = lease
+        self.state = state
+        self.world = world
+        self.failed: StoreError | None = None
+        self.on_failure: Callable[[StoreError], None] = lambda error: None
+        self.on_close: list[Callable[[], None]] = []
+        """Called when the session is given back."""
+        self.has_processes = False
+        """A tool has started processes of its own since the session was opened."""
+        self.is_moved = False
+        """The leaf was moved, and the state is still the one before."""
+        self.asides: set[str] = set()
+        """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
+        self.handed_over: dict[str, Any] = {}
+        """Secret answers by their requests: the inbox, which is a file, holds the requests without them."""
+        self.begun: Beginning | None = None
+        """What the last request for a step began with."""
+        self._observers: list[Observer] = []
+        self._staged: list[Fact] = []
+        self._appending: list[Fact] = []
+        self._settled: dict[str, int] = {}
+        self.is_elsewhere = False
+        """Somebody else has the session: what is recorded meanwhile becomes a fact when it is ours again."""
+        self._aside: list[tuple[Event, str, str]] = []
+        """What waits for that: with its run, and the request that it settles."""
+        self._under_way: list[asyncio.Future[None]] | None = None
+        """Those who wait for the append under way; None while there is none."""
+        self._behind: list[asyncio.Future[None]] = []
+        """Those who wait for the append after that one."""
+
+    @property
+    def session(self) -> str:
+        return self.lease.session
+
+    @property
+    def has_recorded(self) -> bool:
+        """Facts that are not committed yet."""
+        return bool(self._staged)
+
+    async def history(self, after: int = 0) -> list[Fact]:
+        """The session's facts up to this moment, also those that are not committed yet."""
+        committed = await self.store.read(self.session, after)
+        last = committed[-1].seq if committed else after
+        return committed + [fact for fact in self._uncommitted() if fact.seq > last]
+
+    def _uncommitted(self) -> list[Fact]:
+        return [*self._appending, *self._staged]
+
+    def record(self, event: Event, *, run: str | None = None, settles: str = "") -> Fact:
+        """Adds a fact to the next append. `settles` is the request that it answers."""
+        if self.failed:
+            raise self.failed
+        state = self.state
+        fact = Fact.of(
+            event,
+            seq=state.last_seq + 1,
+            session=self.lease.session,
+            run=(state.run.id if state.run else "") if run is None else run,
+            time_ms=self.world.now_ms(),
+            parent=state.leaf if isinstance(event, Entry) else None,
+        )
+        if self.is_elsewhere:
+            self._aside.append((event, run or "", settles))
+            return fact
+        state.apply(fact)
+        self.is_moved = self.is_moved or isinstance(event, LeafMoved)
+        self._staged.append(fact)
+        if settles:
+            self._settled[settles] = fact.seq
+        return fact
+
+    async def commit(self) -> None:
+        """Appends what was recorded, all of it or nothing, and shows it to the observers."""
+        waiting = self._under_way
+        if waiting is None:
+            if not self._staged or self._append():
+                return
+            waiting = self._under_way = []
+        elif self._staged:
+            waiting = self._behind
+        # Whoever waits here may be cancelled; an append under way must not be, or nobody would know
+        # whether it happened.
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(done)
+        await done
+
+    def _append(self) -> bool:
+        """Begins to append what was recorded; True if that is done already."""
+        facts, settled = self._staged, self._settled
+        try:
+            taken = self.store.append_now(self.lease, facts, settled)
+        except StoreError as error:
+            self.fail(error)
+            raise
+        self._staged, self._settled = [], {}
+        self._appending = facts
+        if taken is True:
+            self.publish(facts)
+            return True
+        append = taken or asyncio.ensure_future(self.store.append(self.lease, facts, settled))
+        append.add_done_callback(partial(self._conclude, facts))
+        return False
+
+    def _conclude(self, facts: list[Fact], append: asyncio.Future[None]) -> None:
+        """Ends the append under way, and begins the one that is waited for behind it."""
+        waiting, self._under_way = self._under_way or [], None
+        error = asyncio.CancelledError() if append.cancelled() else append.exception()
+        if error is None:
+            self.publish(facts)
+        elif isinstance(error, StoreError):
+            self.fail(error)
+        _wake(waiting, error)
+        if not self._behind:
+            return
+        waiting, self._behind = self._behind, []
+        try:
+            if self._append():
+                _wake(waiting)
+            else:
+                self._under_way = waiting
+        except Exception as error:
+            _wake(waiting, error)
+
+    def close(self) -> None:
+        """Nothing more is written here: whoever waits for that is told."""
+        for closed in self.on_close:
+            closed()
+
+    def fail(self, error: StoreError) -> None:
+        """The log cannot be written: followers are told, what runs is stopped; recovery writes the end."""
+        if self.failed is None:
+            self.failed = error
+            self.publish([StoreFailed(failure_of(error))])
+            self.on_failure(error)
+
+    def publish(self, events: Sequence[Fact | Event]) -> None:
+        """Shows events to all observers. One that raises is taken off, and the others are told."""
+        if not events:
+            return
+        for observer in tuple(self._observers):
+            try:
+                observer(events)
+            except Exception as error:
+                self._observers.remove(observer)
+                text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
+                self.publish([Warned(text, about="hook")])
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Adds an observer. Returns how to take it off."""
+        self._observers.append(observer)
+
+        def stop() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return stop
+
+    @property
+    def committed_seq(self) -> int:
+        """The last fact that is in the log, as far as it is known here."""
+        return self._staged[0].seq - 1 if self._staged else self.state.last_seq
+
+    async def leave_to_others(self) -> None:
+        """Somebody else has the session now. What is not committed comes behind what they do."""
+        self.is_elsewhere = True
+        if not self._staged:
+            return
+        settles = {seq: request for request, seq in self._settled.items()}
+        for fact in self._staged:
+            if not isinstance(fact.event, UnknownEvent):
+                self._aside.append((fact.event, fact.run, settles.get(fact.seq, "")))
+        self._staged, self._settled = [], {}
+        await self.reload()
+
+    async def take_up(self, lease: Lease) -> None:
+        """The session is ours again."""
+        await self.leave_to_others()
+        self.lease = lease
+        await self.reload()
+        self.is_elsewhere = False
+        aside, self._aside = self._aside, []
+        for event, run, settles in aside:
+            self.record(event, run=run, settles=settles)
+
+    async def reload(self) -> None:
+        """Folds the log anew, after the leaf was moved; and once more when somebody records meanwhile."""
+        while True:
+            await self.commit()
+            last = self.state.last_seq
+            state = fold(await self.store.read_opening(self.session))
+            if self.state.last_seq == last:
+                self.state = state
+                self.is_moved = False
+                return
+
+
+def _wake(waiting: list[asyncio.Future[None]], error: BaseException | None = None) -> None:
+    for done in waiting:
+        if done.done():
+            continue
+        if error is None:
+            done.set_result(None)
+        elif isinstance(error, asyncio.CancelledError):
+            done.cancel()
+        else:
+            done.set_exception(error)
+
+
+def hook_reporter(journal: Journal) -> Report:
+    """Makes a fact of a hook's failure."""
+
+    def report(hook: Hook, problem: str) -> None:
+        text = f"the hook {hook.name or hook.point} failed: {problem}"
+        journal.record(Warned(text, about="hook", details={"point": hook.point, "hook": hook.name}))
+
+    return report
+
+
+def oversight(journal: Journal, cancel: CancelToken) -> Oversight:
+    """Over the hooks that are asked in a session."""
+    return Oversight(hook_reporter(journal), cancel, journal.session)
+
+
+async def open_journal(store: Store, lease: Lease, world: World) -> Journal:
+    return Journal(store, lease, fold(await store.read_opening(lease.session)), world)

@@ -1,0 +1,413 @@
+"""Whether a value fits a JSON Schema: the words that schemas of tools and answers use."""
+# MERGED: The parameters of a tool: from type hints and a docstring to a struct and its JSON Schema.
+# MERGED: Arguments as their schema wants them, where a model wrote the right value in the wrong type.
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+Schema = dict[str, Any]
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def mismatch(value: Any, schema: Any, whole: Schema | None = None, where: str = "it") -> str:
+    """Why the value does not fit, in words; empty when it does. Words that are not known forbid nothing."""
+    whole = schema if whole is None else whole
+    if isinstance(schema, bool):
+        return "" if schema else f"{where} is not allowed"
+    if "$ref" in schema:
+        return mismatch(value, referred(schema["$ref"], whole), whole, where)
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and not any(_is_of_kind(value, kind) for kind in kinds):
+        return f"{where} is not of type {' or '.join(kinds)}"
+    if "const" in schema and value != schema["const"]:
+        return f"{where} is not {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{where} is none of {', '.join(map(repr, schema['enum']))}"
+    for options in (schema.get("anyOf"), schema.get("oneOf")):
+        if options and all(mismatch(value, option, whole, where) for option in options):
+            return f"{where} fits none of its {len(options)} forms"
+    for part in schema.get("allOf", ()):
+        if problem := mismatch(value, part, whole, where):
+            return problem
+    if isinstance(value, dict):
+        return _object_mismatch(value, schema, whole, where)
+    if isinstance(value, list):
+        return _array_mismatch(value, schema, whole, where)
+    if isinstance(value, str):
+        return _text_mismatch(value, schema, where)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _number_mismatch(value, schema, where)
+    return ""
+
+
+def schema_problem(schema: Any) -> str:
+    """What makes it no schema at all: a type that does not exist, or a schema that is no object."""
+    if isinstance(schema, bool):
+        return ""
+    if not isinstance(schema, dict):
+        return f"a schema must be an object, not {schema!r:.40}"
+    kinds = schema.get("type", [])
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if kind not in _KINDS:
+            return f"there is no type {kind!r}; the types are: {', '.join(_KINDS)}"
+    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    inner += [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    return next(filter(None, map(schema_problem, inner)), "")
+
+
+def _is_of_kind(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) and kind != "boolean":
+        return False
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _KINDS.get(kind, (object,)))
+
+
+def referred(reference: str, whole: Schema) -> Any:
+    """The schema that a reference such as `#/$defs/place` leads to; one that allows everything if to none."""
+    found: Any = whole
+    for name in reference.removeprefix("#").strip("/").split("/"):
+        if name:
+            found = found.get(name.replace("~1", "/").replace("~0", "~"), {}) if type(found) is dict else {}
+    return found
+
+
+def _object_mismatch(value: dict[str, Any], schema: Schema, whole: Schema, where: str) -> str:
+    for name in schema.get("required", ()):
+        if name not in value:
+            return f"{where} has no {name!r}"
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
+    for name, one in value.items():
+        if name not in properties and others is False:
+            return f"{where} has {name!r}, which is not allowed"
+        if problem := mismatch(one, properties.get(name, others), whole, f"{name!r}"):
+            return problem
+    return ""
+
+
+def _array_mismatch(value: list[Any], schema: Schema, whole: Schema, where: str) -> str:
+    if len(value) < schema.get("minItems", 0):
+        return f"{where} has fewer than {schema['minItems']} items"
+    if len(value) > schema.get("maxItems", len(value)):
+        return f"{where} has more than {schema['maxItems']} items"
+    for number, one in enumerate(value, 1):
+        if problem := mismatch(one, schema.get("items", True), whole, f"item {number} of {where}"):
+            return problem
+    return ""
+
+
+def _text_mismatch(value: str, schema: Schema, where: str) -> str:
+    if len(value) < schema.get("minLength", 0):
+        return f"{where} is shorter than {schema['minLength']} characters"
+    if len(value) > schema.get("maxLength", len(value)):
+        return f"{where} is longer than {schema['maxLength']} characters"
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        return f"{where} does not match {schema['pattern']!r}"
+    return ""
+
+
+def _number_mismatch(value: float, schema: Schema, where: str) -> str:
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if value < schema.get("minimum", value) or (above is not None and value <= above):
+        return f"{where} is too small"
+    if value > schema.get("maximum", value) or (below is not None and value >= below):
+        return f"{where} is too large"
+    return ""
+
+
+_DEFINITIONS = "#/$defs/"
+
+_HEADINGS = ("Args:", "Attributes:")
+
+_AROUND_A_TYPE = (Union, UnionType, Required, NotRequired)
+
+
+def parameters_of(function: Callable[..., Any], tool: str) -> type[msgspec.Struct]:
+    """A struct with a field for each parameter but `context`."""
+    hints = _hints_of(function)
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == "context":
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(
+                f"tool {tool!r}: every parameter must be one that can be passed by name; "
+                f"{parameter.name!r} cannot"
+            )
+        hint = hints.get(parameter.name, Any)
+        has_default = parameter.default is not parameter.empty
+        fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
+    return msgspec.defstruct(tool, fields, kw_only=True)
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Of what the model passes. The context's and the result's hints may name what is imported elsewhere."""
+    skipped = ("context", "return")
+    written = {name: hint for name, hint in function.__annotations__.items() if name not in skipped}
+    return get_type_hints(
+        SimpleNamespace(__annotations__=written), globalns=function.__globals__, include_extras=True
+    )
+
+
+def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """The first paragraph, and what is said of each name under `Args:` or `Attributes:`."""
+    lines = inspect.cleandoc(text).splitlines() if text else []
+    heading = next((place for place, line in enumerate(lines) if line.rstrip() in _HEADINGS), len(lines))
+    about = " ".join("\n".join(lines[:heading]).strip().split("\n\n")[0].split())
+    entries: list[list[str]] = []
+    margin = 0
+    for line in lines[heading + 1 :]:
+        if line and not line[0].isspace():
+            break  # the next heading
+        words = line.strip()
+        indent = len(line) - len(line.lstrip())
+        margin = margin or (indent if words else 0)
+        entry = _entry(words) if indent <= margin else None
+        if entry:
+            entries.append(entry)
+        elif entries:
+            entries[-1].append(words)
+    return about, {name: " ".join(filter(None, told)) for name, *told in entries}
+
+
+def _entry(words: str) -> list[str] | None:
+    """The name and the text of `name: text` or `name (type): text`. Without a pattern, whose making takes
+    longer than reading all docstrings of a start."""
+    name, colon, text = words.partition(":")
+    if "(" in name:
+        name, colon, text = words.partition("):")
+        name = name.partition("(")[0].rstrip()
+    return [name, text.strip()] if colon and name.isidentifier() else None
+
+
+def schema_of(parameters: type[msgspec.Struct], descriptions: dict[str, str] | None = None) -> Schema:
+    """A JSON Schema of an object, spelled so that every vendor takes it.
+
+    A nested type stands where it is used; only one that contains itself is referred to, in `$defs`.
+    """
+    (root,), definitions = msgspec.json.schema_components([parameters], ref_template=_DEFINITIONS + "{name}")
+    own = definitions[_name_of(root)]
+    own.setdefault("properties", {})
+    own.setdefault("required", [])
+    own["additionalProperties"] = False
+    _tell_annotations(parameters, definitions, set())
+    _tell(own, descriptions or {})
+    for definition in definitions.values():
+        about, told = read_docstring(definition.pop("description", ""))
+        if about:
+            definition["description"] = about
+        _tell(definition, told)
+    referred: dict[str, Schema] = {}
+    schema: Schema = _spelled(root, definitions, (), referred)
+    return schema | {"$defs": referred} if referred else schema
+
+
+def _name_of(reference: Schema) -> str:
+    name: str = reference["$ref"]
+    return name.removeprefix(_DEFINITIONS)
+
+
+def _tell(schema: Schema, descriptions: dict[str, str]) -> None:
+    for name, text in descriptions.items():
+        if name in schema.get("properties", {}):
+            schema["properties"][name].setdefault("description", text)
+
+
+def _tell_annotations(hint: Any, definitions: dict[str, Schema], seen: set[Any]) -> None:
+    """Puts plain texts (`Annotated[int, "text"]`) beside the fields they describe, in nested types too."""
+    for part in get_args(hint):
+        _tell_annotations(part, definitions, seen)
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or kind in seen or "properties" not in definitions.get(kind.__name__, {}):
+        return
+    seen.add(kind)
+    hints = get_type_hints(kind, include_extras=True)
+    told = {name: _plain_text(hint) for name, hint in hints.items()}
+    renamed = zip(
+        getattr(kind, "__struct_fields__", ()), getattr(kind, "__struct_encode_fields__", ()), strict=True
+    )
+    spelled = dict(renamed)
+    _tell(definitions[kind.__name__], {spelled.get(name, name): text for name, text in told.items() if text})
+    for inner in hints.values():
+        _tell_annotations(inner, definitions, seen)
+
+
+def _plain_text(hint: Any) -> str:
+    if get_origin(hint) is Annotated:
+        return next((extra for extra in hint.__metadata__ if isinstance(extra, str)), "")
+    if get_origin(hint) in _AROUND_A_TYPE:
+        return next(filter(None, map(_plain_text, get_args(hint))), "")
+    return ""
+
+
+def _spelled(
+    schema: Any, definitions: dict[str, Schema], within: tuple[str, ...], referred: dict[str, Schema]
+) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        name = _name_of(schema)
+        beside = {word: value for word, value in schema.items() if word != "$ref"}
+        if name not in within:
+            return _spelled(definitions[name] | beside, definitions, (*within, name), referred)
+        if name not in referred:
+            referred[name] = {}  # before it is looked into: it leads back here
+            referred[name] = _spelled(definitions[name], definitions, (name,), referred)
+        return schema
+
+    def inner(part: Any) -> Any:
+        return _spelled(part, definitions, within, referred)
+
+    # A discriminator maps to definitions, which are not there any more.
+    spelled = {word: value for word, value in schema.items() if word not in ("title", "discriminator")}
+    for word in ("anyOf", "prefixItems"):
+        if word in spelled:
+            spelled[word] = list(map(inner, spelled[word]))
+    for word in ("items", "additionalProperties"):
+        if word in spelled:
+            spelled[word] = inner(spelled[word])
+    if "properties" in spelled:
+        spelled["properties"] = {name: inner(part) for name, part in spelled["properties"].items()}
+    if spelled.get("type") == "array" and not isinstance(spelled.get("items"), dict):
+        spelled["items"] = _any_item(spelled.get("prefixItems", []))  # OpenAI refuses an array without
+    if "enum" in spelled and "type" not in spelled:
+        kinds = {type(value) for value in spelled["enum"]}
+        spelled |= {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
+    return spelled
+
+
+def _any_item(items: list[Schema]) -> Schema:
+    different = [item for place, item in enumerate(items) if item not in items[:place]]
+    return {"anyOf": different} if len(different) > 1 else different[0] if different else {}
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+_BOOLEANS = {"true": True, "false": False}
+
+_EXACT = 2**53
+"""Below it an integral float stands for one integer and no other."""
+
+_MAX_HOPS = 20
+"""References may lead in a circle."""
+
+
+def normalised(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The arguments with `"5"`, `"TRUE"`, `1`, `3.0` or `"[1, 2]"` as the value that the schema asks for.
+
+    - Only where the schema leaves one reading. What does not fit stays as it is, for validation to refuse.
+    - A string that may be a string is never touched, nor is a name that the schema does not have.
+    - The same object when nothing had to change; otherwise a copy. Nothing is raised, whatever the schema.
+    """
+    try:
+        fitted = _fitted(arguments, schema, schema)
+    except RecursionError:
+        return arguments
+    return fitted if type(fitted) is dict else arguments
+
+
+def _fitted(value: Any, schema: Any, whole: Schema) -> Any:
+    if type(schema) is not dict:
+        return value
+    kind = schema.get("type")
+    if type(kind) is not str:
+        kind, schema = _only_reading(schema, whole)
+    given = type(value)
+    if given is str:
+        return value if kind == "string" or kind not in _TYPES else _read(value, kind, schema, whole)
+    if kind == "object" and given is dict:
+        return _fitted_object(value, schema, whole)
+    if kind == "array" and given is list:
+        return _fitted_array(value, schema, whole)
+    if kind == "boolean" and given is int and value in (0, 1):
+        return value == 1
+    if kind == "integer" and given is float and value.is_integer() and abs(value) < _EXACT:
+        return int(value)
+    return value
+
+
+def _only_reading(schema: Any, whole: Schema) -> tuple[str, Schema]:
+    """The one kind of value that is allowed beside null, and its schema; no kind when there are several."""
+    for _ in range(_MAX_HOPS):
+        if type(schema) is not dict:
+            break
+        kinds, options = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
+        if type(schema.get("$ref")) is str:
+            schema = referred(schema["$ref"], whole)
+        elif type(options) is list:
+            left = [one for one in options if type(one) is not dict or one.get("type") != "null"]
+            schema = left[0] if len(left) == 1 else None
+        elif type(kinds) is list:
+            named = [kind for kind in kinds if kind != "null"]
+            return (named[0] if len(named) == 1 and type(named[0]) is str else ""), schema
+        elif kinds is None and "properties" in schema:
+            return "object", schema
+        else:
+            return (kinds if type(kinds) is str else ""), schema
+    return "", {}
+
+
+def _read(text: str, kind: str, schema: Schema, whole: Schema) -> Any:
+    """What the text spells, if that is of the kind."""
+    if kind == "boolean":
+        return _BOOLEANS.get(text.lower(), text)
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    if type(value) is str:
+        return text
+    fitted = _fitted(value, schema, whole)
+    return fitted if type(fitted) in _TYPES[kind] else text
+
+
+def _fitted_object(value: dict[str, Any], schema: Schema, whole: Schema) -> dict[str, Any]:
+    properties, others = schema.get("properties"), schema.get("additionalProperties")
+    if type(properties) is not dict:
+        properties = {}
+    changed: dict[str, Any] | None = None
+    for name, one in value.items():
+        fitted = _fitted(one, properties.get(name, others), whole)
+        if fitted is not one:
+            changed = dict(value) if changed is None else changed
+            changed[name] = fitted
+    return value if changed is None else changed
+
+
+def _fitted_array(value: list[Any], schema: Schema, whole: Schema) -> list[Any]:
+    first, others = schema.get("prefixItems"), schema.get("items")
+    if type(first) is not list:
+        first = []
+    changed: list[Any] | None = None
+    for place, one in enumerate(value):
+        fitted = _fitted(one, first[place] if place < len(first) else others, whole)
+        if fitted is not one:
+            changed = list(value) if changed is None else changed
+            changed[place] = fitted
+    return value if changed is None else changed

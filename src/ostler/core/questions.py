@@ -1,0 +1,102 @@
+"""Questions to people while a run is under way: the first answer wins, whichever face it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ostler.core.harness import Asker
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import QuestionAnswered, QuestionAsked
+
+NOBODY_TO_ASK = "Refused: this needs a person's permission, and nobody can be asked here."
+
+
+Recorder = Callable[[QuestionAnswered], None]
+
+
+class Questions:
+    """Hands answers that arrive from outside to whoever waits for them in this process."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[QuestionAnswered]] = {}
+        self._taken: set[str] = set()
+
+    def take(self, request: str) -> bool:
+        """False when another reader of the inbox has taken this answer up: what it makes of it may not be
+        committed yet."""
+        if request in self._taken:
+            return False
+        self._taken.add(request)
+        return True
+
+    def expect(self, asked: QuestionAsked) -> None:
+        """From its first fact on, answers from outside are for whoever is about to `ask` it here."""
+        self._waiting[asked.id] = asyncio.get_running_loop().create_future()
+
+    def expects(self, question: str) -> bool:
+        return question in self._waiting
+
+    def deliver(self, answer: QuestionAnswered) -> bool:
+        """False when an expected question has its answer already."""
+        waiting = self._waiting[answer.id]
+        if waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    async def ask(self, asked: QuestionAsked, asker: Asker, record: Recorder) -> QuestionAnswered:
+        """Puts an expected question to a face, and waits for its answer or for one delivered from elsewhere.
+
+        The answer is recorded before anybody else has a turn: the next one must find the question closed.
+        """
+        waiting = self._waiting[asked.id]
+        asking = asyncio.ensure_future(_ask_face(asked, asker))
+        try:
+            await asyncio.wait({waiting, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                answer = waiting.result()
+            elif asking.cancelled():
+                answer = QuestionAnswered(asked.id, "withdrawn", "the question could not be put")
+            else:
+                answer = asking.result()
+            record(answer)
+            return answer
+        except asyncio.CancelledError:
+            if waiting.done():
+                self._taken.discard(waiting.result().request)  # which is refused then
+            raise
+        finally:
+            asking.cancel()
+            del self._waiting[asked.id]
+
+
+async def _ask_face(asked: QuestionAsked, asker: Asker) -> QuestionAnswered:
+    try:
+        answer: Any = await asker(asked)
+    except CallRefused as refusal:
+        return QuestionAnswered(asked.id, "declined", refusal.message)
+    except Exception as error:
+        return QuestionAnswered(asked.id, "withdrawn", f"the question could not be put: {error}")
+    return QuestionAnswered(asked.id, "answered", answer)
+
+
+def as_stored(asked: QuestionAsked, answer: QuestionAnswered) -> QuestionAnswered:
+    """The answer as the log may have it: a secret is never stored."""
+    return msgspec.structs.replace(answer, answer=None) if asked.question.secret else answer
+
+
+def run_of(asked: QuestionAsked) -> str | None:
+    """The run that the answer belongs to, as `Journal.record` has it. An extension's question belongs to
+    none, because the code that asks may outlive a run; and neither does its answer."""
+    return "" if asked.asked_by == "extension" else None
+
+
+def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
+    """Whether the answer to a permission question is a yes, for once or for a scope that was offered."""
+    said = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
+    offered = [scope for scope in asked.question.choices if scope in ("session", "project", "user")]
+    return answer.outcome == "answered" and said in (True, "yes", "y", "allow", *offered)

@@ -1,0 +1,211 @@
+"""Where an open run stands: its step, the step's model call, the step's tool calls."""
+# MERGED: Noticing that the model makes the same call with the same result again and again.
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ostler.schema import events
+from ostler.schema.ids import blake2b
+from ostler.schema.usage import NOTHING_USED, Usage
+
+
+class CallState:
+    """A tool call of the present step."""
+
+    __slots__ = ("answered", "arguments", "called", "deferred", "question", "result", "started")
+
+    def __init__(self, called: events.ToolCalled) -> None:
+        self.called = called
+        self.arguments: dict[str, Any] = called.arguments
+        self.started: events.ToolStarted | None = None
+        self.question: events.QuestionAsked | None = None
+        """The newest question about it."""
+        self.answered: events.QuestionAnswered | None = None
+        """The answer to that question."""
+        self.deferred = False
+        self.result: events.ToolResultFact | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.result is None
+
+    @property
+    def is_asking(self) -> bool:
+        return self.is_open and self.question is not None and self.answered is None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing but a request from outside can move it."""
+        return self.is_asking or (self.is_open and self.deferred)
+
+
+class StepState:
+    """The present step of the open run."""
+
+    def __init__(self, started: events.StepStarted) -> None:
+        self.number = started.number
+        self.tools = started.tools
+        """Those that were offered: no other may be called."""
+        self.model_call: events.ModelCalled | None = None
+        """Its last model call."""
+        self.tries = 0
+        """How often its present model was asked."""
+        self.usage_known = True
+        """That call's usage has been recorded."""
+        self.failure: events.ModelFailed | None = None
+        self.has_overflowed = False
+        """Its vendor said that the context is too long."""
+        self.message: events.AssistantMessage | None = None
+        self.calls: dict[str, CallState] = {}
+        self.ends_run = ""
+        """The tool whose result ends the run."""
+        self.ended: events.StepEnded | None = None
+
+    @property
+    def attempts(self) -> int:
+        return self.model_call.attempt if self.model_call else 0
+
+    def open_calls(self) -> list[CallState]:
+        return [call for call in self.calls.values() if call.is_open]
+
+
+class Used(msgspec.Struct):
+    """What counts against the limits. Costs that nobody knows are left out, and marked."""
+
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    children: int = 0
+    unpriced: bool = False
+
+    @classmethod
+    def of(cls, *parts: events.Totals) -> Used:
+        """One by one: in their sum, a part that is not known would hide that another has no price."""
+        used = cls()
+        for totals in parts:
+            usage = totals.usage
+            unpriced = usage.cost is None and usage.source == "reported"
+            used.add(cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced))
+        return used
+
+    def add(self, other: Used) -> None:
+        self.steps += other.steps
+        self.tokens += other.tokens
+        self.cost += other.cost
+        self.children += other.children
+        self.unpriced = self.unpriced or other.unpriced
+
+
+class ChildState:
+    """A child of the open run, under its call; under none, if an extension spawned it."""
+
+    __slots__ = ("call", "ended")
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.ended: events.ChildEnded | None = None
+
+
+class RunState:
+    """The open run."""
+
+    def __init__(self, id: str, started: events.RunStarted, time_ms: int) -> None:
+        self.id = id
+        self.started = started
+        self.time_ms = time_ms
+        self.step: StepState | None = None
+        self.steps = 0
+        self.model_calls = 0
+        self.retries = 0
+        self.tool_calls = 0
+        self.refused_calls = 0
+        self.usage = NOTHING_USED
+        self.last_usage: Usage | None = None
+        self.known_cost = 0.0
+        """What of its cost is known; `usage` has none as soon as a part is unknown."""
+        self.unpriced = False
+        """A call was reported whose price nobody knows."""
+        self.warned: set[str] = set()
+        """The limits that somebody was warned of."""
+        self.protocol_errors = 0
+        """Calls in a row that could not be understood."""
+        self.citations = 0
+        """How many the results of its calls have."""
+        self.children: dict[str, ChildState] = {}
+        """By their session."""
+        self.children_totals = events.Totals()
+        self._used_by_children = Used()
+        """The same, as it counts against the limits."""
+        self.asides: dict[str, events.ModelCalled] = {}
+        """Model calls beside its steps that have no usage yet."""
+        self.first_seq = 0
+        self.waiting: events.RunWaiting | None = None
+        self.still_since_ms: int | None = None
+        self.still_ms = 0
+        """How long it has waited for people so far."""
+        self.repeats: dict[str, int] = {}
+        """How many steps in a row the same call had the same result, by digest of both."""
+
+    @property
+    def is_paused(self) -> bool:
+        return self.waiting is not None and self.waiting.reason == "paused"
+
+    def open_children(self) -> list[str]:
+        return [child for child, state in self.children.items() if state.ended is None]
+
+    def children_of(self, call: str) -> list[str]:
+        return [child for child, state in self.children.items() if state.call == call]
+
+    def count_children(self, *parts: events.Totals) -> None:
+        self.children_totals += sum(parts, events.Totals())
+        self._used_by_children.add(Used.of(*parts))
+
+    def used(self) -> Used:
+        """What counts against its limits: its own, and what is known of its children's."""
+        total = Used(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
+        total.add(self._used_by_children)
+        return total
+
+    def note_stillness(self, is_asking: bool, time_ms: int) -> None:
+        """While it waits, or a person has a question before them, its time stands still."""
+        is_still = self.waiting is not None or is_asking
+        if is_still and self.still_since_ms is None:
+            self.still_since_ms = time_ms
+        elif not is_still and self.still_since_ms is not None:
+            self.still_ms += max(0, time_ms - self.still_since_ms)
+            self.still_since_ms = None
+
+
+REMIND_AT = 3
+
+STOP_AT = 5
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def signature(call: CallState) -> str:
+    """The same for the same tool, arguments and result, however the model spelled its JSON."""
+    result = call.result
+    what = (call.called.name, call.called.arguments, result and (result.failed, result.content))
+    return blake2b(_encoder.encode(what), digest_size=12).hexdigest()
+
+
+def most_repeated(run: RunState) -> int:
+    """For how many steps in a row the most repeated call has been made."""
+    return max(run.repeats.values(), default=0)
+
+
+def reminder(run: RunState) -> str | None:
+    """What to tell the model once it has repeated itself too often, said once."""
+    if REMIND_AT not in run.repeats.values():
+        return None
+    calls = run.step.calls.values() if run.step else ()
+    names = sorted({call.called.name for call in calls if run.repeats.get(signature(call)) == REMIND_AT})
+    return (
+        f"You have made the same call ({', '.join(names)}) with the same result {REMIND_AT} times in a row. "
+        "Making it again will not help: use what it told you, try something else, or say what is in your way."
+    )

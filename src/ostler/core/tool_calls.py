@@ -1,0 +1,474 @@
+"""Tool calls: from what the model asked to exactly one result each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import msgspec
+
+from ostler.core.budget import Budget
+from ostler.core.call_context import (
+    CallContext,
+    OutputSpool,
+    blob_of_call,
+    bounded,
+    printable,
+    record_child_end,
+)
+from ostler.core.call_gate import Judging, Ready
+from ostler.core.cancellation import CancelToken, run_bounded
+from ostler.core.children import ChildResult, ChildWaits, child_session
+from ostler.core.harness import Asker, Harness
+from ostler.core.hooks import FinishedCall, Oversight
+from ostler.core.journal import Journal
+from ostler.core.questions import NOBODY_TO_ASK, Questions, as_stored
+from ostler.core.run_state import CallState, StepState
+from ostler.core.tool import Tool, as_outcome, default_summary
+from ostler.schema import events
+from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, in_words
+from ostler.schema.facts import storing_problem
+from ostler.schema.messages import BlobRef, Text
+from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
+
+
+class Calls:
+    """Runs the tool calls of a step."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        harness: Harness,
+        cancel: CancelToken,
+        questions: Questions,
+        over: Oversight,
+        budget: Budget,
+    ) -> None:
+        self._over = over
+        self._judging = Judging(journal, harness, over)
+        self._budget = budget
+        self._journal = journal
+        self._harness = harness
+        self._cancel = cancel
+        self._questions = questions
+        self._tokens: dict[str, CancelToken] = {}
+        self._moved: set[str] = set()
+        """Calls whose children waited, and do not any more."""
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._cancel.on_cancel(self._cancel_all)
+
+    async def run(self, step: StepState) -> None:
+        """Moves every call as far as it can be moved: to its result, or to where it waits for someone."""
+        while not self._cancel.cancelled:
+            if step.ends_run:
+                for call in step.open_calls():
+                    await self.settle_unrun(call, f"Not run: {step.ends_run} ended the run.")
+            if not (group := self._next_group(step)):
+                return
+            await self._run_group(step, group)
+
+    def cancel_call(self, call: str) -> bool:
+        """Stops one running call; False when it is not running."""
+        token = self._tokens.get(call)
+        if token is None:
+            return False
+        token.cancel("the call was cancelled")
+        return True
+
+    def _next_group(self, step: StepState) -> list[CallState]:
+        """The first call that can move, with those behind it that may run beside it."""
+        movable = [
+            call for call in step.open_calls() if not call.is_waiting or call.called.call in self._moved
+        ]
+        group = movable[:1]
+        for call in movable[1:]:
+            if not self._is_parallel(group[-1]) or not self._is_parallel(call):
+                break
+            group.append(call)
+        return group
+
+    def _is_parallel(self, call: CallState) -> bool:
+        tool = self._harness.tools.get(call.called.name)
+        return tool is not None and tool.spec.parallel
+
+    async def _run_group(self, step: StepState, group: list[CallState]) -> None:
+        """Judges the calls in their order, commits the start of all that may begin, runs them together."""
+        if "before_tool" in self._harness.hooks:
+            await self._journal.commit()  # a hook may take its time: what is known is shown first
+        decisions = [(call, await self._judging.decide(call, step)) for call in group]
+        running: list[tuple[CallState, Ready]] = []
+        twins: list[tuple[CallState, Ready]] = []
+        asking: list[tuple[CallState, events.QuestionAsked]] = []
+        for call, decision in decisions:
+            if isinstance(decision, Ready):
+                if any(decision.key and decision.key == other.key for _, other in running):
+                    twins.append((call, decision))
+                elif await self._has_started(call, decision):
+                    running.append((call, decision))
+            elif isinstance(decision, events.QuestionAsked):
+                self._journal.record(decision)
+                if self._harness.asker is not None:
+                    self._questions.expect(decision)
+                asking.append((call, decision))
+            else:
+                await self._settle(call, decision, None, commit=False)
+        if not running and not asking:
+            return  # only refusals: they are committed with what follows
+        await self._journal.commit()
+        if len(running) == 1 and not asking and not twins:
+            await self._execute(*running[0], step)
+            return
+        await self._together(step, running, twins, asking)
+
+    async def _together(
+        self,
+        step: StepState,
+        running: list[tuple[CallState, Ready]],
+        twins: list[tuple[CallState, Ready]],
+        asking: list[tuple[CallState, events.QuestionAsked]],
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call, ready in running:
+                    turn = self._turn_of(ready.key)
+                    await turn.acquire()  # before any of its twins
+                    tasks.create_task(self._execute_and_release(call, ready, step, turn))
+                for call, ready in twins:
+                    tasks.create_task(self._begin_and_execute(call, ready, step))
+                if self._harness.asker is not None:
+                    for call, asked in asking:
+                        tasks.create_task(self._ask_then_execute(call, asked, step))
+        except BaseExceptionGroup as group_error:
+            # Only the log's failure gets here: whatever else a tool raises is a result.
+            raise group_error.exceptions[0] from None
+
+    async def _has_started(self, call: CallState, ready: Ready) -> bool:
+        """Records that the call begins; False when an earlier result of the same call is its result."""
+        if ready.key and ready.key in self._journal.state.reusable:
+            await self._repeat(call, ready.key)
+            return False
+        called = call.called
+        self._moved.discard(called.call)
+        self._journal.record(
+            events.ToolStarted(
+                call=called.call,
+                name=ready.tool.spec.name,
+                attempt=call.started.attempt + 1 if call.started else 1,
+                arguments=None if ready.arguments == called.arguments else ready.arguments,
+                key=ready.key,
+                child=child_session(self._journal.session, called.call, 1)
+                if ready.tool.spec.reattaches
+                else "",
+                allowed_by=ready.allowed_by,
+            )
+        )
+        return True
+
+    async def _repeat(self, call: CallState, key: str) -> None:
+        """An idempotent tool was called in the same way before: what came of it then comes of it now."""
+        earlier = self._journal.state.reusable[key]
+        (fact,) = await self._journal.store.read(self._journal.session, earlier - 1, 1)
+        assert isinstance(fact.event, events.ToolResultFact)
+        repeated = msgspec.structs.replace(
+            fact.event, call=call.called.call, key=key, repeats=earlier, duration_ms=0
+        )
+        self._journal.record(repeated)
+        if self._is_any_open():
+            await self._journal.commit()
+
+    def _is_any_open(self) -> bool:
+        run = self._journal.state.run
+        return bool(run and run.step and run.step.open_calls())
+
+    async def _ask_then_execute(self, call: CallState, asked: events.QuestionAsked, step: StepState) -> None:
+        assert self._harness.asker is not None
+        token = self._token(call)
+        answer = await self._answer(asked, self._harness.asker, token)
+        if answer is None or token.cancelled:
+            await self._settle(call, _cancelled(token.reason), None)
+            return
+        decision = self._judging.after_answer(call, self._harness.tools[call.called.name], asked, answer)
+        if not isinstance(decision, Ready):
+            await self._settle(call, decision, None)
+            return
+        await self._begin_and_execute(call, decision, step)
+
+    async def _execute_and_release(
+        self, call: CallState, ready: Ready, step: StepState, turn: asyncio.Lock
+    ) -> None:
+        try:
+            await self._execute(call, ready, step)
+        finally:
+            turn.release()
+
+    async def _begin_and_execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+        """When the same call is under way, its result is waited for: if it has one, that is ours as well."""
+        async with self._turn_of(ready.key):
+            if not self._cancel.cancelled and await self._has_started(call, ready):
+                await self._journal.commit()
+                await self._execute(call, ready, step)
+
+    def _turn_of(self, key: str) -> asyncio.Lock:
+        """Calls with the same key run one after the other."""
+        return self._turns.setdefault(key, asyncio.Lock()) if key else asyncio.Lock()
+
+    async def _answer(
+        self, asked: events.QuestionAsked, asker: Asker, token: CancelToken
+    ) -> events.QuestionAnswered | None:
+        """The answer, or None when the call was cancelled first; either way the question is closed."""
+
+        def record(answer: events.QuestionAnswered) -> None:
+            self._journal.record(as_stored(asked, answer), settles=answer.request)
+
+        status, asking = await run_bounded(self._questions.ask(asked, asker, record), token, None)
+        if status == "done":
+            return asking.result()
+        if asked.id in self._journal.state.questions:
+            record(events.QuestionAnswered(asked.id, "withdrawn"))
+        return None
+
+    async def _execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+        """Runs the tool. Whatever it does, one outcome comes of it."""
+        called, tool, token = call.called, ready.tool, self._token(call)
+        journal = self._journal
+        spool = OutputSpool(journal.store, journal.session, called.call, journal.publish, journal.fail)
+        context = CallContext(
+            journal, self._harness, self._questions, self._budget, call, step.number, spool, token
+        )
+        context.answer, context.state = ready.answer, ready.state
+        began = self._journal.world.now_ms()
+        timeout = tool.spec.timeout
+        running = _outcome_of(tool, ready, context)
+        span = self._harness.span_of("tool_call", tool=called.name, call=called.call, step=step.number)
+        try:
+            with span:
+                status, task = await run_bounded(running, token, timeout, context.stopwatch)
+        except asyncio.CancelledError:
+            await spool.close(told=0)  # before the run's end gives the call a result that names its output
+            raise
+        outcome: Outcome
+        if status == "cancelled":
+            outcome = _cancelled(token.reason, spool.tail)
+        elif status == "timed_out":
+            outcome = _cut(
+                f"{called.name} took longer than {timeout:g} s and was stopped", spool.tail, "tool_timed_out"
+            )
+        else:
+            outcome = _cancelled("the tool gave up") if task.cancelled() else task.result()
+        duration = max(0, self._journal.world.now_ms() - began)
+        await self._conclude(call, outcome, spool, duration)
+        self._tokens.pop(called.call, None)
+
+    async def _conclude(self, call: CallState, outcome: Outcome, spool: OutputSpool, duration: int) -> None:
+        if isinstance(outcome, Pending):
+            await spool.close(told=spool.size)
+            await self._defer(call, outcome)
+        elif isinstance(outcome, NeedUser):
+            await spool.close(told=spool.size)
+            await self._need_user(call, outcome, duration)
+        else:
+            told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
+            output = await spool.close(told)
+            await self._settle(call, outcome, output, duration)
+
+    async def _defer(self, call: CallState, outcome: Pending) -> None:
+        deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
+        problem = storing_problem(deferred)
+        if problem:
+            await self._settle(call, _unstorable(problem), None)
+            return
+        self._journal.record(deferred)
+        await self._journal.commit()
+
+    async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
+        asker = self._harness.asker
+        if asker is None and not self._harness.waits_for_answers:
+            await self._settle(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
+            return
+        asked = events.QuestionAsked(
+            id=self._journal.world.new_id("q"),
+            question=outcome.question,
+            call=call.called.call,
+            asked_by="tool",
+            state=outcome.state,
+            resume=outcome.resume,
+        )
+        problem = storing_problem(asked)
+        if problem:
+            await self._settle(call, _unstorable(problem), None, duration)
+            return
+        self._journal.record(asked)
+        if asker is None:
+            await self._journal.commit()
+            return
+        self._questions.expect(asked)
+        await self._journal.commit()
+        token = self._token(call)
+        answer = await self._answer(asked, asker, token)
+        if answer is None:
+            await self._settle(call, _cancelled(token.reason), None, duration)
+            return
+        call.answered = answer  # the log has not got a secret; the tool must have it
+        await self._journal.commit()
+
+    async def _settle(
+        self,
+        call: CallState,
+        outcome: Settled,
+        output: BlobRef | None,
+        duration: int = 0,
+        *,
+        commit: bool = True,
+        settles: str = "",
+    ) -> None:
+        """Records the one result. The last of a step is left for the append that ends the step."""
+        called, session = call.called, self._journal.session
+        run = self._journal.state.run
+        if run is not None and run.children:
+            await self._end_children(called.call)
+        outcome = _storable(outcome)
+        limits = self._harness.result_limits
+        content, whole = await bounded(outcome.content, limits, self._journal.store, session, called.call)
+        failure = outcome.kind if isinstance(outcome, Failed) else None
+        finished = FinishedCall(called.call, called.name, call.arguments, content, failure, outcome.details)
+        if "after_tool" in self._harness.hooks:
+            if told := self._journal.state.instructions:
+                finished = msgspec.structs.replace(finished, instructions=told)
+            finished = await self._harness.hooks.after_tool(finished, self._over)
+        result = events.ToolResultFact(
+            call=called.call,
+            name=called.name,
+            content=finished.content,
+            failed=finished.failed,
+            details=finished.details,
+            summary=outcome.summary or default_summary(finished.content),
+            output=whole or output,
+            duration_ms=duration,
+            key=call.started.key if call.started else "",
+            ends_run=outcome.ends_run,
+        )
+        run = self._journal.state.run
+        if run is None or not call.is_open:
+            return  # the run was ended while a hook looked at the result
+        if settles and run.waiting and run.waiting.reason != "paused":
+            self._journal.record(events.RunResumed(settles))
+        self._journal.record(result, settles=settles)
+        if commit and self._is_any_open():
+            await self._journal.commit()
+
+    def _token(self, call: CallState) -> CancelToken:
+        """One call's own token; it fires with the run's."""
+        token = self._tokens.setdefault(call.called.call, CancelToken())
+        if self._cancel.cancelled:
+            token.cancel(self._cancel.reason)
+        return token
+
+    def _cancel_all(self) -> None:
+        for token in list(self._tokens.values()):
+            token.cancel(self._cancel.reason)
+
+    async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
+        """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
+        await self._settle(call, outcome, None, settles=request)
+
+    async def find_moved(self, step: StepState) -> bool:
+        """Whether a call whose child waited can go on, because the child does not wait any more."""
+        children, run = self._harness.children, self._journal.state.run
+        if children is None or run is None:
+            return False
+        self._moved.clear()
+        for call in step.open_calls():
+            tool = self._harness.tools.get(call.called.name)
+            if not call.deferred or tool is None or not tool.spec.reattaches:
+                continue
+            peeks = [await children.peek(child) for child in run.children_of(call.called.call)]
+            if not any(peek.waits for peek in peeks):
+                self._moved.add(call.called.call)
+        return bool(self._moved)
+
+    async def _end_children(self, call: str) -> None:
+        """No child outlives the call that it works for."""
+        run, children = self._journal.state.run, self._harness.children
+        for child in run.children_of(call) if run else ():
+            if run and run.children[child].ended is None:
+                reason = "its call has ended"
+                ended = await children.end(child, reason, self._harness) if children else None
+                ended = ended or ChildResult(child, "", "cancelled", reason=reason)
+                record_child_end(self._journal, self._budget, ended)
+
+    async def settle_interrupted(self, call: CallState) -> None:
+        """After a crash: the call had begun, and its effect may or may not have happened."""
+        store, session = self._journal.store, self._journal.session
+        blob = await store.blob(session, blob_of_call(call.called.call))
+        tail = ""
+        if blob is not None:
+            start = max(0, blob.size - 4096)
+            tail = (await store.read_blob(session, blob.id, start)).decode(errors="replace")
+        text = "The process ended while this call ran; its effect may have happened, in part or in whole."
+        await self._settle(call, _cut(text, tail, "tool_interrupted"), blob)
+
+    async def settle_unrun(self, call: CallState, reason: str) -> None:
+        """A call that will never run gets its outcome all the same."""
+        if call.is_asking and call.question:
+            self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
+        await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
+
+
+async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome:
+    """Runs the tool and makes an outcome of whatever it returns or raises."""
+    try:
+        return as_outcome(await tool.run(ready.validated, context))
+    except StoreError:
+        raise  # not the tool's failure: the log cannot be written
+    except ChildWaits as waits:
+        if not tool.spec.reattaches:
+            return failed(f"The child waits for somebody, and {tool.spec.name} cannot go on with it later.")
+        return Pending(waits.child, "the child waits for an answer")
+    except CallRefused as error:
+        return failed(error.message, kind="call_refused")
+    except InvalidArguments as error:
+        return failed(error.message, kind="invalid_arguments")
+    except ToolError as error:
+        return failed(error.message)
+    except (Exception, SystemExit, GeneratorExit, KeyboardInterrupt) as error:
+        if (attendant := context.harness.attendant) is not None:
+            attendant.tool_raised(context.session, tool, error)
+        return failed(_crash(error))
+
+
+def _crash(error: BaseException) -> str:
+    """What the model is told. Some of them would have ended the event loop."""
+    if isinstance(error, SystemExit):
+        return f"the tool crashed: it tried to exit the process ({error.code})"
+    if isinstance(error, GeneratorExit | KeyboardInterrupt):
+        return f"the tool crashed: it raised {type(error).__name__}"
+    return in_words(error)
+
+
+def _storable(outcome: Settled) -> Settled:
+    """The outcome, or one that says why it could not be kept. Halves of characters are replaced."""
+    if not isinstance(outcome.content, tuple):
+        return _unstorable("its content is no tuple of blocks")
+    content = tuple(
+        Text(printable(block.text)) if isinstance(block, Text) and isinstance(block.text, str) else block
+        for block in outcome.content
+    )
+    outcome = msgspec.structs.replace(outcome, content=content)
+    problem = storing_problem(outcome)
+    return _unstorable(problem) if problem else outcome
+
+
+def _unstorable(problem: str) -> Failed:
+    return failed(f"the tool returned something that cannot be stored: {printable(problem)}")
+
+
+def _cancelled(reason: str, output: str = "") -> Failed:
+    why = f": {reason}" if reason not in ("", "cancelled") else ""
+    return _cut(f"Cancelled{why}.", output, "tool_cancelled")
+
+
+def _cut(
+    text: str, output: str, kind: Literal["tool_cancelled", "tool_timed_out", "tool_interrupted"]
+) -> Failed:
+    told = f"{text}\nOutput before that:\n{output}" if output.strip() else text
+    return failed(told, kind=kind, summary=text)

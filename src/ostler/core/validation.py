@@ -1,0 +1,81 @@
+"""What is wrong with a value in a configuration, in the words of people."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+
+_UNSHOWN = frozenset({"api_key", "base_url", "headers", "key_command"})
+"""Settings whose values may hold a key."""
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def misfit(value: Any, kind: Any, path: str = "", *, strict: bool = True) -> str:
+    """The first thing in the value that does not fit its kind, and where it is; nothing if all of it fits."""
+    try:
+        msgspec.convert(value, kind, strict=strict)
+    except msgspec.ValidationError:
+        kind = _without_none(kind)
+    else:
+        return ""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _misfit_in_table(value, kind, path, strict)
+    parts: list[tuple[str, Any]] = []
+    if get_origin(kind) is dict:
+        if not isinstance(value, dict):
+            return f"{path} must be a table"
+        parts = [(_joined(path, key), one) for key, one in value.items()]
+    elif get_origin(kind) is tuple and isinstance(value, list) and not _is_plain(get_args(kind)[0]):
+        parts = [(f"{path}[{number}]", one) for number, one in enumerate(value)]
+    inner = get_args(kind)[-1 if get_origin(kind) is dict else 0] if parts else None
+    if found := next(filter(None, (misfit(one, inner, place, strict=strict) for place, one in parts)), ""):
+        return found
+    shown = "" if _UNSHOWN & set(path.split(".")) else f", not {value!r}"
+    return f"{path} must be {_described(kind)}{shown}"
+
+
+def _misfit_in_table(value: Any, kind: type[msgspec.Struct], path: str, strict: bool) -> str:
+    if not isinstance(value, dict):
+        return f"{path} must be a table"
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name, one in value.items():
+        if name not in fields:
+            near = get_close_matches(name, fields, n=1)
+            return f"there is no setting {_joined(path, name)}" + (f"; is it {near[0]}?" if near else "")
+        if found := misfit(one, fields[name].type, _joined(path, name), strict=strict):
+            return found
+    return f"{path} needs {', '.join(name for name in fields if fields[name].required and name not in value)}"
+
+
+def _described(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(sorted(map(str, get_args(kind))))}"
+    if get_origin(kind) is tuple:
+        element = get_args(kind)[0]
+        return f"a list of {', '.join(sorted(get_args(element)))}" if get_args(element) else "a list of texts"
+    if get_origin(kind) is Annotated:
+        plain, limits = get_args(kind)
+        least = f" from {limits.ge} on" if limits.ge is not None else f" above {limits.gt}"
+        most = f", at most {limits.le}" if limits.le is not None else ""
+        return f"{_WORDS[plain]}{least}{most}"
+    return _WORDS.get(kind, "a text")
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, UnionType):
+        return next(one for one in get_args(kind) if one is not NoneType)
+    return kind
+
+
+def _is_plain(kind: Any) -> bool:
+    return kind is str or get_origin(kind) is Literal
+
+
+def _joined(path: str, name: str) -> str:
+    """The place of a name in the file, as it is written there."""
+    word = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
+    return f"{path}.{word}" if path else word

@@ -1,0 +1,273 @@
+"""Agents that speak the Agent Client Protocol, version 1, through its official package.
+
+We offer neither files nor terminals: the agent uses its own, and asks for permission where it must.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ostler import __version__
+from ostler.drivers.driver import (
+    ConversationGone,
+    Conversing,
+    FileChange,
+    Listener,
+    Option,
+    Permission,
+    Planned,
+    Said,
+    StructuredAgent,
+    Thought,
+    ToolUpdate,
+    TurnEnd,
+    Used,
+)
+from ostler.drivers.json_lines import LineProcess
+from ostler.schema.errors import OstlerError, UsageError
+from ostler.schema.events import TodoItem
+from ostler.schema.usage import Usage
+
+if TYPE_CHECKING:
+    from acp import schema
+    from acp.client.connection import ClientSideConnection
+
+
+_STOPS: dict[str, TurnEnd] = {
+    "cancelled": TurnEnd("cancelled"),
+    "refusal": TurnEnd("refusal", "the agent declined to go on"),
+    "max_tokens": TurnEnd("limit", "the answer reached the agent's limit of tokens"),
+    "max_turn_requests": TurnEnd("limit", "the agent made as many model calls as it may in a turn"),
+}
+
+_TODO = {"pending": "open", "in_progress": "active", "completed": "done"}
+
+_AUTH_REQUIRED = -32000
+
+
+class AcpDriver:
+    """See `Driver`."""
+
+    def __init__(self, agent: StructuredAgent, session: str, listener: Listener) -> None:
+        try:
+            from acp import connect_to_agent
+        except ModuleNotFoundError:
+            raise UsageError("an agent that speaks ACP needs `pip install 'ostler[acp]'`") from None
+        self._agent = agent
+        self._listener = listener
+        self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.process = LineProcess(agent, list(agent.command), session, self._messages.put_nowait)
+        self.process.ended.add_done_callback(lambda ended: self._messages.put_nowait(None))
+        self._client = _Client(listener)
+        self._connection: ClientSideConnection = connect_to_agent(self._client, _Pipes(self))  # type: ignore[arg-type]
+        self._cancelling: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        from acp import PROTOCOL_VERSION
+        from acp.schema import ClientCapabilities, Implementation
+
+        about = Implementation(name="ostler", title="Ostler", version=__version__)
+        greeted = await self._ask(
+            self._connection.initialize(PROTOCOL_VERSION, ClientCapabilities(), about), "initialize"
+        )
+        if greeted.protocol_version != PROTOCOL_VERSION:
+            raise OstlerError(
+                f"the agent speaks version {greeted.protocol_version} of the Agent Client Protocol, "
+                f"and only {PROTOCOL_VERSION} is known here"
+            )
+        self._client.session = await self._open(greeted.agent_capabilities)
+        self._listener.update(Conversing(self._client.session))
+
+    async def _open(self, capabilities: schema.AgentCapabilities | None) -> str:
+        """What it says again of an earlier conversation belongs to no turn, and so is not heard."""
+        cwd, conversation = str(self._agent.cwd.absolute()), self._agent.conversation
+        if not conversation:
+            opened = await self._ask(self._connection.new_session(cwd, mcp_servers=[]), "session/new")
+            return str(opened.session_id)
+        if capabilities is None or not capabilities.load_session:
+            raise ConversationGone("the agent cannot load an earlier conversation")
+        self._client.session = conversation  # what it has cost until now counts
+        try:
+            await self._ask(self._connection.load_session(cwd, conversation, mcp_servers=[]), "session/load")
+        except OstlerError as error:
+            raise ConversationGone(error.message) from None
+        return conversation
+
+    async def prompt(self, text: str) -> TurnEnd:
+        from acp import text_block
+
+        self._client.begin_turn()
+        try:
+            ended = await self._ask(
+                self._connection.prompt(self._client.session, [text_block(text)]), "session/prompt"
+            )
+        finally:
+            self._client.is_in_turn = False
+        return _STOPS.get(ended.stop_reason, TurnEnd())
+
+    def cancel(self) -> None:
+        self._cancelling = asyncio.ensure_future(self._cancel())
+
+    async def _cancel(self) -> None:
+        try:
+            await self._connection.cancel(self._client.session)
+        except ConnectionError:
+            return  # it has ended, which is more
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _ask(self, answer: Any, method: str) -> Any:
+        from acp import RequestError
+        from pydantic import ValidationError
+
+        try:
+            return await answer
+        except RequestError as error:
+            raise OstlerError(_in_words(error, method)) from None
+        except ValidationError:
+            raise self.process.problem(
+                f"the agent's answer to {method} does not fit the Agent Client Protocol"
+            ) from None
+        except ConnectionError:
+            raise self.process.problem(f"the agent ended before it answered {method}") from None
+
+
+def _in_words(error: Any, method: str) -> str:
+    if error.code == _AUTH_REQUIRED and method == "session/new":
+        return f"the agent wants a login: start it once by itself and log in ({error})"
+    details = error.data.get("details") if isinstance(error.data, dict) else error.data
+    return f"the agent refused {method}: {error}" + (f": {details}" if details else "")
+
+
+class _Pipes:
+    """The agent's process, as the package wants its transports."""
+
+    def __init__(self, driver: AcpDriver) -> None:
+        self._driver = driver
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self._driver.process.send(message)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The package makes tracebacks of what it does not know, and some of it ends it. So it gets only what
+        it can handle, and what the agent tells is taken here: in its order, as the package would."""
+        while True:
+            message = await self._driver._messages.get()
+            if message is None or ("id" in message and _is_sound(message)):
+                return message
+            if message.get("method") == "session/update":
+                asyncio.get_running_loop().call_soon(self._driver._client.take, message.get("params"))
+
+    async def close(self) -> None:
+        pass
+
+
+def _is_sound(message: dict[str, Any]) -> bool:
+    return (
+        isinstance(message["id"], int | str | None)
+        and isinstance(message.get("method"), str | None)
+        and isinstance(message.get("error"), dict | None)
+    )
+
+
+class _Client:
+    """What the agent tells, and may ask of us."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.session = ""
+        self.is_in_turn = False
+        self._paid = 0.0
+        self._paid_before = 0.0
+
+    def begin_turn(self) -> None:
+        self.is_in_turn = True
+        self._paid_before = self._paid
+
+    def take(self, told: Any) -> None:
+        from acp.schema import SessionNotification
+        from pydantic import ValidationError
+
+        try:
+            notification = SessionNotification.model_validate(told)
+        except ValidationError:
+            return  # of a kind that is not known here
+        update: Any = notification.update
+        if notification.session_id != self.session:
+            return
+        if update.session_update == "usage_update" and update.cost:
+            self._paid = update.cost.amount if update.cost.currency == "USD" else 0.0
+        if not self.is_in_turn:
+            return
+        match update.session_update:
+            case "agent_message_chunk":
+                self._listener.update(Said(_text_of(update.content)))
+            case "agent_thought_chunk":
+                self._listener.update(Thought(_text_of(update.content)))
+            case "tool_call" | "tool_call_update":
+                self._listener.update(_tool(update, begins=update.session_update == "tool_call"))
+            case "plan":
+                self._listener.update(_plan(update))
+            case "usage_update":
+                self._listener.update(self._used(update))
+
+    def _used(self, update: schema.UsageUpdate) -> Used:
+        """The agent tells its whole cost so far, and no tokens but those of its context."""
+        if not update.cost or update.cost.currency != "USD":
+            return Used(context=update.used)
+        return Used(Usage(cost=max(0.0, self._paid - self._paid_before), source="unknown"), update.used)
+
+    async def request_permission(
+        self,
+        session_id: str,
+        tool_call: schema.ToolCallUpdate,
+        options: list[schema.PermissionOption],
+        **rest: Any,
+    ) -> schema.RequestPermissionResponse:
+        from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+
+        offered = tuple(Option(one.option_id, one.name, one.kind) for one in options)
+        chosen = await self._listener.permit(Permission(_tool(tool_call), offered))
+        if chosen is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+
+
+def _tool(update: Any, *, begins: bool = False) -> ToolUpdate:
+    content = update.content
+    changes = [one for one in content or () if one.type == "diff"]
+    texts = [_text_of(one.content) for one in content or () if one.type == "content"]
+    given = update.raw_input
+    return ToolUpdate(
+        id=update.tool_call_id,
+        begins=begins,
+        title=update.title or "",
+        kind=update.kind or "",
+        status=update.status or "",
+        input=None if given is None else given if isinstance(given, dict) else {"input": given},
+        text=None if content is None else "\n".join(text for text in texts if text),
+        changes=None
+        if content is None
+        else tuple(FileChange(c.path, c.old_text, c.new_text) for c in changes),
+    )
+
+
+def _plan(update: schema.AgentPlanUpdate) -> Planned:
+    items = [
+        TodoItem(str(number), entry.content, _TODO.get(entry.status, "open"))  # type: ignore[arg-type]
+        for number, entry in enumerate(update.entries, 1)
+    ]
+    return Planned(tuple(items))
+
+
+def _text_of(block: Any) -> str:
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "resource_link":
+            return str(block.uri)
+        case "resource":
+            return str(getattr(block.resource, "text", None) or block.resource.uri)
+    return f"[{block.type}]"

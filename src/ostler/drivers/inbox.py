@@ -1,0 +1,167 @@
+"""The inbox of another vendor's agent: prompts wait their turn, the rest is done at once or refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from ostler.core.journal import Journal
+from ostler.core.model import harness_without_model
+from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.tracker import Status
+from ostler.schema import events, requests
+from ostler.schema.errors import SessionBusy, StoreError, UsageError
+from ostler.schema.messages import Text, text_of
+from ostler.sessions.inbox import InboxReader
+
+_OF_ANY_SESSION = (
+    requests.Rename,
+    requests.Label,
+    requests.ReleasePrompts,
+    requests.TakeBack,
+    requests.Answer,
+)
+
+
+class AskedAgent(Protocol):
+    """What requests are asked of. What it cannot do it refuses with a `UsageError`."""
+
+    journal: Journal
+
+    @property
+    def status(self) -> Status: ...
+
+    def is_taken_up(self, request: str) -> bool: ...
+
+    def interrupt(self, request: str = "") -> bool: ...
+
+    def press(self, keys: bytes) -> None: ...
+
+    def paste(self, text: str) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+
+class AgentInbox:
+    """Reads for the session that holds the lease; `stir` is called when there is something to read."""
+
+    def __init__(self, session: AskedAgent, stir: Callable[[], None]) -> None:
+        self._session = session
+        self._journal = session.journal
+        self._stir = stir
+        self._is_full = False
+        self._waiting: list[tuple[str, str]] = []
+        self._seen: set[str] = set()
+
+    @property
+    def next_prompt(self) -> tuple[str, str] | None:
+        """The text and the request of the prompt whose turn it is."""
+        return self._waiting[0] if self._waiting and not self._journal.state.held else None
+
+    def drop(self, request: str) -> None:
+        """That prompt is a fact now."""
+        self._waiting = [one for one in self._waiting if one[1] != request]
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    async def _watch(self) -> None:
+        seen = -1
+        try:
+            while True:
+                seen = await self._journal.store.arrivals(self._journal.session, seen)
+                self._is_full = True
+                self._stir()
+        except StoreError as error:
+            self._journal.fail(error)
+
+    async def read(self) -> None:
+        if not self._is_full:
+            return
+        self._is_full = False
+        store, session = self._journal.store, self._journal.session
+        for request in await store.pending(session):
+            if request.id not in self._seen and not isinstance(request, requests.Prompt):
+                self._seen.add(request.id)
+                await self._take_up(request)
+        await self._journal.commit()
+        self._waiting = []
+        for request in await store.pending(session):
+            if isinstance(request, requests.Prompt):
+                self._queue(request)
+        await self._journal.commit()
+
+    def _queue(self, prompt: requests.Prompt) -> None:
+        text = text_of(prompt.content).strip(ASCII_WHITESPACE)
+        if not all(isinstance(block, Text) for block in prompt.content):
+            self._refuse(prompt, "a terminal agent is told text only: name files by their path")
+        elif not text:
+            self._refuse(prompt, "message must not be empty")
+        else:
+            self._waiting.append((text, prompt.id))
+
+    async def _take_up(self, request: requests.AnyRequest) -> None:
+        session, journal = self._session, self._journal
+        match request:
+            case requests.Cancel(call="") if journal.state.run or session.status != "stable":
+                self._interrupt(request)
+            case requests.Keys():
+                self._press(request)
+            case requests.Resize():
+                self._resize(request)
+            case requests.TakeBack(request=wanted) if session.is_taken_up(wanted):
+                self._refuse(request, f"the prompt {wanted} was taken up")
+            case requests.Cancel():
+                self._refuse(request, "no run is open")
+            case _ if isinstance(request, _OF_ANY_SESSION):
+                harness = harness_without_model(journal.state.cwd)
+                await InboxReader(journal, harness).take_up(request)
+            case _:
+                name = type(request).__struct_config__.tag
+                self._refuse(request, f"a terminal agent cannot be asked to {str(name).replace('_', ' ')}")
+
+    def _interrupt(self, request: requests.Cancel) -> None:
+        try:
+            is_first = self._session.interrupt(request.id)
+        except SessionBusy as error:
+            self._refuse(request, error.message)
+            return
+        if self._journal.state.run is None:
+            self._note(request, "terminal.interrupt")
+        elif not is_first:
+            self._refuse(request, "the agent was told to stop before, and now once more")
+
+    def _press(self, request: requests.Keys) -> None:
+        try:
+            if request.kind == "text":
+                self._session.paste(request.keys)
+            else:
+                self._session.press(request.keys.encode("utf-8", "replace"))
+        except UsageError as error:
+            self._refuse(request, error.message)
+        else:
+            self._note(request, "terminal.keys")
+
+    def _resize(self, request: requests.Resize) -> None:
+        try:
+            self._session.resize(request.columns, request.rows)
+        except UsageError as error:
+            self._refuse(request, error.message)
+        else:
+            self._note(request, "terminal.resize", columns=request.columns, rows=request.rows)
+
+    def _note(self, request: requests.AnyRequest, what: str, **details: int) -> None:
+        """That it was done; never what was typed."""
+        about = {"actor": "user", "who": request.by, **details}
+        self._journal.record(events.Audited(what, "somebody asked for it", about), settles=request.id)
+
+    def _refuse(self, request: requests.AnyRequest, reason: str) -> None:
+        self._journal.record(events.RequestRefused(request.id, reason), settles=request.id)

@@ -1,0 +1,159 @@
+"""What a terminal agent shows at this moment: screen, status, and the message it is drawing."""
+# MERGED: Showing a live terminal to others: the screen as it is, and then the bytes as they come.
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ostler.core.journal import Journal
+from ostler.drivers.screen_driver import DrivenTerminal
+from ostler.drivers.tracker import Status
+from ostler.schema.events import LiveValue
+
+SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
+
+
+_INTERVAL = 0.1
+"""Seconds between two pictures of a screen that moves: more than that nobody can read."""
+
+
+class LiveValues:
+    """Publishes what has changed, and nothing else."""
+
+    def __init__(self, journal: Journal, terminal: DrivenTerminal) -> None:
+        self._journal = journal
+        self._terminal = terminal
+        self._loop = asyncio.get_running_loop()
+        self._shown: dict[str, Any] = {}
+        self._message: dict[str, Any] | None = None
+        self._next = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show_status(self, status: Status) -> None:
+        self._show(STATUS, {"status": status, "agent_type": self._terminal.tracker.agent_type})
+
+    def show_message(self, message: tuple[int, str] | None) -> None:
+        """Of a message that has become a fact nothing is left to show."""
+        self._message = {"id": message[0], "text": message[1]} if message else None
+        if message is None:
+            self._show(MESSAGE, None)
+        else:
+            self._show_soon()
+
+    def show_screen(self) -> None:
+        self._show_soon()
+
+    def clear(self) -> None:
+        """Its terminal is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for name in list(self._shown):
+            self._show(name, None)
+
+    def _show_soon(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._next, self._show_picture)
+
+    def _show_picture(self) -> None:
+        self._timer = None
+        self._next = self._loop.time() + _INTERVAL
+        screen = self._terminal.screen
+        cursor = screen.cursor()
+        self._show(
+            SCREEN,
+            {
+                "columns": screen.columns,
+                "rows": screen.rows,
+                "text": "\n".join(screen.lines()).rstrip("\n"),
+                "cursor": {"column": cursor.column, "row": cursor.row, "visible": cursor.visible},
+            },
+        )
+        if self._message is not None:
+            self._show(MESSAGE, self._message)
+
+    def _show(self, name: str, value: Any) -> None:
+        if self._shown.get(name) == value:
+            return
+        if value is None:
+            del self._shown[name]
+        else:
+            self._shown[name] = value
+        self._journal.publish([LiveValue(name, value)])
+
+
+MOST_UNSEEN = 1024 * 1024
+"""Bytes that a viewer may leave unread: beyond, it gets the screen anew."""
+
+_LONGEST_SEQUENCE = 64 * 1024
+
+_START_OVER = b"\x1bc"
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|[PX\]^_][^\x07\x18\x1a\x1b]*|[ -/]*)\Z")
+
+_STRING = re.compile(rb"\x1b[PX\]^_][^\x07\x18\x1a\x1b]*\x1b\Z")  # half of what ends it is there
+
+_CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
+
+
+def unfinished(data: bytes) -> bytes:
+    """The beginning of an escape sequence or a character at the end of what was printed so far."""
+    data = data[-_LONGEST_SEQUENCE:]
+    last = data.rfind(b"\x1b")
+    before = data.rfind(b"\x1b", 0, last) if last == len(data) - 1 else -1
+    found = (
+        (before >= 0 and _STRING.match(data, before))
+        or (last >= 0 and _SEQUENCE.match(data, last))
+        or _CHARACTER.search(data, max(len(data) - 3, 0))
+    )
+    return found.group() if found else b""
+
+
+class Viewer:
+    """Gives bytes for a terminal of the screen's size. Whoever has it must `leave`, also if it never read."""
+
+    def __init__(self, snapshot: Callable[[], bytes], leave: Callable[[Viewer], None]) -> None:
+        self._snapshot = snapshot
+        self._leave = leave
+        self._unseen: list[bytes] = [snapshot()]
+        self._size = 0
+        self._is_behind = False
+        self._is_closed = False
+        self._woken = asyncio.Event()
+        self._woken.set()
+
+    def put(self, data: bytes) -> None:
+        self._woken.set()
+        if self._is_behind:
+            return
+        self._unseen.append(data)
+        self._size += len(data)
+        if self._size > MOST_UNSEEN:
+            self.start_over()
+
+    def start_over(self) -> None:
+        """What it has not seen is replaced by the screen as it is when it reads next."""
+        self._unseen, self._is_behind = [], True
+        self._woken.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._woken.set()
+
+    def leave(self) -> None:
+        self.close()
+        self._leave(self)
+
+    async def next(self) -> bytes | None:
+        """All that there is; None at the end."""
+        while not self._is_closed or self._unseen or self._is_behind:
+            if self._unseen or self._is_behind:
+                seen = _START_OVER + self._snapshot() if self._is_behind else b"".join(self._unseen)
+                self._unseen, self._size, self._is_behind = [], 0, False
+                return seen
+            self._woken.clear()
+            await self._woken.wait()
+        return None

@@ -1,0 +1,415 @@
+"""What a terminal agent is doing and saying, from its screen and the time alone."""
+# MERGED: How long things take on a screen. All in seconds.
+# MERGED: One message on its way into a terminal: written, echoed, entered, taken up.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from ostler.drivers.agent_messages import Conversation, ScreenMessage
+from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.screen_text import is_ready, only_blinks
+from ostler.schema.errors import SessionBusy, UsageError
+
+
+class Timing(msgspec.Struct, frozen=True):
+    look_interval: float = 0.025
+    # A frame is taken for complete when nothing more arrived for `quiet`, or after `longest_frame` in any
+    # case. A program that says when it begins and ends a frame gets more time.
+    quiet: float = 0.016
+    longest_frame: float = 0.048
+    longest_announced_frame: float = 0.150
+    stability: float = 2.0
+    # The echo of what was written: looked for at growing intervals, then it has to stand still.
+    echo_timeout: float = 2.0
+    echo_first_poll: float = 0.050
+    echo_longest_poll: float = 0.500
+    echo_settle: float = 1.0
+    # After Enter the screen has to change; Enter is repeated for programs that swallowed it.
+    processing_timeout: float = 15.0
+    processing_first_look: float = 0.025
+    enter_again: float = 3.0
+    # An accepted message may find the screen moving again; it is not kept for ever.
+    longest_queued: float = 15.0
+    # An agent whose input box is not known is ready when its screen has not changed for so long.
+    ready_after: float = 10.0
+
+
+_PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+
+# A character typed and taken back: some agents show a paste as text only when something was typed before it.
+_TYPED_AND_ERASED = b"x\x08"
+
+_ENTER = b"\r"
+
+
+TIMED_OUT = "failed to wait for processing to start: timeout waiting for condition"
+
+
+class Phase(Enum):
+    ECHO = "echo"  # written; the screen is watched for it
+    SETTLE = "settle"  # something appeared; it has to stand still
+    ENTER = "enter"  # Enter was pressed; the screen is watched for a reaction
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
+def keystrokes(text: str, bracketed_paste: bool) -> list[bytes]:
+    """What a person would cause the terminal to send. Without bracketed paste it is typed as it stands."""
+    if not bracketed_paste:
+        return [text.encode("utf-8", "replace")]
+    while _PASTE_BEGINS in text or _PASTE_ENDS in text:  # no text may end its own paste
+        text = text.replace(_PASTE_BEGINS, "").replace(_PASTE_ENDS, "")
+    return [
+        _TYPED_AND_ERASED,
+        _PASTE_BEGINS.encode(),
+        text.encode("utf-8", "replace"),
+        _PASTE_ENDS.encode(),
+    ]
+
+
+class Delivery:
+    """The states of one delivery. It is looked at with the screen as it is; `wants` says when next.
+
+    No echo is not an error: some programs hold a paste back until Enter. No reaction to Enter is.
+    """
+
+    def __init__(self, now: float, screen: str, timing: Timing) -> None:
+        self.phase = Phase.ECHO
+        self.begun = now
+        self.before = screen
+        self.wants = now + timing.echo_first_poll
+        self._timing = timing
+        self._compared = screen
+        self._interval = timing.echo_first_poll
+        self._deadline = now + timing.echo_timeout
+        self._entered = now
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in (Phase.DELIVERED, Phase.FAILED)
+
+    def look(self, now: float, screen: str) -> list[bytes]:
+        """Go on as far as the screen allows; returns the keys to press."""
+        if self.phase is Phase.ENTER:
+            return self._watch(now, screen)
+        if self.ended or now < self.wants:
+            return []
+        if self.phase is Phase.SETTLE:
+            if screen == self._compared or now >= self._deadline:
+                return self._enter(now, screen)
+            self.phase, self._compared = Phase.ECHO, self.before
+            self.wants = now + self._interval
+        elif screen != self._compared:
+            self.phase, self._compared = Phase.SETTLE, screen
+            self.wants = now + self._timing.echo_settle
+        elif now >= self._deadline:
+            return self._enter(now, screen)
+        else:
+            self._interval = min(self._interval * 2, self._timing.echo_longest_poll)
+            self.wants = min(now + self._interval, self._deadline)
+        return []
+
+    def _enter(self, now: float, screen: str) -> list[bytes]:
+        self.phase, self._compared = Phase.ENTER, screen
+        self._deadline = now + self._timing.processing_timeout
+        return self._press(now)
+
+    def _press(self, now: float) -> list[bytes]:
+        self._entered = now
+        self.wants = now + self._timing.processing_first_look
+        return [_ENTER]
+
+    def _watch(self, now: float, screen: str) -> list[bytes]:
+        if now < self._entered + self._timing.processing_first_look:
+            return []
+        if screen != self._compared:
+            self.phase = Phase.DELIVERED
+        elif now >= self._deadline:
+            self.phase = Phase.FAILED
+        elif now >= self._entered + self._timing.enter_again:
+            return self._press(now)
+        else:
+            self.wants = min(self._entered + self._timing.enter_again, self._deadline)
+        return []
+
+
+NOT_WAITING = "message can only be sent when the agent is waiting for user input"
+
+STOPPED = "context canceled"
+
+INITIAL_PROMPT = 0
+
+_INITIAL_PROMPT_ATTEMPTS = 3
+
+# Amp's logo moves until a key is pressed, and a screen that moves is never stable.
+_FIRST_KEYS = {"amp": b" \x08"}
+
+
+Status = Literal["initializing", "changing", "stable"]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Bytes for the terminal, in order."""
+
+    data: bytes
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The agent reacted to the message that `send` gave this number."""
+
+    ticket: int
+
+
+class Undelivered(msgspec.Struct, frozen=True):
+    """It did not; the message is not part of the conversation. `again`: it will be tried once more."""
+
+    ticket: int
+    reason: str
+    again: bool = False
+
+
+Event = Write | Delivered | Undelivered
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What an earlier process kept of a conversation."""
+
+    messages: Sequence[ScreenMessage] = ()
+    initial_prompt: str = ""
+    initial_prompt_sent: bool = False
+
+
+class _Queued(msgspec.Struct, frozen=True):
+    ticket: int
+    text: str
+    since: float
+
+
+class Tracker:
+    """A state machine that never waits, reads no clock and touches no terminal.
+
+    Whoever drives it tells it when output arrived (`output`), shows it the screen when it asks for that
+    (`wants_look_at`), and carries out the events that `look` and `stop` return, in order. `status` and
+    `messages` can be read at any time, also while a message is on its way. `now` never goes back;
+    `now + epoch` is the time of messages. While nothing happens it wants no look at all.
+    """
+
+    def __init__(
+        self,
+        agent_type: str,
+        now: float,
+        *,
+        epoch: float = 0.0,
+        timing: Timing | None = None,
+        initial_prompt: str = "",
+        saved: Saved | None = None,
+        ready_regex: str = "",
+        ready_after: float | None = None,
+    ) -> None:
+        """`ready_regex` replaces what is known of the agent's input box. `ready_after` seconds without a
+        change make any agent count as ready; unset, that holds for custom agents only."""
+        self.timing = timing or Timing()
+        self.agent_type = agent_type
+        self.ready = False
+        self._epoch = epoch
+        self._conversation = Conversation(agent_type, now + epoch)
+        self._saved = saved
+        self._initial_prompt = initial_prompt.strip(ASCII_WHITESPACE)
+        self._initial_prompt_attempts = 0
+        self._initial_prompt_sent = False
+        self._ready_regex = _compiled(ready_regex)
+        custom = self.timing.ready_after if agent_type == "custom" else None
+        self._ready_after = ready_after if ready_after is not None else custom
+        self._first_keys = _FIRST_KEYS.get(agent_type, b"")
+        self._screen = ""
+        self._first_look: float | None = None
+        self._last_look = now
+        self._unchanged_since = now
+        self._output_since: float | None = None
+        self._last_output = now
+        self._drawing = False
+        self._last_ticket = INITIAL_PROMPT
+        self._queued: _Queued | None = None
+        self._sending: _Queued | None = None
+        self._delivery: Delivery | None = None
+
+    @property
+    def messages(self) -> tuple[ScreenMessage, ...]:
+        return tuple(self._conversation.messages)
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever there is something new to save."""
+        return self._conversation.revision
+
+    @property
+    def status(self) -> Status:
+        if self._conversation.unanswered:
+            return "changing"
+        if self._first_look is None or self._last_look < self._first_look + self.timing.stability:
+            return "initializing"
+        if not self._still or not self.ready or self._queued or self._sending:
+            return "changing"
+        return "stable"
+
+    @property
+    def on_its_way(self) -> tuple[int, str] | None:
+        """The number and the text of the message whose keys `look` has returned, until its outcome."""
+        return (self._sending.ticket, self._sending.text) if self._sending else None
+
+    def to_save(self) -> Saved:
+        if self._saved and not self.ready:
+            return self._saved  # nothing of it has been taken up yet
+        return Saved(self.messages, self._initial_prompt, self._initial_prompt_sent)
+
+    def send(self, now: float, text: str) -> int:
+        """Take a message; the number returned comes back in `Delivered` or `Undelivered`. Refuses at once."""
+        if text != text.strip(ASCII_WHITESPACE):
+            raise UsageError("message must be trimmed of leading and trailing whitespace")
+        if not text:
+            raise UsageError("message must not be empty")
+        if self.status != "stable":
+            raise SessionBusy(NOT_WAITING)
+        self._last_ticket += 1
+        self._queued = _Queued(self._last_ticket, text, now)
+        return self._last_ticket
+
+    def output(self, now: float, drawing: bool = False) -> None:
+        """The program wrote something; `drawing`: it announced that its frame is not complete."""
+        if self._output_since is None:
+            self._output_since = now
+        self._last_output = now
+        self._drawing = drawing
+
+    def wants_look_at(self) -> float | None:
+        """When to call `look` next: in the past for at once, or not before something happens."""
+        if self._first_look is None:
+            return self._last_look
+        if self._output_since is not None:
+            return self._frame_complete(self._output_since)  # nothing is worth reading half a frame
+        times = []
+        if not self._still:
+            times.append(self._unchanged_since + self.timing.stability)
+        if not self.ready and self._ready_after is not None:
+            times.append(self._unchanged_since + self._ready_after)
+        if self._delivery:
+            times.append(self._delivery.wants)
+        elif self._queued and self._queued.ticket != INITIAL_PROMPT:
+            times.append(self._last_look if self._still else self._queued.since + self.timing.longest_queued)
+        elif self._queued and self._still:
+            times.append(self._last_look)
+        return min(times, default=None)
+
+    def look(self, now: float, screen: str, bracketed_paste: bool = True) -> list[Event]:
+        """See the screen as it is now. Looking more often than wanted does no harm."""
+        if self._first_look is None:
+            self._first_look = self._unchanged_since = now
+        elif screen != self._screen:
+            if only_blinks(self.agent_type, self._screen, screen):
+                screen = self._screen
+            else:
+                self._unchanged_since = now
+        self._screen, self._last_look, self._output_since = screen, now, None
+        events: list[Event] = []
+        self._become_ready(now)
+        if not self._delivery:
+            self._conversation.read(screen, now + self._epoch)
+        if self._first_keys and screen.strip():
+            events.append(Write(self._first_keys))
+            self._first_keys = b""
+        if self._delivery:
+            events += self._deliver(now, self._delivery)
+        elif self._queued:
+            events += self._take_up(now, bracketed_paste)
+        return events
+
+    def stop(self) -> list[Event]:
+        """The agent is gone or shall be: whatever was accepted has failed."""
+        open_messages = [message for message in (self._sending, self._queued) if message]
+        self._sending = self._queued = self._delivery = None
+        return [Undelivered(message.ticket, STOPPED) for message in open_messages]
+
+    @property
+    def _still(self) -> bool:
+        # Compared as the sum that `wants_look_at` asks for: a difference may round the other way.
+        return self._last_look >= self._unchanged_since + self.timing.stability
+
+    def _frame_complete(self, since: float) -> float:
+        limit = self.timing.longest_announced_frame if self._drawing else self.timing.longest_frame
+        quiet = since + limit if self._drawing else min(self._last_output + self.timing.quiet, since + limit)
+        return max(quiet, self._last_look + self.timing.look_interval)
+
+    def _become_ready(self, now: float) -> None:
+        if self.ready or not self._looks_ready(now):
+            return
+        self.ready = True
+        if self._saved:
+            self._restore(self._saved)
+        if self._initial_prompt and not self._initial_prompt_sent:
+            self._queue_initial_prompt(now)
+
+    def _looks_ready(self, now: float) -> bool:
+        if self._ready_after is not None and now >= self._unchanged_since + self._ready_after:
+            return True
+        if self._ready_regex:
+            return self._ready_regex.search(self._screen) is not None
+        return is_ready(self.agent_type, self._screen)
+
+    def _restore(self, saved: Saved) -> None:
+        self._conversation.restore(saved.messages)
+        if not self._initial_prompt:
+            self._initial_prompt = saved.initial_prompt
+        if self._initial_prompt == saved.initial_prompt:
+            self._initial_prompt_sent = saved.initial_prompt_sent
+
+    def _queue_initial_prompt(self, now: float) -> None:
+        self._initial_prompt_attempts += 1
+        self._queued = _Queued(INITIAL_PROMPT, self._initial_prompt, now)
+
+    def _take_up(self, now: float, bracketed_paste: bool) -> list[Event]:
+        message = self._queued
+        if not message:
+            return []
+        if self._still:
+            self._queued, self._sending = None, message
+            self._delivery = Delivery(now, self._screen, self.timing)
+            return [Write(part) for part in keystrokes(message.text, bracketed_paste)]
+        if message.ticket == INITIAL_PROMPT or now < message.since + self.timing.longest_queued:
+            return []
+        self._queued = None
+        return [Undelivered(message.ticket, NOT_WAITING)]
+
+    def _deliver(self, now: float, delivery: Delivery) -> list[Event]:
+        keys = [Write(data) for data in delivery.look(now, self._screen)]
+        message = self._sending
+        if message is None or not delivery.ended:
+            return [*keys]
+        self._sending = self._delivery = None
+        if delivery.phase is Phase.FAILED:
+            return [self._failed(now, message)]
+        if message.ticket == INITIAL_PROMPT:
+            self._initial_prompt_sent = True
+        self._conversation.add_user_message(message.text, delivery.before, delivery.begun + self._epoch)
+        self._conversation.read(self._screen, now + self._epoch)
+        return [Delivered(message.ticket)]
+
+    def _failed(self, now: float, message: _Queued) -> Undelivered:
+        again = message.ticket == INITIAL_PROMPT and self._initial_prompt_attempts < _INITIAL_PROMPT_ATTEMPTS
+        if again:
+            self._queue_initial_prompt(now)
+        return Undelivered(message.ticket, TIMED_OUT, again)
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    try:
+        return re.compile(pattern, re.MULTILINE)
+    except re.error as problem:
+        raise UsageError(f"the pattern for readiness is no regular expression: {problem}") from None

@@ -1,0 +1,338 @@
+"""The history of a session, as an extension reads it and changes it: messages, entries, the tree."""
+# MERGED: The tree of a session's entries as data for extensions, made of its facts.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.core.state import SessionState, path_of
+from ostler.extensions.context_api.models import complete, lease_held
+from ostler.schema import events
+from ostler.schema.errors import NotFound, SessionBusy, UsageError
+from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.messages import (
+    Block,
+    PlainBlock,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    as_content,
+    text_of,
+)
+from ostler.schema.requests import Navigate
+from ostler.sessions.branches import SYSTEM, is_entry, record_of, take_up
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension_context import ExtensionContext
+
+
+class HistoryMessage(msgspec.Struct, frozen=True):
+    """Something that was said: by a person, by the model, or by a tool."""
+
+    entry: int
+    """The number of its entry."""
+    parent: int
+    """Of the entry before it; 0 for the first."""
+    role: str
+    text: str
+    model: str
+    """`provider/id` of who answered; empty for those that no model said."""
+    provider: str
+    time_ms: int
+
+
+class KeptEntry(msgspec.Struct, frozen=True):
+    """An entry that an extension has added."""
+
+    entry: int
+    extension: str
+    name: str
+    data: Any
+    told: str
+    """What the model is told of it."""
+    time_ms: int
+
+
+class TreeNode(msgspec.Struct, frozen=True):
+    """An entry of any kind, and what it leads to."""
+
+    entry: int
+    parent: int
+    kind: str
+    """The type of its fact: `user_message`, `assistant_message`, `compacted`, `extension_entry` …"""
+    role: str
+    """`user`, `assistant` or `tool` for what was said, else empty."""
+    text: str
+    """All of it in words, with the model's thoughts, `[call NAME …]` and results."""
+    model: str
+    provider: str
+    time_ms: int
+    children: tuple[int, ...]
+    is_current: bool
+    """It lies on the way to where the session stands."""
+    label: str
+
+
+class Tree:
+    """The entries of one moment."""
+
+    def __init__(self, facts: Sequence[Fact], state: SessionState) -> None:
+        self._entries = {fact.seq: fact for fact in facts if fact.parent is not None}
+        self._labels = state.labels
+        self._path = path_of(facts)
+        self._children: dict[int, list[int]] = {}
+        for fact in self._entries.values():
+            self._children.setdefault(fact.parent or 0, []).append(fact.seq)
+        called = [fact.event for fact in facts if fact.type == "model_called"]
+        self._models = {one.id: one.model for one in called if isinstance(one, events.ModelCalled)}
+
+    def node(self, entry: int) -> TreeNode | None:
+        fact = self._entries.get(entry)
+        if fact is None:
+            return None
+        model = self._model(fact)
+        return TreeNode(
+            entry,
+            fact.parent or 0,
+            fact.type,
+            _ROLES.get(fact.type, ""),
+            _words(fact),
+            model,
+            model.partition("/")[0],
+            fact.time_ms,
+            tuple(self._children.get(entry, ())),
+            entry in self._path,
+            self._labels.get(entry, ""),
+        )
+
+    def branch(self) -> list[TreeNode]:
+        return list(self._nodes(sorted(self._path)))
+
+    def children(self, entry: int) -> list[TreeNode]:
+        return list(self._nodes(self._children.get(entry, ())))
+
+    def _nodes(self, entries: Sequence[int]) -> Iterator[TreeNode]:
+        for entry in entries:
+            if (node := self.node(entry)) is not None:
+                yield node
+
+    def messages(self) -> list[HistoryMessage]:
+        return [message for entry in sorted(self._path) for message in self._said(self._entries[entry])]
+
+    def _said(self, fact: Fact) -> Iterator[HistoryMessage]:
+        if isinstance(fact.event, events.HistoryReplaced):
+            for message in fact.event.messages:
+                yield self._message(fact, message.role, _text(message.content))
+        elif fact.type in _ROLES:
+            content = getattr(fact.event, "content", ())
+            yield self._message(fact, _ROLES[fact.type], text_of(content))
+
+    def _message(self, fact: Fact, role: str, text: str) -> HistoryMessage:
+        model = self._model(fact)
+        return HistoryMessage(
+            fact.seq, fact.parent or 0, role, text, model, model.partition("/")[0], fact.time_ms
+        )
+
+    def _model(self, fact: Fact) -> str:
+        """Who was asked; in a copy of a session, where no calls are, what the vendor reported."""
+        event = fact.event
+        if not isinstance(event, events.AssistantMessage):
+            return ""
+        return self._models.get(event.call) or event.model
+
+    def kept(self, extension: str, name: str) -> list[KeptEntry]:
+        found = [self._entries[entry] for entry in sorted(self._path)]
+        return [
+            KeptEntry(fact.seq, extension, one.name, one.data, text_of(one.told), fact.time_ms)
+            for fact in found
+            if isinstance(one := fact.event, events.ExtensionEntry)
+            and one.extension == extension
+            and name in ("", one.name)
+        ]
+
+
+_ROLES = {"user_message": "user", "assistant_message": "assistant", "tool_result": "tool"}
+
+
+def _words(fact: Fact) -> str:
+    match fact.event:
+        case events.UserMessage(content=content) | events.AssistantMessage(content=content):
+            return _text(content)
+        case events.ToolCalled(name=name, arguments=arguments):
+            return f"[call {name} {msgspec.json.encode(arguments).decode()}]"
+        case events.ToolResultFact(content=content):
+            return text_of(content)
+        case events.HistoryReplaced(messages=messages):
+            return "\n\n".join(f"{one.role}: {_text(one.content)}" for one in messages)
+        case events.Compacted(summary=summary) | events.BranchCollapsed(summary=summary):
+            return summary
+        case events.CompactionUndone(compaction=compaction):
+            return f"[compaction {compaction} undone]"
+        case events.ExtensionEntry(name=name, told=told):
+            return text_of(told) or f"[{name}]"
+        case events.TodoUpdated(items=items):
+            return "\n".join(f"[{one.status}] {one.text}" for one in items)
+    return ""
+
+
+def _text(content: Sequence[Block]) -> str:
+    return "\n".join(filter(None, map(_block, content)))
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text=text) | Reasoning(text=text):
+            return text
+        case ToolCall(name=name, arguments=arguments):
+            return f"[call {name} {arguments}]"
+        case ToolResult(name=name, content=content):
+            return f"[result {name}] {text_of(content)}"
+    return f"[{block.media_type}]"
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The session stands elsewhere now."""
+
+    leaf: int
+    previous: int
+
+
+class History:
+    """`context.history`. An entry is named by its number; 0 is before the first."""
+
+    def __init__(self, context: ExtensionContext) -> None:
+        self._context = context
+        self._journal = context.journal
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    @property
+    def leaf(self) -> int:
+        """The entry where the session stands."""
+        return self._journal.state.leaf
+
+    @property
+    def path(self) -> Path | None:
+        """The file that holds the session; None for one that is in memory."""
+        return getattr(self._journal.store, "path", None)
+
+    async def messages(self) -> list[HistoryMessage]:
+        """What was said on the way from the beginning to where the session stands."""
+        return (await self._tree()).messages()
+
+    async def entries(self, name: str = "", *, extension: str = "") -> list[KeptEntry]:
+        """This extension's own entries on that way, or another's; all of them, or those of one name."""
+        own = extension or self._context.extension.name
+        return (await self._tree()).kept(own, name)
+
+    async def node(self, entry: int) -> TreeNode | None:
+        return (await self._tree()).node(entry)
+
+    async def branch(self) -> list[TreeNode]:
+        """All entries from the first to where the session stands."""
+        return (await self._tree()).branch()
+
+    async def children(self, entry: int) -> list[TreeNode]:
+        """What follows an entry: more than one where somebody went back. Of 0, the first entries."""
+        return (await self._tree()).children(entry)
+
+    async def _tree(self) -> Tree:
+        return Tree(await self._journal.history(), self._journal.state)
+
+    # --- adding ---------------------------------------------------------------------------------------
+
+    def append(self, name: str, data: Any = None, *, told: str | Sequence[str | PlainBlock] = ()) -> int:
+        """Adds an entry of this extension where the session stands; returns its number.
+
+        `told` is what the model is told of it, from its next call on: no run is started for it. It is
+        stored at the latest when the handler that added it returns.
+        """
+        try:
+            plain = msgspec.to_builtins(data)
+        except TypeError as error:
+            raise UsageError(f"the entry {name!r} cannot be kept: {error}") from None
+        entry = events.ExtensionEntry(self._context.extension.name, name, plain, as_content(told))
+        if problem := storing_problem(entry):
+            raise UsageError(f"the entry {name!r} cannot be kept: {problem}")
+        return self._context.calls.do(lambda: self._journal.record(entry).seq)
+
+    # --- moving ---------------------------------------------------------------------------------------
+
+    async def navigate(self, entry: int) -> Moved:
+        """Goes back, or over to another branch: what comes next follows that entry. 0 is the beginning.
+
+        Raises `SessionBusy` while a run is open, and `NotFound` where there is no such entry.
+        """
+        async with lease_held(self._context):
+            await self._check_is_at_rest("the session cannot go to another entry")
+            if entry and not await is_entry(self._journal, entry):
+                raise NotFound(f"there is no entry {entry}")
+            return await self._move(entry)
+
+    async def _move(self, entry: int) -> Moved:
+        previous = self.leaf
+        request = Navigate(id=self._journal.world.new_id("req"), by=self._context.extension.name, entry=entry)
+        await take_up(self._journal, request)
+        return Moved(self.leaf, previous)
+
+    async def summarize(self, first: int, last: int, instructions: str = "") -> str:
+        """What happened from one entry to another that followed from it, in the model's words.
+
+        Raises what `context.models.complete` raises, and `NotFound` where one does not lead to the other.
+        """
+        return await self._summary(_between(await self._journal.history(), first, last), instructions)
+
+    async def collapse(self, first: int, last: int, summary: str = "") -> int:
+        """Tells a summary in place of the entries from `first` to `last`; returns the number of its entry.
+
+        They are a branch that was left, or reach to where the session stands: then it goes back to before
+        `first`. Nothing is deleted. Without a summary, the model writes one. Raises as the others do.
+        """
+        async with lease_held(self._context):
+            await self._check_is_at_rest("a branch cannot be collapsed")
+            facts = await self._journal.history()
+            branch = _between(facts, first, last)
+            present = path_of(facts)
+            is_here = last in present
+            if is_here and last != self.leaf:
+                raise UsageError(
+                    f"the session goes on after entry {last}, to {self.leaf}: collapse up to there, "
+                    "or compact the context"
+                )
+            left = branch if is_here else [fact for fact in branch if fact.seq not in present]
+            told = summary.strip() or await self._summary(left)
+            if is_here:
+                await self._check_is_at_rest("a branch cannot be collapsed")
+                await self._move(branch[0].parent or 0)
+            entry = self._journal.record(events.BranchCollapsed(told, last))
+            await self._journal.commit()
+            return entry.seq
+
+    async def _summary(self, branch: Sequence[Fact], instructions: str = "") -> str:
+        record = record_of(branch, instructions).messages
+        written = await complete(self._context, SYSTEM, record, purpose="summary")
+        if not written.text.strip():
+            raise UsageError("the model wrote no summary: its answer is empty")
+        return written.text.strip()
+
+    async def _check_is_at_rest(self, what: str) -> None:
+        await self._journal.commit()
+        if self._journal.state.run is not None:
+            raise SessionBusy(f"{what} while a run is open")
+
+
+def _between(facts: Sequence[Fact], first: int, last: int) -> list[Fact]:
+    """The entries on the way from one to the other, both included."""
+    entries = {fact.seq for fact in facts if fact.parent is not None}
+    for number in (first, last):
+        if number not in entries:
+            raise NotFound(f"there is no entry {number}")
+    way = path_of(facts, last)
+    if first not in way:
+        raise NotFound(f"entry {first} does not lead to entry {last}")
+    return [fact for fact in facts if fact.seq in way and fact.seq >= first]

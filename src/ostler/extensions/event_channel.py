@@ -1,0 +1,239 @@
+"""What one extension sees of one session: event after event, in order, and never two at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
+
+from ostler.core.cancellation import CLOCK_SLACK, Stopwatch, running_stopwatch
+from ostler.core.hooks import TIME_LIMIT, ContextDraft
+from ostler.extensions.executor import CodeFailed, call_within, described, place_of, takes
+from ostler.extensions.extension import Extension, Function, Observer
+from ostler.extensions.extension_context import ExtensionContext
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension_session import Attending
+
+
+CATCH_UP_SECONDS = 5.0
+"""How long a hook waits for its own extension to have seen what came before."""
+
+
+Batch = tuple[Any, ...]
+"""Events, which all who see them may have in common: nobody can change it."""
+
+
+Order = Sequence[tuple[Observer, Any]]
+"""Who is called with what, one after the other."""
+
+
+class Channel:
+    """Hands events to the observers of one extension."""
+
+    def __init__(self, extension: Extension, context: ExtensionContext, attending: Attending) -> None:
+        self.extension = extension
+        self.context = context
+        self.kinds = frozenset(extension.registered.observers)
+        self._attending = attending
+        self._waiting: list[Batch] = []
+        self._put = 0
+        self._handled = 0
+        self._news: asyncio.Event = asyncio.Event()
+        self._is_busy = False
+        self._is_let_go = False
+        self._work: asyncio.Task[None] | None = None
+
+    def put(self, happened: Batch) -> None:
+        """To be seen next. All of it is of the kinds that are observed."""
+        if happened:
+            self._waiting.append(happened)
+            self._put += 1
+            if not self._is_busy:
+                self._hand_on()
+
+    async def catch_up(self) -> None:
+        """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
+        await self._catch_up_with(self._put, CATCH_UP_SECONDS)
+
+    async def rest(self) -> None:
+        """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
+        target = self._put
+        was_asking = True
+        while was_asking:
+            was_asking = self.context.is_asking
+            if await self._catch_up_with(target, TIME_LIMIT):
+                return
+            was_asking = was_asking or self.context.is_asking
+        self.let_go()
+
+    def let_go(self) -> None:
+        """What is called now hangs, or waits until the session is left: nobody must wait for it here."""
+        self._is_let_go = True
+        self._news.set()
+
+    async def _catch_up_with(self, target: int, seconds: float) -> bool:
+        """False when it takes longer."""
+        if self._handled >= target:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                while self._handled < target and not self._is_let_go:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _hand_on(self) -> None:
+        """Each handler sees each event once; what they recorded is committed before the next ones."""
+        self._is_busy = True
+        batches, self._waiting = self._waiting, []
+        order = self._order(batches[0] if len(batches) == 1 else sum(batches, ()))
+        if any(observer.is_async for observer, _ in order):
+            self._work = asyncio.ensure_future(self._call_each(order, len(batches)))
+        else:
+            # Without a task: this is done for each batch of deltas, in each extension.
+            _Visit(self, order, len(batches))
+
+    async def _call_each(self, order: Order, batches: int) -> None:
+        for observer, subject in order:
+            function = observer.function
+            try:
+                arguments = self.arguments(function, subject)
+                await call_within(TIME_LIMIT, self.extension.worker, function, *arguments)
+            except CodeFailed as failure:
+                self.report(function, str(failure))
+        await self._attending.commit()
+        self._end(batches)
+
+    def visited(self, batches: int) -> None:
+        """All of them were called."""
+        if self._attending.session.journal.has_recorded:
+            self._work = asyncio.ensure_future(self._call_each((), batches))
+        else:
+            self._end(batches)
+
+    def _end(self, batches: int) -> None:
+        self._is_busy = self._is_let_go = False
+        self._handled += batches
+        self._news.set()
+        if self._waiting:
+            self._hand_on()
+
+    def report(self, function: Function, problem: str) -> None:
+        name = getattr(function, "__name__", type(function).__name__)
+        self._attending.report(self.extension, name, problem)
+
+    def arguments(self, function: Function, subject: Any) -> tuple[Any, ...]:
+        return (subject, self.context)[: takes(function)]
+
+    def _order(self, batch: Batch) -> Order:
+        observers = self.extension.registered.observers
+        order: list[tuple[Observer, Any]] = []
+        kinds = set(map(type, batch))
+        called = {id(observer): observer for kind in kinds for observer in observers[kind]}
+        gathering: dict[int, list[Any]] = {key: [] for key, observer in called.items() if observer.batch}
+        if len(called) == len(gathering) == 1:
+            (only,) = called.values()
+            return [(only, tuple(map(own_copy, batch)) if _copied(kinds) else batch)]
+        for event in batch:
+            mine = own_copy(event)
+            for observer in observers[type(event)]:
+                if not observer.batch:
+                    order.append((observer, mine))
+                elif gathered := gathering[id(observer)]:
+                    gathered.append(mine)
+                else:
+                    gathered.append(mine)
+                    order.append((observer, gathered))
+        return [(one, tuple(subject) if one.batch else subject) for one, subject in order]
+
+
+class _Visit:
+    """Plain handlers, called one after the other in one visit to the extension's thread.
+
+    When one of them hangs, the thread is given up, and those behind it are called in another visit.
+    """
+
+    def __init__(self, channel: Channel, order: Order, batches: int) -> None:
+        self._channel = channel
+        self._order = order
+        self._batches = batches
+        self._place = 0
+        self._is_over = False
+        self._problems: list[tuple[Function, str]] = []
+        self._watch = Stopwatch()
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._timer = self._loop.call_later(TIME_LIMIT, self._look)
+        channel.extension.worker.post(self._call)
+
+    def _call(self) -> None:
+        running_stopwatch.set(self._watch)
+        for place, (observer, subject) in enumerate(self._order):
+            self._place, function = place, observer.function
+            try:
+                function(*self._channel.arguments(function, subject))
+            except BaseException as error:
+                self._problems.append((function, described(error, function)))
+            if self._is_over:
+                return
+        self._channel.context.calls.tell(self._end)
+
+    def _end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._timer.cancel()
+        self._report()
+        self._channel.visited(self._batches)
+
+    def _look(self) -> None:
+        """Time is up, but for what people were asked in meanwhile."""
+        left = self._began + TIME_LIMIT + self._watch.paused() - self._loop.time()
+        if left > CLOCK_SLACK:
+            self._timer = self._loop.call_later(left, self._look)
+            return
+        self._is_over = True
+        channel, hanging = self._channel, self._order[self._place][0].function
+        channel.extension.worker.give_up()
+        self._report()
+        channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{place_of(hanging)}")
+        rest = self._order[self._place + 1 :]
+        if rest:
+            _Visit(channel, rest, self._batches)
+        else:
+            channel.visited(self._batches)
+
+    def _report(self) -> None:
+        for function, problem in self._problems:
+            self._channel.report(function, problem)
+
+
+def own_copy(event: Any) -> Any:
+    """The event, or a copy where a handler could change what others see of it."""
+    kind = type(event)
+    if kind is ContextDraft:
+        return event  # its messages hold nothing that can be changed, and may be many
+    if kind not in _COPIED:
+        _COPIED[kind] = _holds_more(kind)
+    if not _COPIED[kind]:
+        return event
+    model = getattr(event, "model", None)
+    return copy.deepcopy(event, {id(model): model})  # a model is no data
+
+
+_COPIED: dict[type, bool] = {}
+
+
+def _holds_more(kind: type) -> bool:
+    """Whether a value of this type holds dicts, lists or values of any kind."""
+    hints = get_type_hints(kind)
+    plain = (str, int, float, bool, type(None))
+    return any(hint not in plain and get_origin(hint) is not Literal for hint in hints.values())
+
+
+def _copied(kinds: set[type]) -> bool:
+    return any(_COPIED.setdefault(kind, _holds_more(kind)) for kind in kinds)

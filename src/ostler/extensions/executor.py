@@ -1,0 +1,310 @@
+"""Calling an extension's code: plain functions in a thread of its own, within a time limit, and never
+with an exception that goes further than here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import queue
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ostler.core.cancellation import (
+    CancelToken,
+    Stopwatch,
+    is_being_cancelled,
+    run_bounded,
+    running_stopwatch,
+)
+from ostler.core.tool import done_by
+from ostler.schema.errors import in_words
+
+Returned = TypeVar("Returned")
+
+_Jobs = queue.SimpleQueue[Callable[[], None]]
+
+
+class CodeFailed(Exception):
+    """An extension's code raised, hung or tried to exit: what, and in which line."""
+
+
+class TookTooLong(CodeFailed):
+    """It hung."""
+
+
+class Worker:
+    """The thread that runs an extension's plain functions, one after the other.
+
+    It is a daemon: code that hangs keeps nobody from leaving. Such a thread is given up, and what comes
+    later gets another.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: _Jobs | None = None
+
+    def park(self, jobs: _Jobs) -> bool:
+        """The function in that thread waits for the event loop: what comes meanwhile gets another one.
+
+        False when the thread was given up already.
+        """
+        if self._jobs is not jobs:
+            return False
+        self._jobs = None
+        return True
+
+    def go_on(self, jobs: _Jobs) -> None:
+        """It waits no longer. If there is another thread by now, its own ends with the function."""
+        if self._jobs is None:
+            self._jobs = jobs
+        else:
+            jobs.put(_leave)
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Has it done, after what was posted before. It must not raise."""
+        if self._jobs is None:
+            self._jobs = queue.SimpleQueue()
+            threading.Thread(
+                target=_work,
+                args=(self, self._jobs),
+                daemon=True,
+                name=f"ostler-extension-{self._name}",
+            ).start()
+        self._jobs.put(job)
+
+    async def run(self, work: Callable[[], Returned]) -> Returned:
+        """What it returns, or raises."""
+        context = contextvars.copy_context()
+        result: Returned = await done_by(self.post, lambda: context.run(work))
+        return result
+
+    def give_up(self) -> None:
+        """The thread hangs, or has nothing more to do: it is left alone, and ends when it can."""
+        if self._jobs is not None:
+            self._jobs.put(_leave)
+            self._jobs = None
+
+
+class _Present(threading.local):
+    """The worker whose thread this is, and what the thread has to do."""
+
+    worker: Worker | None = None
+    jobs: _Jobs
+
+
+_present = _Present()
+
+
+def _leave() -> None:
+    raise SystemExit
+
+
+def _work(worker: Worker, jobs: _Jobs) -> None:
+    _present.worker, _present.jobs = worker, jobs
+    with suppress(SystemExit):
+        while True:
+            jobs.get()()
+
+
+_waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default=None)
+"""What the plain function that runs here waits for: it ends with the function."""
+
+
+async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns: awaited here if it is async, run by the worker if it is plain.
+
+    Raises `CodeFailed` with what it raised, and where. Its time is limited by whoever calls.
+    """
+    waits: set[asyncio.Task[Any]] = set()
+    _waits.set(waits)
+    try:
+        if is_async(function):
+            return await function(*arguments)
+        returned = await worker.run(lambda: function(*arguments))
+        return await returned if inspect.isawaitable(returned) else returned
+    except asyncio.CancelledError:
+        if is_being_cancelled():
+            if not is_async(function):
+                worker.give_up()
+            for task in waits:
+                task.cancel()
+            raise
+        raise CodeFailed(f"it cancelled itself{place_of(function)}") from None
+    except CodeFailed:
+        raise
+    except BaseException as error:  # an exit or an interrupt would leave its task and end the event loop
+        raise CodeFailed(described(error, function)) from error
+
+
+async def call_within(seconds: float, worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`call`, that has so long; time in which it asks people, or nobody here could run, does not count."""
+    watch = _FairStopwatch(seconds / 10)
+
+    async def timed() -> Any:
+        running_stopwatch.set(watch)
+        return await call(worker, function, *arguments)
+
+    try:
+        status, task = await run_bounded(timed(), CancelToken(), seconds, watch)
+    finally:
+        watch.stop()
+    if status == "timed_out":
+        raise TookTooLong(f"took longer than {seconds:g} s{place_of(function)}")
+    return task.result()
+
+
+class _FairStopwatch(Stopwatch):
+    """Leaves out the time in which this process stood still: that a machine is busy is not the code's fault.
+
+    It knows by a beat that comes late.
+    """
+
+    def __init__(self, interval: float) -> None:
+        super().__init__()
+        self._interval = interval
+        self._loop = asyncio.get_running_loop()
+        self._stood_still = 0.0
+        self._begin_beat()
+
+    def _begin_beat(self) -> None:
+        self._beat = self._loop.call_later(self._interval, self._count)
+
+    def _count(self) -> None:
+        self._stood_still += self._loop.time() - self._beat.when()
+        self._begin_beat()
+
+    def paused(self) -> float:
+        return super().paused() + self._stood_still
+
+    def stop(self) -> None:
+        self._beat.cancel()
+
+
+def described(error: BaseException, function: Callable[..., Any] | None = None) -> str:
+    """What was raised, and the file and line of the extension where: `ValueError: no (gate.py:12)`."""
+    if isinstance(error, SystemExit):
+        text = f"it tried to exit the process ({error.code})"
+    else:
+        text = in_words(error)
+    own = _file_of(function) if function else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if frame.filename == own] or [
+        frame for frame in frames if "/ostler/extensions/" not in frame.filename
+    ]
+    return f"{text} ({Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else text
+
+
+def _file_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_filename if code else ""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(called)
+
+
+@lru_cache(4096)
+def takes(function: Callable[..., Any]) -> int:
+    """How many arguments it wants by position, at most two: the subject, or the subject and the context.
+
+    What has a default of its own is not for us, unless it is named so.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return 2
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [one for one in parameters if one.default is one.empty or one.name == "context"]
+    return min(2, sum(one.kind in places for one in wanted))
+
+
+class LoopCalls:
+    """The way back from an extension's thread to the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._told: deque[Callable[[], None]] = deque()
+        self._is_awake = False
+
+    def tell(self, news: Callable[[], None]) -> None:
+        """Has it called on the event loop, soon. Many threads at once wake the loop only once."""
+        self._told.append(news)
+        if not self._is_awake:
+            self._is_awake = True
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._hear)
+
+    def _hear(self) -> None:
+        self._is_awake = False
+        while self._told:
+            self._told.popleft()()
+
+    @property
+    def is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def do(self, action: Callable[[], Returned]) -> Returned:
+        """Does it on the event loop's thread, and waits for that."""
+        if self.is_here:
+            return action()
+        done: Future[Returned] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(action())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result()
+
+    def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+        """What the coroutine returns, for plain functions: it runs on the loop, and the thread waits."""
+        if self.is_here:
+            work.close()
+            raise RuntimeError("await it: `wait` is for plain functions, which run in a thread")
+        context = contextvars.copy_context()
+        done: Future[Returned] = Future()
+        worker = _present.worker
+        jobs = _present.jobs if worker else None
+        is_parked = False
+
+        def start() -> None:
+            nonlocal is_parked
+            is_parked = bool(worker and jobs and worker.park(jobs))
+            task = asyncio.ensure_future(work)
+            task.add_done_callback(finish)
+            if (waits := _waits.get()) is not None:
+                waits.add(task)
+                task.add_done_callback(waits.discard)
+
+        def finish(task: asyncio.Task[Returned]) -> None:
+            if is_parked and worker and jobs:
+                worker.go_on(jobs)
+            if task.cancelled():
+                done.set_exception(RuntimeError("it was cancelled"))
+            elif error := task.exception():
+                done.set_exception(error)
+            else:
+                done.set_result(task.result())
+
+        self._loop.call_soon_threadsafe(start, context=context)
+        return done.result()

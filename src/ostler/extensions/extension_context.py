@@ -1,0 +1,362 @@
+"""What an extension's code may know and do, wherever it is called."""
+# MERGED: The state that an extension keeps in a session: facts of it, so it lives as long as the session
+# MERGED: does.
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Coroutine, Iterator, MutableMapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+
+import msgspec
+
+from ostler.core.hooks import PlannedSwitch
+from ostler.core.journal import Journal
+from ostler.extensions.executor import LoopCalls
+from ostler.extensions.extension import Extension
+from ostler.extensions.ui.front_end import Face, Headless
+from ostler.schema import requests
+from ostler.schema.errors import UsageError
+from ostler.schema.events import ExtensionState, Printed
+from ostler.schema.facts import storing_problem
+from ostler.schema.messages import PlainBlock, as_content
+
+if TYPE_CHECKING:
+    from ostler.extensions.context_api.history import History
+    from ostler.extensions.context_api.models import Models
+    from ostler.extensions.context_api.session_info import ContextStats, LastRun, SessionUsage, Tools
+    from ostler.extensions.context_api.skills import Skills
+    from ostler.extensions.context_api.subagents import SpawnOptions, Subagent, SubagentResult
+    from ostler.extensions.context_api.templates import Templates
+    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui.session_ui import Ui
+
+
+Kind = TypeVar("Kind")
+
+
+class State(MutableMapping[str, Any]):
+    """A mapping of texts to JSON values. `None` cannot be kept: it is what a missing key has.
+
+    - A value that is set is a fact of the session: committed at the latest when the handler that set it
+      returns, and atomically. The last one counts.
+    - It belongs to the session: a fork begins with a copy, and moving in the tree changes nothing.
+    - When the log cannot be written, setting raises `StoreError`, and the old value stays.
+    """
+
+    def __init__(self, extension: str, journal: Journal, calls: LoopCalls) -> None:
+        self._extension = extension
+        self._journal = journal
+        self._calls = calls
+
+    def __getitem__(self, key: str) -> Any:
+        return copy.deepcopy(self._kept()[key])
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        plain = _as_read_back(key, value)
+        if plain is None:
+            raise UsageError(f"None cannot be kept under {key!r}: delete the key instead")
+        fact = ExtensionState(self._extension, key, plain)
+        if problem := storing_problem(fact):
+            raise UsageError(f"the value of {key!r} cannot be kept: {problem}")
+        self._calls.do(lambda: self._journal.record(fact))
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._kept():
+            raise KeyError(key)
+        self._calls.do(lambda: self._journal.record(ExtensionState(self._extension, key)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._kept()))
+
+    def __len__(self) -> int:
+        return len(self._kept())
+
+    def read(self, key: str, kind: type[Kind], default: Kind) -> Kind:
+        """The value as one of that type, also a struct; the default if there is none or it does not fit."""
+        if key not in self:
+            return default
+        try:
+            return msgspec.convert(self[key], kind)
+        except msgspec.ValidationError:
+            return default
+
+    def _kept(self) -> dict[str, Any]:
+        return self._journal.state.extension_state.get(self._extension, {})
+
+
+def _as_read_back(key: str, value: Any) -> Any:
+    """As it will be in the next process: a number that is a key becomes a text, one that is none nothing."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the value of {key!r} cannot be kept: {error}") from None
+
+
+Returned = TypeVar("Returned")
+
+Content = str | Sequence[str | PlainBlock]
+
+
+class ExtensionContext:
+    """One extension in one session. Handlers may keep it as long as the session is open.
+
+    Members that have to wait are coroutines: an `async` handler awaits them, a plain one says
+    `context.wait(context.ui.confirm("Sure?"))`.
+    """
+
+    def __init__(self, extension: Extension, attending: Attending) -> None:
+        self.extension = extension
+        self.attending = attending
+        self.session = attending.session
+        self.journal = attending.session.journal
+        self.calls = attending.calls
+
+    @property
+    def host(self) -> ExtensionHost:
+        return self.attending.host
+
+    # --- where it is ----------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        return self.session.id
+
+    @property
+    def parent(self) -> str:
+        """The session that this one is a child of, or empty. Handlers are called in children too."""
+        return self.journal.state.child_of
+
+    @property
+    def cwd(self) -> Path:
+        return self.session.harness.cwd
+
+    @property
+    def model(self) -> str:
+        """With its provider: `anthropic/claude-…`."""
+        return self.session.harness.model.name
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person looks at a face in this process."""
+        return self.face.interactive
+
+    @property
+    def face(self) -> Face:
+        """The face whose request caused what happens now; one without a face, if it came from elsewhere."""
+        run = self.journal.state.run
+        is_foreign = (
+            run is not None and run.started.request and run.started.request not in self.host.own_requests
+        )
+        return Headless() if is_foreign else self.host.face
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.session.is_running
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of this extension is open here."""
+        return "ui" in vars(self) and self.ui.is_asking
+
+    def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+        """What a coroutine returns, for plain functions."""
+        return self.calls.wait(work)
+
+    # --- what it says ---------------------------------------------------------------------------------
+
+    def print(self, text: str) -> None:
+        """Says something to people; never on the standard output of a program that reads `--json`."""
+        self._print("plain", text)
+
+    def print_info(self, text: str) -> None:
+        self._print("info", text)
+
+    def print_error(self, text: str) -> None:
+        self._print("error", text)
+
+    def print_block(self, text: str, *, title: str = "", color: str = "") -> None:
+        """In a frame of its own, with a title under it."""
+        self._print("block", text, title, color)
+
+    def _print(
+        self, level: Literal["plain", "info", "error", "block"], text: str, title: str = "", color: str = ""
+    ) -> None:
+        # What cannot be encoded would cost those who write it as JSON their place.
+        said, title, color = (str(one).encode(errors="replace").decode() for one in (text, title, color))
+        printed = Printed(said, level, self.extension.name, title, color)
+        self.calls.do(lambda: self.journal.publish([printed]))
+
+    async def render_message(self, name: str, text: str) -> None:
+        """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
+        as it is, if there is no such renderer."""
+        width = self.face.size()[0] or 80
+        drawn = await self.host.render_message(self.session_id, name, text, width)
+        self.print(text if drawn is None else drawn)
+
+    def exit(self) -> None:
+        """Leaves the face; without one nothing happens."""
+        self.calls.do(lambda: self.face.exit())
+
+    # --- who works for it -----------------------------------------------------------------------------
+
+    def spawn(self, prompt: Content, **options: Unpack[SpawnOptions]) -> Subagent:
+        """A child that works in the background, in a session of its own, under the same guards.
+
+        It belongs to the run under way, which does not end before it; without one, to the session. Raises
+        `UsageError` for a model, an agent or a tool that there is not.
+        """
+        from ostler.extensions.context_api.subagents import spawn
+
+        return spawn(self, prompt, options)
+
+    async def run_subagent(self, prompt: Content, **options: Unpack[SpawnOptions]) -> SubagentResult:
+        """Spawns a child, and waits for what comes of it."""
+        return await self.spawn(prompt, **options).wait()
+
+    # --- what there is, each in its own part ----------------------------------------------------------
+
+    @cached_property
+    def ui(self) -> Ui:
+        """Widgets, dialogs, themes, the editor."""
+        from ostler.extensions.ui.session_ui import Ui
+
+        # Handlers may run in several threads while one of them waits: there must be one of it.
+        made: Ui = self.calls.do(lambda: vars(self).setdefault("ui", Ui(self)))
+        return made
+
+    @cached_property
+    def history(self) -> History:
+        """Messages, entries, the tree."""
+        from ostler.extensions.context_api.history import History
+
+        return History(self)
+
+    @cached_property
+    def models(self) -> Models:
+        """Which model, which there are, and asking one."""
+        from ostler.extensions.context_api.models import Models
+
+        return Models(self)
+
+    @cached_property
+    def tools(self) -> Tools:
+        """Which tools there are, and which are on offer."""
+        from ostler.extensions.context_api.session_info import Tools
+
+        return Tools(self)
+
+    @cached_property
+    def skills(self) -> Skills:
+        from ostler.extensions.context_api.skills import Skills
+
+        return Skills(self)
+
+    @cached_property
+    def templates(self) -> Templates:
+        """The grammar of prompt templates and of arguments."""
+        from ostler.extensions.context_api.templates import Templates
+
+        return Templates(self)
+
+    # --- what was used --------------------------------------------------------------------------------
+
+    async def usage(self) -> SessionUsage:
+        """What the session's model calls add up to, and its children's."""
+        from ostler.extensions.context_api.session_info import session_usage
+
+        return await session_usage(self)
+
+    def context_stats(self) -> ContextStats:
+        """How much of the model's window is taken, and how that number was found."""
+        from ostler.extensions.context_api.session_info import context_stats
+
+        return self.calls.do(lambda: context_stats(self))
+
+    async def last_run(self) -> LastRun | None:
+        """What came of the run that ended last: its answer, its calls, its totals. None before that."""
+        from ostler.extensions.context_api.session_info import last_run
+
+        return await last_run(self)
+
+    # --- what it keeps --------------------------------------------------------------------------------
+
+    @cached_property
+    def state(self) -> State:
+        """Its own values in this session."""
+        return State(self.extension.name, self.journal, self.calls)
+
+    def state_of(self, extension: str) -> State:
+        """Another extension's values."""
+        return State(extension, self.journal, self.calls)
+
+    def option(self, name: str) -> str:
+        """Of an option that an extension has registered: what was set here, in the environment
+        (`OSTLER_OPT_NAME`), in the configuration, or its default."""
+        return self.host.option(name)
+
+    def set_option(self, name: str, value: str) -> None:
+        """Until the process ends; a reload does not change it."""
+        self.host.set_options[name] = value
+
+    async def emit(self, name: str, data: Any = None) -> None:
+        """Tells all extensions that handle events of this name."""
+        await self.attending.emit(name, data)
+
+    # --- what it asks of the session ------------------------------------------------------------------
+
+    async def send(self, content: Content) -> str:
+        """A prompt: it starts a run, or waits its turn while one is open. Returns the request's id."""
+        return await self._submit(
+            requests.Prompt(id=self._new_id(), by=self._by, content=as_content(content))
+        )
+
+    async def steer(self, content: Content) -> str:
+        """Says something to the model between two steps."""
+        return await self._submit(requests.Steer(id=self._new_id(), by=self._by, content=as_content(content)))
+
+    async def abort(self) -> None:
+        """Ends the open run, and drops the prompts that wait."""
+        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by, drop=True))
+        if self.session.is_running:
+            self.session.cancel(f"cancelled by {self._by}")
+
+    async def cancel_and_send(self, content: Content) -> str:
+        """Ends the open run, drops the prompts that wait, and sends this one."""
+        await self.abort()
+        sent = await self.send(content)
+        await self._submit(requests.ReleasePrompts(id=self._new_id(), by=self._by))
+        return sent
+
+    async def compact(self, instructions: str = "") -> str:
+        """Asks for a compaction: before the next call of the open run, else at once."""
+        return await self._submit(requests.Compact(id=self._new_id(), by=self._by, instructions=instructions))
+
+    async def reload(self) -> None:
+        """Loads all extensions anew. They run as soon as nothing is under way: before the next step of a run,
+        and not before the handler that asks for it has returned."""
+        if self.host.reloading is not None:
+            await self.host.reloading.reload()
+
+    async def new_session(self, prompt: str = "") -> str:
+        """Lets the face leave for a new session, once the run has ended. Returns its id.
+
+        Raises `SessionBusy` when that takes too long, and `UsageError` when an extension does not want it or
+        no face here can.
+        """
+        return await self.host.switch(self, PlannedSwitch(self.session_id, "new", prompt))
+
+    async def _submit(self, request: requests.AnyRequest) -> str:
+        self.host.own_requests.add(request.id)
+        await self.journal.store.submit(self.session_id, request)
+        return request.id
+
+    @property
+    def _by(self) -> str:
+        return f"extension {self.extension.name}"
+
+    def _new_id(self) -> str:
+        return self.journal.world.new_id("req")

@@ -1,0 +1,291 @@
+"""Going along with one session: what happens in it reaches each extension, in order."""
+# MERGED: Moments: what extensions are told of that is no fact, because nothing of it needs to be kept.
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ostler.core.harness import Attended
+from ostler.core.hooks import TIME_LIMIT
+from ostler.extensions.event_channel import Channel
+from ostler.extensions.executor import CodeFailed, LoopCalls, call_within, takes
+from ostler.extensions.extension import Extension
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.schema import events
+from ostler.schema.errors import StoreError
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+
+if TYPE_CHECKING:
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.ui.renderer import LiveBoard, Painter
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """Something that just happened around a session."""
+
+
+class SessionOpened(Moment, frozen=True):
+    """An extension begins to work in a session: it was opened, or the extension was loaded anew."""
+
+    session: str
+    reason: Literal["open", "reload"] = "open"
+
+
+class SessionLeft(Moment, frozen=True):
+    """The session is about to be given back, or the extension is about to be replaced or removed."""
+
+    session: str
+    reason: Literal["close", "reload"] = "close"
+
+
+class ModelChanged(Moment, frozen=True):
+    """Another model is asked from the next step on."""
+
+    model: str
+    previous: str
+    by: str = "user"
+
+
+class ReasoningChanged(Moment, frozen=True):
+    """The model shall think more, or less, from the next step on."""
+
+    level: str
+    previous: str
+    by: str = "user"
+
+
+class StateChanged(Moment, frozen=True):
+    """The session began to work, or came to rest: its run ended or waits."""
+
+    state: Literal["working", "idle"]
+    previous: Literal["working", "idle"]
+
+
+class ReasoningStarted(Moment, frozen=True):
+    """The model begins to think, in a block of its answer."""
+
+    message: str
+    block: int
+
+
+class TerminalResized(Moment, frozen=True):
+    """The terminal of the face has this size now."""
+
+    width: int
+    height: int
+
+
+MOMENTS: tuple[type[Moment], ...] = (
+    SessionOpened,
+    SessionLeft,
+    ModelChanged,
+    ReasoningChanged,
+    StateChanged,
+    ReasoningStarted,
+    TerminalResized,
+)
+
+
+BATCH_SECONDS = 0.2
+"""How long deltas are gathered before they are handed on. A fact is handed on at once, with those before."""
+
+
+_EMITTED_WITHIN = 20
+"""How deep events between extensions may cause one another."""
+
+
+class Attending:
+    """A session that is open here, with a channel for each extension."""
+
+    def __init__(self, host: ExtensionHost, session: Attended) -> None:
+        self.host = host
+        self.session = session
+        self.calls = LoopCalls()
+        self.channels: dict[str, Channel] = {}
+        self._gathered: list[Any] = []
+        self._committing: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._depth = 0
+        self._state: Literal["working", "idle"] = "idle"
+        self._model = session.harness.model.name
+        self._reasoning: str = session.harness.reasoning or ""
+        self._stop: Callable[[], None] | None = None
+        self.observe(host.is_observing)
+
+    # --- what is shown --------------------------------------------------------------------------------
+
+    @cached_property
+    def board(self) -> LiveBoard:
+        """The live values of all extensions."""
+        from ostler.extensions.ui.renderer import LiveBoard
+
+        return LiveBoard(self.session.journal.publish)
+
+    @cached_property
+    def painter(self) -> Painter:
+        from ostler.extensions.ui.renderer import Painter
+
+        return Painter(self)
+
+    # --- extensions come and go -----------------------------------------------------------------------
+
+    def admit(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
+        context = ExtensionContext(extension, self)
+        channel = self.channels[extension.name] = Channel(extension, context, self)
+        self._tell(channel, SessionOpened(self.session.id, reason))
+
+    def admit_all(self, extensions: Sequence[Extension]) -> None:
+        """Those that are not here yet, and all in this order."""
+        for extension in extensions:
+            if extension.name not in self.channels:
+                self.admit(extension, "reload")
+        self.channels = {one.name: self.channels[one.name] for one in extensions}
+
+    async def dismiss(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
+        channel = self.channels.pop(name, None)
+        if channel is not None:
+            ui = vars(channel.context).get("ui")
+            if ui is not None:
+                await ui.withdraw()  # a handler that waits for people would keep the others from going
+            self._tell(channel, SessionLeft(self.session.id, reason))
+            await (channel.rest() if reason == "close" else channel.catch_up())
+            if (ui := vars(channel.context).get("ui")) is not None:
+                await ui.forget()
+
+    def _tell(self, channel: Channel, moment: Moment) -> None:
+        if type(moment) in channel.kinds:
+            channel.put((moment,))
+
+    def observe(self, wanted: bool) -> None:
+        """Looks at what happens, while there is somebody to tell."""
+        if wanted and self._stop is None:
+            self._stop = self.session.journal.observe(self._see)
+        elif not wanted and self._stop is not None:
+            self._stop()
+            self._stop = None
+
+    async def leave(self) -> None:
+        self.hand_on()
+        await asyncio.gather(*map(self.dismiss, tuple(self.channels)))  # none waits for another to end
+        if "board" in vars(self):
+            self.board.stop()
+        await self.commit()
+        self.observe(False)
+
+    # --- events ---------------------------------------------------------------------------------------
+
+    def _see(self, batch: Sequence[Fact | Event]) -> None:
+        is_urgent = False
+        for item in batch:
+            if isinstance(item, Fact):
+                is_urgent = True
+                self._gathered.append(item.event)
+                self._gathered += self._moments_of(item.event)
+            else:
+                self._gathered.append(item)
+                if type(item) is events.ReasoningDelta and item.offset == 0:
+                    self._gathered.append(ReasoningStarted(item.message, item.block))
+        if is_urgent:
+            self.hand_on()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self.hand_on)
+
+    def tell(self, *moments: Moment) -> None:
+        """Something happened that the journal does not know of."""
+        self._gathered += moments
+        self.hand_on()
+
+    def hand_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        shared: dict[frozenset[type], tuple[Any, ...]] = {}
+        for channel in tuple(self.channels.values()):
+            kinds = channel.kinds
+            if kinds not in shared:
+                shared[kinds] = tuple([one for one in gathered if type(one) in kinds])
+            channel.put(shared[kinds])
+
+    def _moments_of(self, event: Any) -> list[Moment]:
+        match event:
+            case events.SettingsChanged(model=model, reasoning=reasoning, by=by):
+                changed: list[Moment] = []
+                if model and model != self._model:
+                    changed.append(ModelChanged(model, self._model, by))
+                    self._model = model
+                if reasoning and reasoning != self._reasoning:
+                    changed.append(ReasoningChanged(reasoning, self._reasoning or "off", by))
+                    self._reasoning = reasoning
+                return changed
+            case events.RunStarted() | events.RunResumed() if self._state == "idle":
+                self._state = "working"
+                return [StateChanged("working", "idle")]
+            case events.RunEnded() | events.RunWaiting() if self._state == "working":
+                self._state = "idle"
+                return [StateChanged("idle", "working")]
+        return []
+
+    async def catch_up(self, *, patient: bool = False) -> None:
+        """All extensions have seen what has happened so far, and what they show was told."""
+        self.hand_on()
+        for channel in tuple(self.channels.values()):
+            await (channel.rest() if patient else channel.catch_up())
+        if "board" in vars(self):
+            self.board.tell()
+
+    async def emit(self, name: str, data: Any) -> None:
+        """An event between extensions: every handler has seen it when this returns."""
+        if self._depth >= _EMITTED_WITHIN:
+            raise RuntimeError(f"{name!r} was emitted by its own handlers, {_EMITTED_WITHIN} deep")
+        self._depth += 1
+        try:
+            for channel in tuple(self.channels.values()):
+                extension = channel.extension
+                for function in extension.registered.custom.get(name, ()):
+                    arguments = (copy.deepcopy(data), channel.context)[: takes(function)]
+                    try:
+                        await call_within(TIME_LIMIT, extension.worker, function, *arguments)
+                    except CodeFailed as failure:
+                        self.report(extension, name, str(failure))
+                    await self.commit()
+        finally:
+            self._depth -= 1
+
+    # --- the log --------------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        journal = self.session.journal
+        if not journal.has_recorded or journal.failed:
+            return
+        try:
+            await journal.commit()
+        except StoreError as error:
+            journal.fail(error)
+
+    def warn(self, text: str) -> None:
+        """Makes a fact of what people should know about extensions."""
+        self.session.journal.record(events.Warned(text, about="extension"))
+        task = asyncio.ensure_future(self.commit())
+        self._committing.add(task)
+        task.add_done_callback(self._committing.discard)
+
+    def report(self, extension: Extension, what: str, problem: str) -> None:
+        """Makes a fact of a failure in an extension's code."""
+        text = f"the extension {extension.name} failed in {what}: {problem}"
+        journal = self.session.journal
+        if journal.failed:
+            self.host.say_once([text])
+            return
+        journal.record(
+            events.Warned(text, about="extension", details={"extension": extension.name, "in": what})
+        )

@@ -1,0 +1,203 @@
+"""While there is no extension: seeing that, and noticing the first one, for next to nothing.
+
+This is part of every start. Nothing else of extensions is loaded until there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ostler.context.files import folders_up_to
+from ostler.core.harness import Attendant, Attended, Harness
+from ostler.core.tool import Tool
+from ostler.permissions.memory import project_folder
+from ostler.permissions.trust import EXTENSIONS
+from ostler.schema.errors import NotFound
+from ostler.store.paths import configuration_file, state_folder
+
+if TYPE_CHECKING:
+    from ostler.extensions.host import ExtensionHost
+    from ostler.extensions.loader.reload import Watch
+
+
+INSTALLED = "extensions.json"
+"""What `ostler ext install` has brought, for the user or into a project."""
+
+OURS = b"ostler.extensions"
+"""The group of entry points that are extensions."""
+
+DELAY = 0.5
+"""A run that ends sooner is not watched: its process would pay for what it never uses."""
+
+
+_LARGEST = 1 << 20
+
+_LIBRARY = os.path.dirname(os.__file__)  # noqa: PTH120
+
+_NO_PACKAGES = (_LIBRARY, f"{_LIBRARY}/lib-dynload")
+
+
+def own_extensions() -> Path:
+    return configuration_file().parent / EXTENSIONS.name
+
+
+def project_extensions(cwd: Path) -> list[Path]:
+    """The folders of a project, the outermost first."""
+    cwd = cwd.resolve()
+    return [folder / EXTENSIONS for folder in reversed(folders_up_to(project_folder(cwd), cwd))]
+
+
+def places(cwd: Path) -> tuple[Path, ...]:
+    """Where extensions appear and disappear."""
+    inside = project_extensions(cwd)
+    return own_extensions(), *inside, state_folder() / INSTALLED, inside[0].with_name(INSTALLED)
+
+
+def is_anything_there(cwd: Path) -> bool:
+    """False if there can be no extension, but for those that are configured or named."""
+    return any(map(_holds_something, places(cwd))) or any(OURS in content for _, content in entry_points())
+
+
+def _holds_something(place: Path) -> bool:
+    try:
+        return any(not name.startswith(".") for name in os.listdir(place))  # noqa: PTH208
+    except FileNotFoundError:
+        return False
+    except OSError:  # a file, or one that cannot be read, which is told of later
+        return True
+
+
+def entry_points(folders: list[str] | None = None) -> Iterator[tuple[str, bytes]]:
+    """Of all installed packages: the folder of a package's metadata, and its entry points of all groups.
+
+    Not with `importlib.metadata`, whose import alone takes many times as long. Not of the present folder,
+    which Python may have on its path too: that is a project, with files of others.
+    """
+    here = os.getcwd()  # noqa: PTH109
+    for folder in dict.fromkeys(sys.path if folders is None else folders):
+        if folder and folder not in _NO_PACKAGES and os.path.abspath(folder) != here:  # noqa: PTH100
+            yield from _entry_points_in(folder)
+
+
+def _entry_points_in(folder: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # there is much on the path that is no folder
+        return
+    try:
+        for name in os.listdir(descriptor):  # noqa: PTH208
+            if name.endswith((".dist-info", ".egg-info")):
+                yield f"{folder}/{name}", _content(f"{name}/entry_points.txt", descriptor)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _content(path: str, folder: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY, dir_fd=folder)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _LARGEST)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+class Lookout:
+    """Goes along with sessions as a host would; when something appears, a host takes over."""
+
+    def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
+        self._harness = harness
+        self._make_host = make_host
+        self._sessions: dict[str, Attended] = {}
+        self._host: Attendant | None = None
+        """Also for children, whose harnesses know only us."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch: Watch | None = None
+
+    def equip(self, harness: Harness) -> None:
+        """From now on it is this harness that a host would take over."""
+        self._harness = harness
+
+    def _watch_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
+
+    def _begin(self) -> None:
+        from ostler.extensions.loader.reload import Watch
+
+        self._watch = Watch(lambda: places(self._harness.cwd), self._take_over)
+        self._watch.start()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.stop()
+        self._timer = self._watch = None
+
+    def _take_over(self) -> None:
+        host = self._make_host()
+        self._stop()
+        host.equip(self._harness)
+        for session in self._sessions.values():
+            host.attend(session)
+        self._host = host
+        assert host.reloading is not None
+        host.reloading.look_soon()
+
+    def attend(self, session: Attended) -> None:
+        if self._host:
+            self._host.attend(session)
+        self._sessions[session.id] = session
+
+    async def before_step(self, session: Attended) -> None:
+        if self._host:
+            await self._host.before_step(session)
+        else:
+            self._watch_soon()
+
+    async def come_to_rest(self, session: Attended) -> None:
+        if self._host:
+            await self._host.come_to_rest(session)
+        else:
+            self._watch_soon()
+
+    async def rest(self, session: Attended) -> None:
+        if self._host:
+            await self._host.rest(session)
+
+    async def leave(self, session: Attended) -> None:
+        self._sessions.pop(session.id, None)
+        if self._host:
+            await self._host.leave(session)
+        elif not self._sessions:
+            self._stop()
+
+    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+        if self._host:
+            self._host.tool_raised(session, tool, error)
+
+    async def run_command(self, session: Attended, name: str, arguments: str) -> str:
+        if self._host:
+            return await self._host.run_command(session, name, arguments)
+        raise NotFound(f"there is no command {name!r} here: no extension is loaded")
+
+
+def present_host(harness: Harness) -> ExtensionHost | None:
+    """The host of a harness, if there are extensions; the first may come while it runs."""
+    attendant = harness.attendant
+    if attendant is None or isinstance(attendant, Lookout):
+        return None
+    from ostler.extensions.host import ExtensionHost
+
+    return attendant if isinstance(attendant, ExtensionHost) else None

@@ -1,0 +1,338 @@
+"""Installing, updating and removing packages of extensions: one package is in one piece, or not there."""
+# MERGED: Changing what is installed: one process at a time, in one step, and with nothing left of what
+# MERGED: failed.
+# MERGED: An extension to begin with, and a test for it.
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from shutil import Error as SeveralErrors
+from shutil import copy2, copytree, ignore_patterns, rmtree
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ostler.core.files import write_atomically
+from ostler.extensions.install.sources import (
+    Source,
+    copy_of,
+    entry_points_of,
+    install_wheel,
+    newest_commit,
+    package_name,
+)
+from ostler.extensions.install.trial import Tried, try_loading
+from ostler.extensions.loader.discovery import MANIFEST, Found, is_extension, kind_of, scan_extensions
+from ostler.extensions.loader.manifest import (
+    OWN_FOLDER,
+    Entry,
+    Manifest,
+    Package,
+    Scope,
+    path_of,
+    read_manifest,
+)
+from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
+from ostler.schema.ids import new_id
+
+
+class Changing:
+    """A scope that nobody else changes meanwhile."""
+
+    def __init__(self, scope: Scope, manifest: Manifest) -> None:
+        self.scope = scope
+        self.manifest = manifest
+
+    def new_folder(self) -> Path:
+        """An empty folder, which goes again unless `commit` names it."""
+        folder = self.scope.packages / new_id("package").lower()
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise ConfigurationError(f"{folder} cannot be made: {error.strerror}") from None
+        return folder
+
+    def commit(self, manifest: Manifest) -> None:
+        try:
+            write_atomically(
+                self.scope.file.resolve(),
+                msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n",
+            )
+        except OSError as error:
+            raise ConfigurationError(f"{self.scope.file} cannot be written: {error.strerror}") from None
+        self.manifest = manifest
+
+    def tidy(self) -> None:
+        """Removes the folders that no row names."""
+        named = {one.folder for one in self.manifest.packages}
+        for one in self.scope.packages.iterdir():
+            if OWN_FOLDER.fullmatch(one.name) and one.name not in named and not one.is_symlink():
+                rmtree(one, ignore_errors=True)  # what is left is removed the next time
+
+
+@contextmanager
+def changing(scope: Scope) -> Iterator[Changing]:
+    """The scope with its manifest, locked. Raises `OstlerError` when another process changes it."""
+    for folder in (scope.root, scope.packages, scope.file):
+        if scope.name == "project" and folder.is_symlink():
+            raise ConfigurationError(f"{folder} is a link to elsewhere: nothing is installed through it")
+    try:
+        for folder in (scope.root, scope.packages):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o755 if scope.name == "project" else 0o700)
+        lock = os.open(scope.packages, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigurationError(f"{scope.packages} cannot be used: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OstlerError(
+                f"another `ostler ext` changes {scope.root} right now: try again when it is done"
+            ) from None
+        change = Changing(scope, read_manifest(scope))
+        try:
+            yield change
+        finally:
+            change.tidy()
+    finally:
+        os.close(lock)
+
+
+_LEFT_OUT = ignore_patterns(".git", ".hg", ".ostler", ".venv", "__pycache__", ".*_cache")
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a package, and how loading its extensions went."""
+
+    package: Package
+    change: Literal["installed", "updated", "current", "pinned"]
+    tried: tuple[Tried, ...] = ()
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """How a package shall be installed."""
+
+    name: str = ""
+    include: tuple[str, ...] = ()
+    link: bool = False
+    """A path is used where it is."""
+    may_build: bool = False
+    """A package from PyPI may be built here, which runs its code."""
+
+
+Announce = Callable[[Package], None]
+"""Is told before code of a package is run for the first time; what it raises ends the matter."""
+
+
+def install(scope: Scope, source: Source, wish: Wish, announce: Announce) -> Outcome:
+    """Fetches a package, tries its extensions in another process, and makes it part of the scope."""
+    name = package_name(wish.name or source.name)
+    if wish.link and source.kind != "path":
+        raise UsageError("only a path can be used in place: leave out --link")
+    if wish.link and scope.name == "project":
+        raise UsageError("a project uses what lies in it: leave out --link, or --local")
+    if source.kind == "pypi" and scope.name == "project":
+        raise UsageError("a package of PyPI is installed for you: leave out --local, or name its repository")
+    with changing(scope) as change:
+        _refuse_second(change.manifest, source, name)
+        package = Package(
+            name=name,
+            kind=source.kind,
+            source=source.address,
+            identity=source.identity,
+            ref=source.ref,
+            include=tuple(dict.fromkeys(str(PurePosixPath(one)) for one in wish.include)),
+            may_build=wish.may_build,
+            installed_ms=_now_ms(),
+        )
+        package = _linked(package) if wish.link else _fetched(change, package)
+        announce(package)
+        package, tried = _tried(scope, package)
+        if len(package.broken) == len(package.extensions):
+            raise OstlerError(f"nothing was installed: {tried[0].problem}")
+        change.commit(change.manifest.with_package(package))
+    return Outcome(package, "installed", tried)
+
+
+def update(scope: Scope, name: str, announce: Announce) -> Outcome:
+    """Fetches a package anew. When that does not load as well as the old, the old one stays."""
+    with changing(scope) as change:
+        old = change.manifest.named(name)
+        if old.ref:
+            return Outcome(old, "pinned")
+        if old.kind == "git" and newest_commit(old.source, scope.packages) == old.version:
+            return Outcome(old, "current")
+        new = _fetched(change, old) if old.folder else _linked(old)
+        if old.kind == "pypi" and new.version == old.version:
+            return Outcome(old, "current")
+        announce(new)
+        new, tried = _tried(scope, replace(new, updated_ms=_now_ms()))
+        for one, result in zip(new.extensions, tried, strict=True):
+            if result.problem and one.name not in old.broken:
+                raise OstlerError(f"{name} stays as it was: {one.name} cannot be loaded: {result.problem}")
+        change.commit(change.manifest.with_package(new))
+    return Outcome(new, "updated", tried)
+
+
+def remove(scope: Scope, name: str) -> Package:
+    """Its files go with it, unless it was used in place."""
+    with changing(scope) as change:
+        package = change.manifest.named(name)
+        change.commit(change.manifest.without(name))
+    return package
+
+
+def set_enabled(scope: Scope, name: str, enabled: bool) -> bool:
+    """False when it was so already."""
+    with changing(scope) as change:
+        package = change.manifest.named(name)
+        change.commit(change.manifest.with_package(replace(package, enabled=enabled)))
+    return package.enabled != enabled
+
+
+def _refuse_second(manifest: Manifest, source: Source, name: str) -> None:
+    for one in manifest.packages:
+        if (one.kind, one.identity) == (source.kind, source.identity):
+            raise UsageError(
+                f"{source.identity} is installed already, as {one.name}: "
+                f"say `ostler ext update {one.name}` or `ostler ext remove {one.name}`"
+            )
+        if one.name == name:
+            raise UsageError(f"another package is called {name} (from {one.source}): say --name OTHER")
+
+
+def _fetched(change: Changing, package: Package) -> Package:
+    folder = change.new_folder()
+    place = folder / package.name
+    package = replace(package, folder=folder.name)
+    if package.kind == "pypi":
+        distribution = install_wheel(package.source, package.ref, place, may_build=package.may_build)
+        points = entry_points_of(distribution)
+        entries = [Entry(name, function=function) for name, function in points.items()]
+        return replace(package, version=distribution.version, extensions=_chosen_by_name(package, entries))
+    if package.kind == "git":
+        package = replace(package, version=copy_of(package.source, package.ref, place))
+    else:
+        _copy(Path(package.source), place, change.scope)
+    return replace(package, extensions=_chosen(package, place))
+
+
+def _linked(package: Package) -> Package:
+    place = Path(package.source)
+    if not place.exists():
+        raise OstlerError(f"{place} is gone: put it back, or say `ostler ext remove {package.name}`")
+    return replace(package, extensions=_chosen(package, place))
+
+
+def _copy(path: Path, place: Path, scope: Scope) -> None:
+    if scope.name == "user" and scope.packages.resolve().is_relative_to(path):
+        raise UsageError(f"{path} holds the folder that it would be copied to: name a folder in it")
+    try:
+        if path.is_dir():
+            copytree(path, place, symlinks=True, ignore=_LEFT_OUT)
+        else:
+            place.mkdir()
+            copy2(path, place)
+    except SeveralErrors as errors:
+        raise OstlerError(f"{path} cannot be copied: {errors.args[0][0][2]}") from None
+    except OSError as error:
+        raise OstlerError(f"{path} cannot be copied: {error.strerror}") from None
+
+
+def _chosen(package: Package, place: Path) -> tuple[Entry, ...]:
+    """The extensions in the folder, or those of them that are included."""
+    if place.is_file():
+        return (Entry(package.name),)
+    for one in package.include:
+        path = place / one
+        is_inside = path.resolve().is_relative_to(place.resolve())
+        if ".." in path.parts or not is_inside or not is_extension(path):
+            there = ", ".join(scan_extensions(place)) or "nothing"
+            raise UsageError(f"{one} is no extension in {package.name}; there is: {there}")
+    paths: Sequence[str] = package.include or scan_extensions(place)
+    if not paths:
+        raise UsageError(
+            f"there is no extension in {package.source}: no file with `def setup(ostler)` at its root or in "
+            "`extensions`, and no folder with an extension.json; --include PATH names another"
+        )
+    entries = tuple(Entry(_name_of(place, one, package), one) for one in paths)
+    names = [one.name for one in entries]
+    if doubled := [one for one in names if names.count(one) > 1]:
+        raise UsageError(
+            f"two extensions in {package.source} are called {doubled[0]}: choose with --include PATH"
+        )
+    return entries
+
+
+def _name_of(place: Path, path: str, package: Package) -> str:
+    if (place / path / MANIFEST).is_file():
+        from ostler.extensions.protocol.process import read_manifest
+
+        return read_manifest(place / path).name
+    return package.name if path == "." else Path(path).name.removesuffix(".py")
+
+
+def _chosen_by_name(package: Package, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    there = {one.name: one for one in entries}
+    if not there:
+        raise UsageError(
+            f"{package.source} is no package of extensions: it has no entry point 'ostler.extensions'"
+        )
+    if unknown := [one for one in package.include if one not in there]:
+        raise UsageError(f"{unknown[0]} is no extension in {package.source}; there is: {', '.join(there)}")
+    return tuple(there[name] for name in package.include or sorted(there))
+
+
+def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[Tried, ...]]:
+    place = package.place(scope)
+    paths = [path_of(place, one) for one in package.extensions]
+    found = [
+        Found(
+            one.name, "installed", path, "module" if one.function else kind_of(path) or "file", one.function
+        )
+        for one, path in zip(package.extensions, paths, strict=True)
+    ]
+    tried = tuple(try_loading(found))
+    pairs = zip(package.extensions, tried, strict=True)
+    return replace(package, broken=tuple(one.name for one, result in pairs if result.problem)), tried
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+Language = Literal["python", "node", "any"]
+
+
+_SUFFIX = ".txt"
+
+
+def write_scaffold(folder: Path, language: Language) -> list[Path]:
+    """Writes it into a new folder, whose name is the extension's. Nothing that is there is touched."""
+    name = package_name(folder.name)
+    templates = files(__package__) / "scaffolds"
+    texts = {
+        _named(one.name.removesuffix(_SUFFIX), name): _named(one.read_text(encoding="utf-8"), name)
+        for kind in (language, "every")
+        for one in sorted((templates / kind).iterdir(), key=lambda one: one.name)
+    }
+    try:
+        folder.mkdir(parents=True)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except FileExistsError:
+        raise UsageError(f"{folder} is there already: choose another name, or move it away") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
+    return [folder / file for file in texts]
+
+
+def _named(text: str, name: str) -> str:
+    return text.replace("@NAME@", name)

@@ -1,0 +1,180 @@
+"""Loading extensions only to see whether that works, and what they bring: in another process, within a time.
+
+What an extension does to its process, from an endless loop to a crash, is then a line of text here.
+"""
+# MERGED: The process that `trial` starts: loads what it is told to, and says how each went. Run it with
+# MERGED: `python -m`.
+# MERGED: What an extension prints goes nowhere: standard output is moved out of its reach first. The
+# MERGED: process ends, with all that extensions started in it, when its owner does.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ostler.core.processes import OwnGroup
+from ostler.extensions.extension import Origin, Standing
+from ostler.extensions.loader.code_files import CodeFiles, ToTrust
+from ostler.extensions.loader.discovery import Found, Kind
+from ostler.extensions.loader.module_loader import Version
+
+SECONDS = 20.0
+"""For one extension, from its turn to its answer."""
+
+GRACE = 5.0
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """An extension to try: a `Found` that can be sent."""
+
+    name: str
+    origin: Origin
+    path: str
+    kind: Kind
+    function: str = ""
+    project: str = ""
+
+    @classmethod
+    def of(cls, found: Found) -> Subject:
+        project = str(found.project) if found.project else ""
+        return cls(found.name, found.origin, str(found.path), found.kind, found.function, project)
+
+    def found(self) -> Found:
+        project = Path(self.project) if self.project else None
+        return Found(self.name, self.origin, Path(self.path), self.kind, self.function, project=project)
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What became of it. A `problem` says why it is not loaded, in one line with the file and its line."""
+
+    name: str
+    standing: Standing = "failed"
+    problem: str = ""
+    version: str = ""
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    fences: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+
+
+def try_loading(
+    extensions: Sequence[Found], cwd: Path | None = None, seconds: float = SECONDS
+) -> list[Tried]:
+    """One after the other, in one process for as long as that lives; in the order they are given."""
+    subjects = [Subject.of(one) for one in extensions]
+    results: list[Tried] = []
+    while len(results) < len(subjects):
+        left = subjects[len(results) :]
+        with _started(cwd or Path.cwd()) as process:
+            child = _Child(process)
+            results += child.results(left, seconds)
+            if len(results) < len(subjects):
+                results.append(Tried(subjects[len(results)].name, problem=child.ending(seconds)))
+    return results
+
+
+def _started(cwd: Path) -> OwnGroup:
+    command = [sys.executable, "-P", "-m", "ostler.extensions.install.trial"]
+    return OwnGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+class _Child:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._has_time = True
+        self._said = b""
+
+    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[Tried]:
+        """Until there are all, or no more come."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(msgspec.json.encode(subjects) + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return
+        for _ in subjects:
+            try:
+                yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=Tried)
+            except msgspec.DecodeError:
+                return
+
+    def _line(self, deadline: float) -> bytes:
+        """Not a whole one when the child has ended, or takes too long."""
+        assert self._process.stdout
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._said:
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self._has_time = False
+                return b""
+            piece = os.read(descriptor, 65536)
+            if not piece:
+                return b""
+            self._said += piece
+        line, _, self._said = self._said.partition(b"\n")
+        return line
+
+    def ending(self, seconds: float) -> str:
+        """Why no answer came."""
+        if not self._has_time:
+            return f"it was not loaded within {seconds:g} seconds"
+        try:
+            code = self._process.wait(timeout=GRACE)
+        except subprocess.TimeoutExpired:
+            return "it spoke in place of the process that loads it"
+        if code < 0:
+            return f"its process was ended by {signal.Signals(-code).name} while it was loaded"
+        return f"it ended its process with exit code {code} while it was loaded"
+
+
+def main() -> None:
+    order, results = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    sys.dont_write_bytecode = True
+    owner = os.fdopen(order, "rb", buffering=0)
+    subjects = msgspec.json.decode(owner.readline(), type=tuple[Subject, ...])
+    threading.Thread(target=_end_with, args=(order,), daemon=True).start()
+    for one in subjects:
+        result = asyncio.run(_tried(one))
+        os.write(results, msgspec.json.encode(result) + b"\n")
+    os._exit(0)  # threads of extensions may still run
+
+
+def _end_with(owner: int) -> None:
+    os.read(owner, 1)
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+async def _tried(subject: Subject) -> Tried:
+    found = subject.found()
+    version = Version(found, ToTrust(found).code if found.project else CodeFiles(found))
+    await version.load()
+    extension, registered = version.extension, version.extension.registered
+    await version.forget()
+    return Tried(
+        extension.name,
+        extension.standing,
+        extension.problem,
+        extension.version,
+        tools=tuple(registered.tools),
+        commands=tuple(registered.commands),
+        fences=tuple(registered.fences),
+        hooks=tuple(dict.fromkeys(one.point for one in registered.hooks)),
+        events=extension.events,
+    )
+
+
+if __name__ == "__main__":
+    main()

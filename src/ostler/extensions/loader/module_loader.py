@@ -1,0 +1,287 @@
+"""Loading an extension: its code is run, and its `setup` says what it brings."""
+# MERGED: Importing an extension's modules so that they are its own.
+# MERGED: Each version of an extension is a package with a name of its own, in which `import rules`, `from
+# MERGED: rules import x` and `from . import rules` find what lies beside the extension before anything
+# MERGED: else. Two extensions never meet, and a reload begins anew. Its modules see `import` replaced by a
+# MERGED: function that knows the package; `sys.path` stays as it is.
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import re
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ostler.extensions.api import Ostler
+from ostler.extensions.executor import CodeFailed, call_within
+from ostler.extensions.extension import Extension
+from ostler.extensions.loader.code_files import CodeFiles
+from ostler.extensions.loader.discovery import Found
+from ostler.permissions.memory import project_folder
+from ostler.schema.errors import OstlerError, in_words
+
+_numbers = count(1)
+
+
+class PrivatePackage:
+    """The modules of one version of an extension. `entry` is the file that has its `setup`."""
+
+    def __init__(self, name: str, entry: Path, code: CodeFiles) -> None:
+        self._name = name
+        self._root = f"ostler_extension_{_identifier(name)}_{next(_numbers)}"
+        self._entry = entry
+        self._is_root = entry.name == "__init__.py"
+        self._entry_name = self._root if self._is_root else f"{self._root}.{_identifier(entry.stem)}"
+        self._code = code
+        self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
+
+    def load(self) -> ModuleType:
+        """Runs its module. Raises whatever that raises."""
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+        _finder.packages[self._root] = self
+        return importlib.import_module(self._entry_name)
+
+    def forget(self) -> None:
+        """Lets the modules go. What still runs has what it has imported."""
+        _finder.packages.pop(self._root, None)
+        for name in list(sys.modules):
+            if name.partition(".")[0] == self._root:
+                sys.modules.pop(name, None)
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        own = "" if level else self._own_name(name)
+        if not own:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        module = builtins.__import__(own, globals, locals, fromlist or (), 0)
+        if fromlist:
+            return module
+        return sys.modules[own.removesuffix(name.partition(".")[1] + name.partition(".")[2])]
+
+    def _own_name(self, name: str) -> str:
+        """Under which name a module is loaded, if it is one of this package."""
+        first, _, rest = name.partition(".")
+        if first == "ostler":
+            return ""
+        if self._is_root and first == self._name:
+            return f"{self._root}.{rest}" if rest else self._root
+        folder = self._code.folder
+        if self._code.has(folder / f"{first}.py") or self._code.has(folder / first / "__init__.py"):
+            return f"{self._root}.{name}"
+        # As for Python itself: a folder that is no package comes after packages elsewhere.
+        if self._code.has_folder(folder / first) and find_spec(first) is None:
+            return f"{self._root}.{name}"
+        return ""
+
+    def spec(self, name: str) -> ModuleSpec | None:
+        if name == self._entry_name:
+            return self._file(name, self._entry, is_package=self._is_root)
+        path = self._code.folder.joinpath(*name.split(".")[1:])
+        if self._code.has(path / "__init__.py"):
+            return self._file(name, path / "__init__.py", is_package=True)
+        if name != self._root and self._code.has(path.with_name(f"{path.name}.py")):
+            return self._file(name, path.with_name(f"{path.name}.py"), is_package=False)
+        if name != self._root and not self._code.has_folder(path):
+            return None
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(path)]
+        return spec
+
+    def _file(self, name: str, path: Path, *, is_package: bool) -> ModuleSpec | None:
+        places = [str(path.parent)] if is_package else None
+        loader = _Loader(path, self._code, self.builtins)
+        return spec_from_file_location(name, path, loader=loader, submodule_search_locations=places)
+
+
+class _Finder(MetaPathFinder):
+    """Leads the names of such packages to them, and knows no others."""
+
+    def __init__(self) -> None:
+        self.packages: dict[str, PrivatePackage] = {}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package = self.packages.get(name.partition(".")[0])
+        return package.spec(name) if package else None
+
+
+class _Loader(Loader):
+    """Runs a file as it was read: a `.pyc` file beside it could be of another version."""
+
+    def __init__(self, path: Path, code: CodeFiles, own_builtins: dict[str, Any]) -> None:
+        self._path = path
+        self._code = code
+        self._builtins = own_builtins
+
+    def exec_module(self, module: ModuleType) -> None:
+        compiled = compile(self._code.read(self._path), str(self._path), "exec", dont_inherit=True)
+        module.__dict__["__builtins__"] = self._builtins
+        exec(compiled, module.__dict__)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+_finder = _Finder()
+
+
+LOADING_SECONDS = 10.0
+"""For its modules, and again for its `setup`."""
+
+SETUP = "setup"
+
+
+Setup = Callable[[Ostler], Any]
+
+
+class Version:
+    """One version of an extension: where it is from, the files it was made of, and what it registered."""
+
+    def __init__(self, found: Found, code: CodeFiles) -> None:
+        self.found = found
+        self.code = code
+        self.extension = Extension(found.name, found.origin, found.path, version=found.version)
+        self._modules: PrivatePackage | None = None
+
+    @property
+    def places(self) -> list[Path]:
+        """Where a change may mean another version."""
+        if self.found.kind in ("folder", "foreign"):
+            return [self.found.path]
+        return self.code.paths
+
+    async def load(self) -> None:
+        """Never raises: an extension that cannot be loaded has the standing `failed`, and says why."""
+        try:
+            if self.found.problem:
+                raise CodeFailed(self.found.problem)
+            if self.found.kind == "foreign":
+                await self._start()
+                return
+            worker = self.extension.worker
+            setup = await call_within(LOADING_SECONDS, worker, self._read_setup)
+            await set_up(self.extension, setup)
+        except (CodeFailed, OstlerError) as failure:
+            self.fail(str(failure))
+
+    def fail(self, problem: str) -> None:
+        self.extension.worker.give_up()
+        self.extension.standing = "failed"
+        self.extension.problem = problem
+
+    async def _start(self) -> None:
+        from ostler.extensions.protocol.process import named_outside, read_manifest
+        from ostler.extensions.protocol.process_extension import load_foreign
+
+        self.code.read_program()
+        folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
+        if project and (path := named_outside(read_manifest(folder), folder, project_folder(project))):
+            raise CodeFailed(f"it names {path}, which is not in its folder: that could change unnoticed")
+        self.extension = await load_foreign(folder, origin, check=self._check)
+
+    def _check(self) -> None:
+        """Before each start of its process: that runs what lies there now."""
+        if not self.code.is_as_looked_at:
+            raise CodeFailed("its files are not those that were trusted any more")
+
+    async def forget(self) -> None:
+        """Nobody will call its code any more."""
+        await self.extension.close()
+        if self._modules:
+            self._modules.forget()
+
+    def _read_setup(self) -> Setup:
+        """Runs its modules, in its own thread."""
+        try:
+            if self.found.function:
+                return checked(_installed_function(self.found))
+            self._modules = PrivatePackage(self.found.name, self._entry(), self.code)
+            weakref.finalize(self, self._modules.forget).atexit = False
+            module = self._modules.load()
+            if not hasattr(module, SETUP):
+                raise CodeFailed(f"it has no `def setup(ostler)` ({Path(str(module.__file__)).name})")
+            return checked(getattr(module, SETUP))
+        except CodeFailed:
+            raise
+        except BaseException as error:
+            raise CodeFailed(_described(error, self.code.folder)) from error
+
+    def _entry(self) -> Path:
+        from ostler.extensions.loader.discovery import is_extension
+
+        path = self.found.path
+        if self.found.kind == "file":
+            return path
+        return path / "__init__.py" if is_extension(path / "__init__.py") else path / "main.py"
+
+
+async def set_up(extension: Extension, setup: Setup) -> None:
+    """Lets it register what it brings. Raises `CodeFailed`."""
+    ostler = Ostler(extension.name)
+    await call_within(LOADING_SECONDS, extension.worker, setup, ostler)
+    extension.registered = ostler.registered
+
+
+def checked(setup: Any) -> Setup:
+    """A function that can be called with one argument. Raises `CodeFailed`."""
+    if not callable(setup):
+        raise CodeFailed(f"its `setup` is no function but {type(setup).__name__}")
+    try:
+        inspect.signature(setup).bind(None)
+    except TypeError:
+        code = getattr(setup, "__code__", None)
+        where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
+        raise CodeFailed(f"its `setup` must take one argument: `def setup(ostler)`{where}") from None
+    except ValueError:
+        pass  # what is built in may not tell
+    function: Setup = setup
+    return function
+
+
+def _installed_function(found: Found) -> Any:
+    """Of a package that is imported as any other; one of `ostler ext install` has a folder of its own."""
+    from importlib import import_module
+
+    if found.origin == "installed" and str(found.path) not in sys.path:
+        sys.path.append(str(found.path))  # at the end: it must not stand in for what was there before
+    module, _, names = found.function.partition(":")
+    function: Any = import_module(module)
+    for name in (names or SETUP).split("."):
+        function = getattr(function, name)
+    return function
+
+
+def _described(error: BaseException, folder: Path) -> str:
+    """What was raised while its modules ran, and in which line of them."""
+    if isinstance(error, SyntaxError):
+        where = f" ({Path(error.filename).name}:{error.lineno})" if error.filename else ""
+        return f"{type(error).__name__}: {error.msg}{where}"
+    text = in_words(error)
+    if isinstance(error, SystemExit):
+        text = f"it tried to exit the process ({error.code})"
+    frames = [
+        one
+        for one in traceback.extract_tb(error.__traceback__)
+        if Path(one.filename).is_relative_to(folder) and "<" not in one.filename
+    ]
+    return f"{text} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else text

@@ -1,0 +1,342 @@
+"""An extension in another language, as an ordinary one: its frames are registrations, and theirs frames."""
+# MERGED: Loading an extension in another language: its manifest is read, and its process started.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from ostler.extensions.event_channel import CATCH_UP_SECONDS
+from ostler.extensions.executor import CodeFailed
+from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
+from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
+from ostler.extensions.protocol import frames
+from ostler.extensions.protocol.adapters import (
+    POINTS,
+    Decision,
+    ForeignTool,
+    Panels,
+    Telling,
+    intercept,
+    is_live,
+    types_behind,
+)
+from ostler.extensions.protocol.client import Client, Limits
+from ostler.extensions.protocol.process import Manifest, read_manifest
+from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
+
+_KEPT_NOTES = 20
+
+_ITS_PROCESS = "its process"
+
+
+class ForeignExtension(Extension):
+    """Works in the sessions that are open, with one process for all of them.
+
+    The process ends when the last of them is left, and begins anew with the next. What it registered holds
+    until the extension is loaded anew, so its guards refuse while the process is down.
+    """
+
+    def __init__(
+        self, manifest: Manifest, folder: Path, origin: Origin, limits: Limits, check: Callable[[], None]
+    ) -> None:
+        folder = folder.absolute()
+        super().__init__(manifest.name, origin, folder, version=manifest.version)
+        self.client = Client(
+            manifest,
+            folder,
+            limits,
+            check=check,
+            on_frame=self._take,
+            on_down=self._is_down,
+            on_up=self._is_up,
+        )
+        self.panels = Panels(self.name, self.client)
+        self._telling = Telling(self.name)
+        self._sessions: dict[str, ExtensionContext] = {}
+        self._intercepts: dict[frames.Intercepted, HookHandler] = {}
+        self._notes: list[frames.Notify] = []
+        self._taken: set[str] = set()
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._observer = Observer(self._observe, batch=True, is_async=True)
+        for kind in (SessionOpened, SessionLeft, TerminalResized):
+            self._see(kind)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        return tuple(sorted(self._telling.subscribed))
+
+    async def start(self) -> None:
+        """Raises `CodeFailed` or `ConfigurationError` with why it does not run."""
+        await self.client.start()
+        self.version = self.client.version
+
+    async def close(self) -> None:
+        """Ends the process. A session that it works in may still be left afterwards."""
+        self.panels.close_all()
+        await self.client.stop()
+        await super().close()
+
+    def panel_key(self, session: str, panel: str, key: str, text: str) -> bool:
+        """A key that was typed while people look at a panel; False if it is not open.
+
+        `ctrl+c` closes the panel whatever the extension wants; every other key is its own, `esc` too.
+        """
+        if key == "ctrl+c":
+            return self.panels.close(session, panel, tell=True)
+        return self.panels.key(session, panel, key, text)
+
+    # --- sessions and what happens in them ------------------------------------------------------------
+
+    async def _observe(self, batch: Sequence[Any], context: ExtensionContext) -> None:
+        for event in batch:
+            if isinstance(event, SessionOpened):
+                await self._join(context)
+            for frame in self._telling.frames_of(event, context):
+                self.client.send(frame, live=is_live(event))
+            if isinstance(event, TerminalResized):
+                self.panels.resize(context.session_id, event.width, event.height)
+            if isinstance(event, SessionLeft):
+                await self._leave(context)
+
+    async def _join(self, context: ExtensionContext) -> None:
+        is_first = not self._sessions
+        self._sessions[context.session_id] = context
+        if is_first:
+            self._tell_taken(context)
+            notes, self._notes = self._notes, []
+            for note in notes:
+                self._notify(note)
+        try:
+            await self.client.start()
+        except (CodeFailed, OstlerError) as error:
+            self._is_down(str(error))
+
+    async def _leave(self, context: ExtensionContext) -> None:
+        self.panels.close_all(context.session_id)
+        self._telling.forget(context.session_id)
+        if self._sessions.get(context.session_id) is not context:
+            return
+        if len(self._sessions) == 1:
+            await self.client.stop()  # what it says of the end is still about this session
+        del self._sessions[context.session_id]
+
+    def _is_down(self, problem: str) -> None:
+        self.panels.close_all()
+        context = next(iter(self._sessions.values()), None)
+        if context is None:
+            self._keep(frames.Notify(problem, "error"))
+            return
+        context.attending.report(self, _ITS_PROCESS, problem)
+        self._spawn(context.attending.commit())
+
+    def _is_up(self) -> None:
+        for context in self._sessions.values():
+            for frame in self._telling.session_start(context, "restart"):
+                self.client.send(frame)
+
+    # --- frames ---------------------------------------------------------------------------------------
+
+    def _take(self, frame: frames.AnyReceived) -> None:
+        match frame:
+            case frames.RegisterTool():
+                self._register_tool(frame)
+            case frames.RegisterCommand():
+                self._register_command(frame)
+            case frames.Subscribe():
+                self._subscribe(frame)
+            case frames.Notify():
+                self._notify(frame)
+            case frames.PanelRender():
+                self.panels.render(frame)
+            case frames.PanelClose():
+                self.panels.close(frame.session, frame.panel_id)
+            case frames.StateGet() | frames.StateSet() | frames.StateDelete() | frames.StateList():
+                self._use_state(frame)
+
+    def _register_tool(self, frame: frames.RegisterTool) -> None:
+        tool = ForeignTool(frame, self.client, self.name)
+        present = self.registered.tools.get(frame.name)
+        if present is None or present.spec != tool.spec:
+            self.registered.tools[frame.name] = tool
+            self._apply()
+
+    def _register_command(self, frame: frames.RegisterCommand) -> None:
+        name = frame.name.removeprefix("/")
+
+        async def run(arguments: str, context: ExtensionContext) -> str:
+            return await self._run_command(name, arguments, context)
+
+        self.registered.commands[name] = Command(name, run, frame.description)
+        self._apply()
+
+    def _subscribe(self, frame: frames.Subscribe) -> None:
+        unknown = []
+        for name in frame.events:
+            kinds = types_behind(name)
+            if not kinds:
+                unknown.append(name)
+                continue
+            self._telling.subscribed.add(name)
+            for kind in kinds:
+                self._see(kind)
+        for point in frame.intercept:
+            self._intercept(point, frame.guard)
+        self._apply()
+        if unknown:
+            raise UsageError(f"there is no event {unknown[0]!r:.60}: it was not subscribed to")
+
+    def _see(self, kind: type) -> None:
+        self.registered.observers.setdefault(kind, [self._observer])
+
+    def _intercept(self, point: frames.Intercepted, guard: bool) -> None:
+        async def ask(subject: Any, context: ExtensionContext) -> Decision:
+            return await intercept(self.client, self.name, subject, context)
+
+        # The kernel's limit is for what hangs on our side; the extension's own begins when it is asked.
+        seconds = self.client.limits.intercept + CATCH_UP_SECONDS + 1
+        handler = HookHandler(POINTS[point], ask, guard, seconds)
+        hooks = self.registered.hooks
+        if point in self._intercepts:
+            hooks[hooks.index(self._intercepts[point])] = handler
+        else:
+            hooks.append(handler)
+        self._intercepts[point] = handler
+
+    def _apply(self) -> None:
+        """Later than at the beginning: sessions that are open get it with their next step."""
+        contexts = tuple(self._sessions.values())
+        for context in contexts:
+            if channel := context.attending.channels.get(self.name):
+                channel.kinds = frozenset(self.registered.observers)
+        for host in {id(context.host): context.host for context in contexts}.values():
+            host.apply()
+        if contexts:
+            self._tell_taken(contexts[0])
+
+    def _tell_taken(self, context: ExtensionContext) -> None:
+        """Says, once each, which names were taken before."""
+        offered = context.session.harness.tools
+        commands = {name: extension for name, (extension, _) in context.host.commands().items()}
+        tools, own = self.registered.tools, self.registered.commands
+        taken = [f"tool {name}" for name in tools if offered.get(name, tools[name]) is not tools[name]]
+        taken += [f"command /{name}" for name in own if commands.get(name, self) is not self]
+        for what in taken:
+            if what not in self._taken:
+                self._taken.add(what)
+                problem = f"its {what} is not used: that name is taken"
+                if what.startswith("command"):  # of tools, the host says it
+                    context.print_error(f"{self.name}: {problem}")
+                self.client.send(frames.Problem(problem))
+
+    # --- people ---------------------------------------------------------------------------------------
+
+    async def _run_command(self, name: str, arguments: str, context: ExtensionContext) -> str:
+        client = self.client
+        asked = frames.CommandInvoked(client.new_id(), name, arguments, context.session_id)
+        answer = await client.ask(asked, frames.CommandResponse, client.limits.command)
+        if answer.error:
+            raise CodeFailed(answer.error)
+        match answer.action:
+            case "prompt":
+                await context.send(answer.prompt)
+            case "insert":
+                if not context.interactive:
+                    return answer.insert
+                context.face.set_editor_text(context.face.editor_text() + answer.insert)
+            case "display":
+                return answer.display
+            case "open_panel":
+                if answer.open_panel is None:
+                    raise CodeFailed("it answered open_panel without a panel")
+                self.panels.open(context, answer.open_panel)
+            case "noop":
+                pass
+            case _:
+                raise CodeFailed(f"it answered with the unknown action {answer.action!r:.60}")
+        return ""
+
+    def _notify(self, frame: frames.Notify) -> None:
+        if not self._sessions:
+            self._keep(frame)
+            return
+        context = self._context(frame.session)
+        if frame.level == "error":
+            context.print_error(frame.message)
+        else:
+            context.print_info(f"Warning: {frame.message}" if frame.level == "warn" else frame.message)
+
+    def _keep(self, note: frames.Notify) -> None:
+        """Nobody can see it yet."""
+        self._notes = [*self._notes, note][-_KEPT_NOTES:]
+
+    # --- what it keeps --------------------------------------------------------------------------------
+
+    def _use_state(
+        self, frame: frames.StateGet | frames.StateSet | frames.StateDelete | frames.StateList
+    ) -> None:
+        try:
+            context = self._context(frame.session)
+            match frame:
+                case frames.StateGet(id=id, key=key):
+                    self.client.send(frames.StateResult(id, value=context.state.get(key)))
+                    return
+                case frames.StateList(id=id):
+                    self.client.send(frames.StateResult(id, keys=tuple(context.state)))
+                    return
+                case frames.StateSet(key=key, value=None):
+                    raise UsageError(f"null cannot be kept under {key!r}: send state_delete instead")
+                case frames.StateSet(key=key, value=value):
+                    context.state[key] = value
+                case frames.StateDelete(key=key):
+                    context.state.pop(key, None)
+        except OstlerError as error:
+            if not frame.id:
+                raise
+            self.client.send(frames.StateResult(frame.id, error=error.message))
+            return
+        self._spawn(self._keep_state(frame.id, context))
+
+    async def _keep_state(self, id: str, context: ExtensionContext) -> None:
+        await context.attending.commit()
+        if id:
+            failed = context.journal.failed
+            self.client.send(frames.StateResult(id, error=failed.message if failed else ""))
+
+    def _context(self, session: str) -> ExtensionContext:
+        """Of the session that a frame names; of the one that was opened first, if it names none."""
+        found = self._sessions.get(session) if session else next(iter(self._sessions.values()), None)
+        if found is None:
+            raise UsageError(f"there is no open session {session}" if session else "no session is open yet")
+        return found
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def load_foreign(
+    folder: Path, origin: Origin, *, limits: Limits | None = None, check: Callable[[], None] = lambda: None
+) -> Extension:
+    """The extension in a folder with an `extension.json`: ready, disabled, or failed with its problem.
+
+    Each time before its process is started, `check` may raise `CodeFailed` with why that must not be.
+    Its process ends when it leaves the last session that it was in. Whoever loads one and opens no session
+    with it ends it with `ForeignExtension.close`.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except ConfigurationError as error:
+        return Extension(folder.name, origin, folder, standing="failed", problem=error.message)
+    if not manifest.enabled:
+        return Extension(manifest.name, origin, folder, standing="disabled", version=manifest.version)
+    extension = ForeignExtension(manifest, folder, origin, limits or Limits(), check)
+    try:
+        await extension.start()
+    except (CodeFailed, ConfigurationError) as error:
+        extension.standing, extension.problem = "failed", str(error)
+    return extension

@@ -1,0 +1,230 @@
+"""Dialogs: what an extension asks of people is a question in the session, and any face may answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.core.cancellation import running_stopwatch
+from ostler.core.questions import as_stored, run_of
+from ostler.extensions.ui.types import (
+    ConfirmDialog,
+    Confirmed,
+    Dialog,
+    Entered,
+    InputDialog,
+    MultiSelectDialog,
+    MultiSelected,
+    Overlay,
+    OverlayClosed,
+    OverlayDialog,
+    SelectDialog,
+    Selected,
+    as_content,
+    as_data,
+)
+from ostler.schema.errors import CallRefused, StoreError, UsageError
+from ostler.schema.events import QuestionAnswered, QuestionAsked
+from ostler.schema.facts import storing_problem
+from ostler.schema.outcomes import Question
+from ostler.schema.requests import Answer
+from ostler.sessions.inbox import InboxReader
+from ostler.sessions.lease import hold, kept_lease
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension_context import ExtensionContext
+
+
+YES, NO = "yes", "no"
+
+CLOSE = "close"
+
+
+class Dialogs:
+    """What one extension asks in one session. The first answer wins, from this process or from another.
+
+    - Several may be open at once.
+    - Where nobody can answer, a question is not asked: its result is `cancelled`. It is asked, and waits,
+      when the run was told to wait for answers.
+    - When the extension goes, or the code that asked is cancelled, it is withdrawn.
+    """
+
+    def __init__(self, context: ExtensionContext) -> None:
+        self._context = context
+        self._open: dict[str, asyncio.Task[Any]] = {}
+
+    async def select(self, message: str, options: Sequence[str]) -> Selected:
+        choices = _options(options)
+        answer = await self._ask(Question(message, "choice", choices), SelectDialog())
+        return Selected(cancelled=True) if answer is None else Selected(answer, choices.index(answer))
+
+    async def confirm(self, message: str, *, default: bool = False) -> Confirmed:
+        answer = await self._ask(Question(message, "choice", (YES, NO)), ConfirmDialog(default))
+        return Confirmed(cancelled=True) if answer is None else Confirmed(answer == YES)
+
+    async def input(
+        self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
+    ) -> Entered:
+        question = Question(message, "text", secret=secret)
+        answer = await self._ask(question, InputDialog(placeholder, default))
+        return Entered(cancelled=True) if answer is None else Entered(answer)
+
+    async def multi_select(
+        self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
+    ) -> MultiSelected:
+        choices = _options(options)
+        there = range(len(choices))
+        marked = there if selected is None else [one for one in there if one in selected]
+        if not self._can_ask:
+            return MultiSelected(tuple(choices[one] for one in marked), tuple(marked))
+        form = {"type": "array", "items": {"enum": list(dict.fromkeys(choices))}, "uniqueItems": True}
+        answer = await self._ask(
+            Question(message, "form", form=form), MultiSelectDialog(choices, tuple(marked))
+        )
+        if answer is None:
+            return MultiSelected(cancelled=True)
+        indices = sorted({choices.index(one) for one in answer})
+        return MultiSelected(tuple(choices[one] for one in indices), tuple(indices))
+
+    async def overlay(self, overlay: Overlay) -> OverlayClosed:
+        content = as_content(overlay.content)
+        painter = self._context.attending.painter
+        name = f"overlay:{self._context.extension.name}/{self._context.journal.world.new_id('overlay')}"
+        dialog = OverlayDialog(
+            title=overlay.title,
+            text=content.text,
+            markdown=content.markdown,
+            render=painter.keep(name, self._context.extension, content.render, content.hz)
+            if content.render
+            else None,
+            style=overlay.style,
+            width=overlay.width,
+            max_height=overlay.max_height,
+            anchor=overlay.anchor,
+            actions=tuple(overlay.actions),
+        )
+        said = "\n".join(filter(None, (overlay.title, content.text or content.markdown)))
+        question = Question(said or self._context.extension.name, "choice", dialog.actions or (CLOSE,))
+        try:
+            answer = await self._ask(question, dialog)
+        finally:
+            painter.drop(name)
+        if answer is None:
+            return OverlayClosed(cancelled=True)
+        return OverlayClosed(answer, dialog.actions.index(answer)) if dialog.actions else OverlayClosed()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    async def withdraw(self) -> None:
+        """All that are open are cancelled."""
+        questions = self._context.session.questions
+        for question in tuple(self._open):
+            if questions.expects(question):
+                questions.deliver(QuestionAnswered(question, "withdrawn"))
+        if self._open:
+            await asyncio.wait({*self._open.values()}, timeout=1)
+
+    # --- one question -------------------------------------------------------------------------------
+
+    @property
+    def _can_ask(self) -> bool:
+        harness = self._context.session.harness
+        return harness.asker is not None or harness.waits_for_answers
+
+    async def _ask(self, question: Question, dialog: Dialog) -> Any:
+        """The answer; None when there is none."""
+        if not self._can_ask:
+            return None
+        if problem := storing_problem(dialog):
+            raise UsageError(f"the question cannot be asked: {problem}")
+        details = {**as_data(dialog), "extension": self._context.extension.name}
+        asked = QuestionAsked(
+            self._context.journal.world.new_id("q"),
+            msgspec.structs.replace(question, details=details),
+            asked_by="extension",
+            durable=False,
+        )
+        if problem := storing_problem(asked):
+            raise UsageError(f"the question cannot be asked: {problem}")
+        # A task of its own: `withdraw` waits for it, whoever it was that asked.
+        task = self._open[asked.id] = asyncio.ensure_future(self._answer(asked))
+        try:
+            answer = await task
+        finally:
+            del self._open[asked.id]
+        return _fitting(asked.question, answer.answer) if answer.outcome == "answered" else None
+
+    async def _answer(self, asked: QuestionAsked) -> QuestionAnswered:
+        session, journal = self._context.session, self._context.journal
+        watch = running_stopwatch.get()
+
+        def record(answer: QuestionAnswered) -> None:
+            if asked.id in journal.state.questions:
+                journal.record(as_stored(asked, answer), run=run_of(asked), settles=answer.request)
+
+        if not session.is_running:
+            await hold(journal)
+        journal.record(asked, run=run_of(asked))
+        session.questions.expect(asked)
+        if watch:
+            watch.pause()
+        reading = asyncio.ensure_future(self._read_answers(asked.id))
+        try:
+            async with kept_lease(journal):
+                await journal.commit()
+                return await session.questions.ask(asked, self._put, record)
+        finally:
+            reading.cancel()
+            if watch:
+                watch.go_on()
+            if not journal.failed:
+                record(QuestionAnswered(asked.id, "withdrawn"))
+            await self._context.attending.commit()
+
+    async def _put(self, asked: QuestionAsked) -> Any:
+        """Asks the face in this process, if there is one."""
+        asker = self._context.session.harness.asker
+        if asker is None:
+            return await asyncio.get_running_loop().create_future()  # somebody elsewhere answers
+        answer = _fitting(asked.question, await asker(asked))
+        if answer is None:
+            raise CallRefused("nothing was chosen")
+        return answer
+
+    async def _read_answers(self, question: str) -> None:
+        """Between two runs nobody else reads the inbox."""
+        session, journal = self._context.session, self._context.journal
+        inbox = InboxReader(journal, session.harness, session=session)
+        seen = -1
+        try:
+            while True:
+                seen = await journal.store.arrivals(session.id, seen)
+                for request in await journal.store.pending(session.id):
+                    if isinstance(request, Answer) and request.question == question:
+                        await inbox.take_up(request)
+        except StoreError as error:
+            journal.fail(error)
+
+
+def _options(options: Sequence[str]) -> tuple[str, ...]:
+    if not options:
+        raise UsageError("there is nothing to choose from")
+    return tuple(options)
+
+
+def _fitting(question: Question, answer: Any) -> Any:
+    """The answer as the log has it; None if it is none. People are asked by code of others as well."""
+    if question.kind == "form":
+        known = (question.form or {})["items"]["enum"]
+        is_list = isinstance(answer, list | tuple)
+        return list(answer) if is_list and all(one in known for one in answer) else None
+    if question.kind == "text":
+        return answer if isinstance(answer, str) else None
+    if isinstance(answer, bool):
+        answer = YES if answer else NO
+    return answer if answer in question.choices else None

@@ -1,0 +1,226 @@
+"""Asking extensions for lines to draw: within a short time, and as often as they are meant to be asked."""
+# MERGED: What extensions show in one session: present values by their names, told of as often as an eye can
+# MERGED: see.
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.extensions.executor import CodeFailed, TookTooLong, Worker, call_within
+from ostler.extensions.extension import Extension
+from ostler.extensions.ui.types import MAX_HZ, RenderFunction, Rendering, as_data
+from ostler.schema.errors import UsageError
+from ostler.schema.events import LiveValue
+from ostler.schema.facts import storing_problem
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension_session import Attending
+
+
+RENDER_SECONDS = 0.2
+"""How long a face waits for lines before it draws the default."""
+
+
+HANGS_IN_A_ROW = 3
+"""A function that hung so often is not asked again: each time costs a thread."""
+
+
+_WIDTHS_KEPT = 8
+
+
+class Painter:
+    """Calls the render functions of one session.
+
+    They run in a thread of their own, beside the handlers of their extension: a widget is drawn while a
+    handler works. What a function raises is reported once.
+    """
+
+    def __init__(self, attending: Attending) -> None:
+        self._attending = attending
+        self._functions: dict[str, _Painted] = {}
+        self._numbers = itertools.count(1)
+        self._workers: dict[str, Worker] = {}
+        self._hung: Counter[tuple[str, str]] = Counter()
+        self._reported: set[tuple[str, str]] = set()
+
+    # --- functions that are asked again and again ---------------------------------------------------
+
+    def keep(self, name: str, extension: Extension, function: RenderFunction, hz: float) -> Rendering:
+        """From now on lines can be asked for; a function of the same name is dropped."""
+        if not callable(function):
+            raise UsageError(f"{name}: render is a function that gets a width, not {function!r:.60}")
+        if not isinstance(hz, int | float) or not 0 <= hz <= MAX_HZ:
+            raise UsageError(f"{name}: hz is 0, or from 1 to {MAX_HZ:g}, not {hz!r:.60}")
+        self.drop(name)
+        made = Rendering(f"{name}#{next(self._numbers)}", max(1.0, hz) if hz else 0)
+        self._functions[made.id] = _Painted(extension, function, made.hz)
+        return made
+
+    def drop(self, name: str) -> None:
+        for one in [one for one in self._functions if one.rpartition("#")[0] == name]:
+            del self._functions[one]
+
+    async def lines(self, name: str, width: int) -> str | None:
+        """Of a function that is kept: empty to hide it, None when the face has to draw the default."""
+        painted = self._functions.get(name)
+        if painted is None:
+            return None
+        now = self.now()
+        if width in painted.drawn:
+            text, since = painted.drawn[width]
+            if not painted.hz or now - since < 1 / painted.hz:
+                return text
+        text = await self.ask(painted.extension, name, painted.function, width)
+        if len(painted.drawn) >= _WIDTHS_KEPT:
+            painted.drawn.clear()
+        painted.drawn[width] = text, now
+        return text
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- any function that makes a text -------------------------------------------------------------
+
+    async def ask(
+        self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any
+    ) -> str | None:
+        """The text that it makes; None when it makes none, raises or hangs."""
+        made = await self.guarded(extension, what, function, *arguments)
+        if made is None or isinstance(made, str):
+            return made
+        await self.report(extension, what, f"it made {made!r:.60}, which is no text")
+        return None
+
+    async def guarded(
+        self, extension: Extension, what: str, function: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """What it returns; None when it raises, hangs, or hung too often."""
+        key = (extension.name, what)
+        if self._hung[key] >= HANGS_IN_A_ROW:
+            return None
+        worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-painter"))
+        try:
+            made = await call_within(RENDER_SECONDS, worker, function, *arguments)
+        except CodeFailed as failure:
+            self._hung[key] += isinstance(failure, TookTooLong)
+            await self.report(extension, what, str(failure))
+            return None
+        finally:
+            await self._attending.commit()
+        self._hung.pop(key, None)
+        return made
+
+    async def report(self, extension: Extension, what: str, problem: str) -> None:
+        """Once: it is asked for each frame."""
+        if (extension.name, what) not in self._reported:
+            self._reported.add((extension.name, what))
+            self._attending.report(extension, what, problem)
+            await self._attending.commit()
+
+    def forget(self, extension: Extension) -> None:
+        for name in [name for name, one in self._functions.items() if one.extension is extension]:
+            del self._functions[name]
+        self._reported = {key for key in self._reported if key[0] != extension.name}
+        for key in [key for key in self._hung if key[0] == extension.name]:
+            del self._hung[key]
+        if worker := self._workers.pop(extension.name, None):
+            worker.give_up()
+
+
+class _Painted:
+    """A function, and what it made last, by width."""
+
+    def __init__(self, extension: Extension, function: RenderFunction, hz: float) -> None:
+        self.extension = extension
+        self.function = function
+        self.hz = hz
+        self.drawn: dict[int, tuple[str | None, float]] = {}
+
+
+BEAT_SECONDS = 1 / 60
+
+
+class LiveBoard:
+    """A change is told at once, those that come right behind it together and a beat later.
+
+    However fast values change, the last one of each name is told. Everything here is called on the loop.
+    """
+
+    def __init__(self, publish: Callable[[Sequence[LiveValue]], None]) -> None:
+        self._publish = publish
+        self._values: dict[str, tuple[object, Any]] = {}
+        self._told: dict[str, Any] = {}
+        self._changed: dict[str, None] = {}
+        self._places: dict[str, int] = {}
+        self._next_place = 0
+        self._beat: asyncio.TimerHandle | None = None
+
+    def place_of(self, name: str) -> int:
+        """Where a value stands among those of the same rank: one that is replaced keeps its place."""
+        if name not in self._places:
+            self._next_place += 1
+            self._places[name] = self._next_place
+        return self._places[name]
+
+    def put(self, name: str, value: msgspec.Struct, owner: object) -> None:
+        if problem := storing_problem(value):
+            raise UsageError(f"{name} cannot be shown: {problem}")
+        self._values[name] = (owner, as_data(value))
+        self._note(name)
+
+    def remove(self, name: str) -> None:
+        if self._values.pop(name, None) is not None:
+            self._places.pop(name, None)
+            self._note(name)
+
+    def owner_of(self, name: str) -> object:
+        return self._values[name][0] if name in self._values else None
+
+    def forget(self, owner: object) -> None:
+        """Removes all that somebody shows."""
+        for name in [name for name, (whose, _) in self._values.items() if whose is owner]:
+            self.remove(name)
+        self.tell()
+
+    def values(self) -> dict[str, Any]:
+        """For a face that begins to look now."""
+        return {name: value for name, (_, value) in self._values.items()}
+
+    def _note(self, name: str) -> None:
+        self._changed.pop(name, None)
+        self._changed[name] = None
+        if self._beat is None:
+            self.tell()
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell_rest)
+
+    def _tell_rest(self) -> None:
+        self._beat = None
+        if self._changed:
+            self.tell()
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell_rest)
+
+    def tell(self) -> None:
+        """Tells what has changed, now."""
+        changed, self._changed = self._changed, {}
+        news = []
+        for name in changed:
+            value = self._values[name][1] if name in self._values else None
+            if self._told.get(name) != value:
+                news.append(LiveValue(name, value))
+                self._told[name] = value
+                if value is None:
+                    del self._told[name]
+        if news:
+            self._publish(news)
+
+    def stop(self) -> None:
+        self.tell()
+        if self._beat is not None:
+            self._beat.cancel()
+            self._beat = None

@@ -1,0 +1,196 @@
+"""Themes by name: the default one, those a face brings along, and those of extensions, which go first."""
+# MERGED: The colours of a theme: 16 slots of a face and 6 of Markdown, each for light and dark backgrounds.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ostler.schema.errors import UsageError
+
+_HEX = re.compile(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+class ThemeColor(msgspec.Struct, frozen=True):
+    """As `#rrggbb` or `#rgb`. What is empty is taken from the default theme."""
+
+    light: str = ""
+    dark: str = ""
+
+
+_INHERITED = ThemeColor()
+
+
+class Theme(msgspec.Struct, frozen=True):
+    """What an extension says of a theme."""
+
+    primary: ThemeColor = _INHERITED
+    secondary: ThemeColor = _INHERITED
+    success: ThemeColor = _INHERITED
+    warning: ThemeColor = _INHERITED
+    error: ThemeColor = _INHERITED
+    info: ThemeColor = _INHERITED
+    text: ThemeColor = _INHERITED
+    muted: ThemeColor = _INHERITED
+    very_muted: ThemeColor = _INHERITED
+    background: ThemeColor = _INHERITED
+    border: ThemeColor = _INHERITED
+    muted_border: ThemeColor = _INHERITED
+    system: ThemeColor = _INHERITED
+    tool: ThemeColor = _INHERITED
+    accent: ThemeColor = _INHERITED
+    highlight: ThemeColor = _INHERITED
+    md_heading: ThemeColor = _INHERITED
+    md_link: ThemeColor = _INHERITED
+    md_keyword: ThemeColor = _INHERITED
+    md_string: ThemeColor = _INHERITED
+    md_number: ThemeColor = _INHERITED
+    md_comment: ThemeColor = _INHERITED
+
+
+SLOTS: tuple[str, ...] = Theme.__struct_fields__
+
+
+class ThemeColors(msgspec.Struct, frozen=True):
+    """A theme as it is seen now: every slot as `#rrggbb`. All are empty where there is no face."""
+
+    name: str = ""
+    dark: bool = False
+    primary: str = ""
+    secondary: str = ""
+    success: str = ""
+    warning: str = ""
+    error: str = ""
+    info: str = ""
+    text: str = ""
+    muted: str = ""
+    very_muted: str = ""
+    background: str = ""
+    border: str = ""
+    muted_border: str = ""
+    system: str = ""
+    tool: str = ""
+    accent: str = ""
+    highlight: str = ""
+    md_heading: str = ""
+    md_link: str = ""
+    md_keyword: str = ""
+    md_string: str = ""
+    md_number: str = ""
+    md_comment: str = ""
+
+    def ansi(self, color: str, text: str) -> str:
+        """The text in that colour, for a terminal; as it is if that is no colour."""
+        codes = _codes(color)
+        return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+
+    def ansi_bold(self, color: str, text: str) -> str:
+        """Also bold; only bold if that is no colour."""
+        codes = _codes(color)
+        return f"\x1b[1;{codes}m{text}\x1b[0m" if codes else f"\x1b[1m{text}\x1b[0m"
+
+
+def full_hex(color: str) -> str:
+    """`#rrggbb` of a colour with or without `#`, in three digits or six; empty if it is none."""
+    found = _HEX.fullmatch(color)
+    if not found:
+        return ""
+    digits = found[1].lower()
+    return "#" + (digits if len(digits) == 6 else "".join(digit * 2 for digit in digits))
+
+
+def _codes(color: str) -> str:
+    full = full_hex(color)
+    if not full:
+        return ""
+    red, green, blue = (int(full[place : place + 2], 16) for place in (1, 3, 5))
+    return f"38;2;{red};{green};{blue}"
+
+
+DEFAULT = "default"
+
+
+def _color(light: str, dark: str) -> ThemeColor:
+    return ThemeColor(light, dark)
+
+
+DEFAULT_THEME = Theme(
+    primary=_color("#1f6feb", "#6cb0ff"),
+    secondary=_color("#6f42c1", "#c3a6ff"),
+    success=_color("#1a7f37", "#57c77a"),
+    warning=_color("#9a6700", "#e0b04c"),
+    error=_color("#c62f2f", "#ff7b72"),
+    info=_color("#0b7285", "#5fd0e0"),
+    text=_color("#1f2328", "#e6e9ee"),
+    muted=_color("#57606a", "#9aa4b1"),
+    very_muted=_color("#8c959f", "#646d79"),
+    background=_color("#ffffff", "#15181d"),
+    border=_color("#afb8c1", "#4a5361"),
+    muted_border=_color("#d8dee4", "#2d333c"),
+    system=_color("#0969da", "#85bdf5"),
+    tool=_color("#8250df", "#d0a8ff"),
+    accent=_color("#bf3989", "#ff8ac2"),
+    highlight=_color("#fff3b0", "#4a4220"),
+    md_heading=_color("#0a3069", "#9ccbff"),
+    md_link=_color("#0550ae", "#79b8ff"),
+    md_keyword=_color("#cf222e", "#ff8f88"),
+    md_string=_color("#116329", "#8fdcaa"),
+    md_number=_color("#953800", "#f2b06e"),
+    md_comment=_color("#6e7781", "#7f8997"),
+)
+
+
+class ThemeBook:
+    """Whoever registered a name last has it, and when he takes it back, the one before him."""
+
+    def __init__(self) -> None:
+        self._themes: dict[str, list[tuple[object, Theme]]] = {}
+        self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a theme has come or gone: it may be the one that is shown."""
+
+    def bring_along(self, themes: Mapping[str, Theme]) -> None:
+        """The face's own, with a `default` among them. One that is registered goes before them."""
+        self._brought = themes
+
+    def register(self, name: str, theme: Theme, owner: object = None) -> None:
+        if not name:
+            raise UsageError("a theme needs a name")
+        for slot in SLOTS:
+            color = getattr(theme, slot)
+            if not isinstance(color, ThemeColor):
+                raise UsageError(f"the theme {name!r}: {slot} is no ThemeColor: {color!r:.60}")
+            for one in (color.light, color.dark):
+                if one and not full_hex(one):
+                    raise UsageError(f"the theme {name!r}: {slot} is no colour like #rrggbb: {one!r:.60}")
+        kept = [one for one in self._themes.get(name, ()) if one[0] is not owner]
+        self._themes[name] = [*kept, (owner, theme)]
+        self.changed()
+
+    def forget(self, owner: object) -> None:
+        for name, known in list(self._themes.items()):
+            self._themes[name] = [one for one in known if one[0] is not owner]
+            if not self._themes[name]:
+                del self._themes[name]
+        self.changed()
+
+    def names(self) -> list[str]:
+        return sorted({*self._themes, *self._brought})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._themes or name in self._brought
+
+    def __getitem__(self, name: str) -> Theme:
+        return self._themes[name][-1][1] if name in self._themes else self._brought[name]
+
+    def resolved(self, name: str, *, dark: bool) -> ThemeColors:
+        """The colours as they are seen. A theme that is gone is the default one."""
+        shown = name if name in self else DEFAULT
+        theme, side = self[shown], "dark" if dark else "light"
+        colors = {
+            slot: full_hex(getattr(getattr(theme, slot), side) or getattr(getattr(DEFAULT_THEME, slot), side))
+            for slot in SLOTS
+        }
+        return ThemeColors(shown, dark, **colors)

@@ -1,0 +1,225 @@
+"""What extensions show and ask, as data: what they give, and what faces get of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+
+Placement = Literal["above", "below"]
+"""Of a widget: above or below the line where people type."""
+
+
+Anchor = Literal["center", "top", "bottom"]
+
+
+RenderFunction = Callable[[int], str | Awaitable[str | None] | None]
+"""The lines at a width. An empty text hides it; None leaves it to the text or the Markdown."""
+
+
+MAX_HZ = 30.0
+
+
+# --- what an extension gives ------------------------------------------------------------------------
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A text, Markdown, or a function that is asked for the lines at a width, which goes first."""
+
+    text: str = ""
+    markdown: str = ""
+    render: RenderFunction | None = None
+    hz: float = 0
+    """How often the function is asked in a second, 1 to 30; with 0, once for each width."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    border: str = ""
+    """Its colour, as `#rrggbb`."""
+    borderless: bool = False
+
+
+class Widget(msgspec.Struct, frozen=True):
+    """Something that stays in sight. One with the same id takes its place."""
+
+    id: str
+    content: Content | str
+    placement: Placement = "above"
+    style: Style = Style()
+    priority: int = 0
+    """The lower ones come first, and of equal ones the older."""
+
+
+class Visibility(msgspec.Struct, frozen=True):
+    """Parts of a face that are not to be seen."""
+
+    hide_startup: bool = False
+    hide_status: bool = False
+    hide_separator: bool = False
+    hide_hint: bool = False
+
+
+class OverlayStyle(msgspec.Struct, frozen=True):
+    border: str = ""
+    background: str = ""
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """A window over everything else, with actions to choose from."""
+
+    title: str = ""
+    content: Content | str = ""
+    actions: tuple[str, ...] = ()
+    style: OverlayStyle = OverlayStyle()
+    width: int = 0
+    """In columns; 0 is 60 % of the terminal."""
+    max_height: int = 0
+    """In rows; 0 is 80 % of the terminal."""
+    anchor: Anchor = "center"
+
+
+# --- what came of a question ------------------------------------------------------------------------
+
+
+class Selected(msgspec.Struct, frozen=True):
+    value: str = ""
+    index: int = -1
+    cancelled: bool = False
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    value: bool = False
+    cancelled: bool = False
+
+
+class Entered(msgspec.Struct, frozen=True):
+    value: str = ""
+    cancelled: bool = False
+
+
+class MultiSelected(msgspec.Struct, frozen=True):
+    values: tuple[str, ...] = ()
+    indices: tuple[int, ...] = ()
+    cancelled: bool = False
+
+
+class OverlayClosed(msgspec.Struct, frozen=True):
+    """Without actions, closing it is no cancelling: then the action is empty and the index -1."""
+
+    action: str = ""
+    index: int = -1
+    cancelled: bool = False
+
+
+# --- what a face gets: values of `LiveValue` --------------------------------------------------------
+
+
+class Rendering(msgspec.Struct, frozen=True):
+    """Ask `host.render(session, id, width)`, at most `hz` times a second."""
+
+    id: str
+    hz: float = 0
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """`header` and `footer`: one of each, and who came last has it."""
+
+    extension: str
+    text: str = ""
+    markdown: str = ""
+    render: Rendering | None = None
+    style: Style = Style()
+
+
+class ShownWidget(Shown, frozen=True, kw_only=True):
+    """`widget:EXTENSION/ID`. They stand in the order of `priority`, then of `order`."""
+
+    placement: Placement = "above"
+    priority: int = 0
+    order: int = 0
+
+
+class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`status:EXTENSION/KEY`: a few words in the line at the bottom, in the same order as widgets."""
+
+    extension: str
+    text: str
+    priority: int = 0
+    order: int = 0
+
+
+class ShownTheme(msgspec.Struct, frozen=True, kw_only=True):
+    """`theme`: its name, and its colours by their slots, for light and dark."""
+
+    extension: str
+    name: str
+    colors: dict[str, dict[str, str]] = {}
+
+
+# --- what a face gets: the details of a question ----------------------------------------------------
+
+
+class SelectDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="select"):
+    """Answered with one of the question's choices."""
+
+
+class ConfirmDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="confirm"):
+    """Answered with `yes` or `no`."""
+
+    default: bool = False
+
+
+class InputDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="input"):
+    """Answered with a text."""
+
+    placeholder: str = ""
+    default: str = ""
+
+
+class MultiSelectDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="multi_select"):
+    """Answered with a list of options."""
+
+    options: tuple[str, ...]
+    selected: tuple[int, ...]
+    """Those that are marked when it opens."""
+
+
+class OverlayDialog(msgspec.Struct, frozen=True, tag_field="dialog", tag="overlay"):
+    """Answered with one of the question's choices: an action, or `close` where it has none."""
+
+    title: str = ""
+    text: str = ""
+    markdown: str = ""
+    render: Rendering | None = None
+    style: OverlayStyle = OverlayStyle()
+    width: int = 0
+    max_height: int = 0
+    anchor: Anchor = "center"
+    actions: tuple[str, ...] = ()
+
+
+Dialog = SelectDialog | ConfirmDialog | InputDialog | MultiSelectDialog | OverlayDialog
+
+
+def dialog_of(details: dict[str, Any] | None) -> Dialog | None:
+    """How an extension's question is drawn; None for a question that says nothing of it."""
+    if not details or "dialog" not in details:
+        return None
+    made: Dialog = msgspec.convert(details, Dialog)
+    return made
+
+
+def overlay_extent(dialog: OverlayDialog, columns: int, rows: int) -> tuple[int, int]:
+    """Its width, and the most rows it takes, in a terminal of this size."""
+    width = max(30, dialog.width or columns * 60 // 100)
+    return max(1, min(width, columns - 4)), max(1, min(dialog.max_height or rows * 80 // 100, rows))
+
+
+def as_data(value: msgspec.Struct) -> Any:
+    """As it is read from the log or a stream: lists, not tuples. Raises what encoding raises."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def as_content(content: Content | str) -> Content:
+    return Content(content) if isinstance(content, str) else content

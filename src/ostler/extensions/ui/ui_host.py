@@ -1,0 +1,204 @@
+"""The side of the host that faces use: what is shown, and guarded calls of what extensions draw with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ostler.extensions.executor import CodeFailed, call_within, takes
+from ostler.extensions.extension import Command, Shortcut, ToolRenderer
+from ostler.extensions.extension_session import TerminalResized
+from ostler.extensions.ui.front_end import is_of_faces, normalised_key
+from ostler.sessions.lease import hold, kept_lease
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension import Extension
+    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.ui.front_end import EditorSeat, KeyAction
+    from ostler.extensions.ui.themes import ThemeBook
+
+
+COMMAND_SECONDS = 600.0
+
+
+class FaceSide:
+    """None of this raises what an extension raises: that is reported, once where it is asked for again and
+    again, and the face goes on with its own way."""
+
+    sessions: dict[str, Attending]
+
+    @property
+    def loaded(self) -> list[Extension]:
+        raise NotImplementedError
+
+    def command_named(self, name: str) -> tuple[Extension, Command] | None:
+        raise NotImplementedError
+
+    @cached_property
+    def themes(self) -> ThemeBook:
+        """A face adds its own with `register`."""
+        from ostler.extensions.ui.themes import ThemeBook
+
+        return ThemeBook()
+
+    @cached_property
+    def editors(self) -> EditorSeat:
+        from ostler.extensions.ui.front_end import EditorSeat
+
+        return EditorSeat()
+
+    def live_values(self, session: str) -> dict[str, Any]:
+        """What is shown in a session now, by name: for a face that begins to follow it."""
+        attending = self.sessions.get(session)
+        return attending.board.values() if attending else {}
+
+    def resized(self, width: int, height: int) -> None:
+        """The face's terminal has this size now."""
+        for attending in self.sessions.values():
+            attending.tell(TerminalResized(width, height))
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    async def render(self, session: str, id: str, width: int) -> str | None:
+        """Of a live value or an overlay with `render`: empty to hide it, None to draw its text instead."""
+        attending = self.sessions.get(session)
+        return await attending.painter.lines(id, width) if attending else None
+
+    def tool_renderer(self, tool: str) -> ToolRenderer | None:
+        """How calls of a tool are shown: who registered last decides."""
+        found = self._renderer_of(tool)
+        return found[1] if found else None
+
+    async def tool_header(
+        self, session: str, tool: str, arguments: Mapping[str, Any], width: int
+    ) -> str | None:
+        """What stands over a call; None where the face has to draw it."""
+        found, attending = self._renderer_of(tool), self.sessions.get(session)
+        if attending is None or found is None or found[1].header is None:
+            return None
+        what = f"the header of {tool}"
+        return (
+            await attending.painter.ask(found[0], what, found[1].header, deepcopy(dict(arguments)), width)
+            or None
+        )
+
+    async def tool_body(self, session: str, tool: str, result: str, failed: bool, width: int) -> str | None:
+        """What came of a call; None where the face has to draw it."""
+        found, attending = self._renderer_of(tool), self.sessions.get(session)
+        if attending is None or found is None or found[1].body is None:
+            return None
+        what = f"the body of {tool}"
+        return await attending.painter.ask(found[0], what, found[1].body, result, failed, width) or None
+
+    def _renderer_of(self, tool: str) -> tuple[Extension, ToolRenderer] | None:
+        for extension in reversed(self.loaded):
+            if tool in extension.registered.tool_renderers:
+                return extension, extension.registered.tool_renderers[tool]
+        return None
+
+    async def render_message(self, session: str, name: str, text: str, width: int) -> str | None:
+        """By the renderer of that name; None if there is none, or it fails."""
+        attending = self.sessions.get(session)
+        for extension in reversed(self.loaded):
+            renderer = extension.registered.message_renderers.get(name)
+            if attending and renderer:
+                what = f"the renderer {name}"
+                return await attending.painter.ask(extension, what, renderer.function, text, width)
+        return None
+
+    # --- keys -----------------------------------------------------------------------------------------
+
+    async def completions(self, session: str, command: str, typed: str) -> list[str]:
+        """What may stand behind a command, after what was typed there: nothing, if nobody says."""
+        attending = self.sessions.get(session)
+        found = self.command_named(command)
+        if attending is None or found is None or (complete := found[1].complete) is None:
+            return []
+        extension = found[0]
+        arguments = (typed, attending.channels[extension.name].context)[: takes(complete)]
+        what = f"completing /{found[1].name}"
+        made = await attending.painter.guarded(extension, what, complete, *arguments)
+        if made is None or isinstance(made, list | tuple):
+            return [str(one) for one in made or ()]
+        await attending.painter.report(extension, what, f"it made {made!r:.60}, which is no list of texts")
+        return []
+
+    async def editor_key(self, key: str, text: str) -> KeyAction:
+        """What becomes of a key, and what was typed before it: the face's own way, if nobody says."""
+        from ostler.extensions.ui.front_end import PASS, KeyAction
+
+        present = self.editors.present()
+        if present is None or (handle := present[1].handle_key) is None:
+            return PASS
+        context = present[0]
+        painter = context.attending.painter
+        action = await painter.guarded(context.extension, "handle_key", handle, key, text)
+        if action is None or isinstance(action, KeyAction):
+            return action or PASS
+        await painter.report(context.extension, "handle_key", f"it decided {action!r:.60}, no KeyAction")
+        return PASS
+
+    async def editor_lines(self, width: int, default: str) -> str:
+        """How the line where people type is drawn."""
+        present = self.editors.present()
+        if present is None or (render := present[1].render) is None:
+            return default
+        context = present[0]
+        made = await context.attending.painter.ask(
+            context.extension, "the editor's render", render, width, default
+        )
+        return default if made is None else made
+
+    def panel_key(self, session: str, panel: str, key: str, text: str = "") -> bool:
+        """A key for a panel, by the name of its live value; False if no such panel is open."""
+        name, _, id = panel.removeprefix("panel:").partition("/")
+        return any(one.panel_key(session, id, key, text) for one in self.loaded if one.name == name)
+
+    def shortcuts(self) -> dict[str, tuple[Extension, Shortcut]]:
+        """By key; who registered last has it."""
+        return {
+            key: (extension, shortcut)
+            for extension in self.loaded
+            for key, shortcut in extension.registered.shortcuts.items()
+        }
+
+    def shortcut_notices(self) -> list[str]:
+        """What a person should know of the keys that are taken."""
+        notices: list[str] = []
+        owners: dict[str, str] = {}
+        for extension in self.loaded:
+            for key, shortcut in extension.registered.shortcuts.items():
+                what = f"the extension {extension.name} takes {key}"
+                if is_of_faces(key):
+                    notices.append(f"{what}, which faces use themselves")
+                if shortcut.is_repeated:
+                    notices.append(f"{what} twice: the last one counts")
+                if key in owners:
+                    notices.append(f"{what} from the extension {owners[key]}")
+                owners[key] = extension.name
+        return notices
+
+    async def shortcut(self, session: str, *keys: str) -> bool:
+        """Does what an extension wants at a key; False if nobody wants anything. It may ask people.
+
+        A face names the text that was typed before the stroke: `host.shortcut(session, "A", "shift+a")`.
+        """
+        wanted, attending = self.shortcuts(), self.sessions.get(session)
+        found = next((wanted[key] for key in map(normalised_key, keys) if key in wanted), None)
+        if found is None or attending is None:
+            return False
+        extension, shortcut = found
+        arguments = (attending.channels[extension.name].context,)[: takes(shortcut.function)]
+        journal = attending.session.journal
+        if not attending.session.is_running:
+            await hold(journal)
+        try:
+            async with kept_lease(journal):
+                await call_within(COMMAND_SECONDS, extension.worker, shortcut.function, *arguments)
+        except CodeFailed as failure:
+            attending.report(extension, f"the shortcut {shortcut.key}", str(failure))
+        finally:
+            await attending.commit()
+        return True

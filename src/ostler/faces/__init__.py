@@ -1,1 +1,0 @@
-"""Faces: ways in for people and programs. Each is a client of `ostler.runs`."""

@@ -1,1 +1,0 @@
-"""What can be chosen while somebody types: commands, and files of a project."""

@@ -1,0 +1,1 @@
+"""What is computed from logs: items, trees, exports, costs, audit, replay."""

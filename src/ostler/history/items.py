@@ -1,0 +1,11 @@
+"""What a call is about, in one line: as its tool wants it shown, or the telling part of its arguments."""
+
+from __future__ import annotations
+
+from ostler.permissions.rules import one_line, preview
+from ostler.schema.events import ToolCalled
+
+
+def about_call(called: ToolCalled) -> str:
+    title = called.display.title_for(called.arguments) if called.display else ""
+    return one_line(title) if title else preview(called.name, called.arguments)

@@ -1,0 +1,490 @@
+"""Replay: a recorded session runs again, with the model's side from its log and without a network.
+
+Each run starts on the recorded facts before it, so whatever came from outside between two runs (a moved
+leaf, other messages, a fork) needs no replay. In the run, the loop is the real one. What comes from outside
+comes from the log: the model's answers and failures, what was said between steps, answers to questions,
+the moment of a cancellation. Each request and each tool result is compared as it arises, and the first
+difference ends the replay.
+"""
+# MERGED: The replay of one run: what the log says comes from outside, and the comparison with what comes of
+# MERGED: it.
+# MERGED: The parts of a harness that a replay puts in place of the real ones: model, tools, hooks.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal, cast, get_args
+
+import msgspec
+
+from ostler.core.cancellation import CancelToken
+from ostler.core.harness import Harness
+from ostler.core.hooks import (
+    Allow,
+    Ask,
+    ContextDraft,
+    DraftMessage,
+    FailedCall,
+    FinishedCall,
+    GiveUp,
+    Hook,
+    Hooks,
+    Oversight,
+    PlannedCall,
+    Point,
+    Refuse,
+    Replace,
+    Retry,
+    StepPlan,
+    Suppress,
+)
+from ostler.core.journal import Journal, World, open_journal
+from ostler.core.loop import Loop
+from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel
+from ostler.core.processes import current_process
+from ostler.core.questions import Questions
+from ostler.core.state import SessionState, fold
+from ostler.core.tool import Tool, ToolContext, ToolSpec, as_outcome
+from ostler.history.recording import Difference, RecordedRun, Recording, What, masked, recorded_runs
+from ostler.models.scripted import RecordedAnswer, deltas_of, end_of
+from ostler.schema import events
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.facts import Fact
+from ostler.schema.ids import new_id
+from ostler.schema.outcomes import Failed, Ok, Pending, Settled, failed, ok
+from ostler.schema.requests import Steer
+from ostler.store.memory import MemoryStore
+from ostler.tools.child_process import end_left_running
+
+Judged = Literal["results", "hooks"]
+"""What a replay compares beside requests: results that are not the log's, and what hooks did to requests."""
+
+
+FROM_OUTSIDE = ("tool_cancelled", "tool_interrupted")
+"""How calls fail that somebody stopped, or whose process died: no tool would do so again by itself."""
+
+
+class RunReplay:
+    """Follows the loop through one recorded run. `difference` is the first one, if there is any.
+
+    Once nothing recorded is left of a run that was cut, the run is cancelled where the log says so. What its
+    end did to calls that had not begun is the log's word, and not compared.
+    """
+
+    def __init__(
+        self,
+        run: RecordedRun,
+        then: SessionState,
+        journal: Journal,
+        cancel: CancelToken,
+        folders: tuple[str, str],
+        judged: set[Judged],
+    ) -> None:
+        self.run = run
+        self.difference: Difference | None = None
+        self.requests = self.exact = self.results = 0
+        self.is_over = False
+        self._then = then
+        """What the recorded facts add up to, up to the request that is being compared."""
+        self._heard = 0
+        self._is_steady = True
+        """Nobody changed settings in the run: what the log does not hold is the same in all its requests."""
+        self._journal = journal
+        self._folders = folders
+        self._judged = judged
+        self._cancel = cancel
+        self._from_log: set[str] = set()
+        self._asked_about: dict[str, int] = {}
+        self._left = len(run.answers) + sum(not run.was_cut(call) for call in run.results)
+        self._steers = dict(run.steers)
+
+    # --- the model's side ---------------------------------------------------------------------------
+
+    @property
+    def model_name(self) -> str:
+        """Of the model that the log has answer next."""
+        following = self._following
+        return following.called.model if following else self.run.event.model
+
+    def ask(self, request: ModelRequest) -> RecordedAnswer | None:
+        """The recorded answer to a request that is as it was; None ends the replay of this run."""
+        answer = self._following
+        if answer is None:
+            ended = self.run.ended
+            # A limit is the process's own, and the one that reached it may not have begun the run.
+            if self.run.ends_itself and ended and ended.status != "limit":
+                replayed = _request(self._journal.state, request)
+                self._differ_at_end("one more request than was recorded", replayed)
+            self._stop()
+            return None
+        self._compare_request(request, answer)
+        if self.difference is None:
+            self.requests += 1
+            if answer.end is not None:
+                return answer
+        self._stop()
+        return None
+
+    def count(self) -> None:
+        """One more thing of the log has happened again."""
+        self._left -= 1
+        if not self._left and not self.run.ends_itself:
+            self._stop()
+
+    def retries(self) -> bool:
+        """Whether the failure that was just given was tried again."""
+        end = self.run.answers[self.requests - 1].end
+        return isinstance(end, events.ModelFailed) and end.retry_in is not None
+
+    @property
+    def _following(self) -> RecordedAnswer | None:
+        return self.run.answers[self.requests] if self.requests < len(self.run.answers) else None
+
+    def _compare_request(self, request: ModelRequest, answer: RecordedAnswer) -> None:
+        called = answer.called
+        while self._heard < len(self.run.facts) and self.run.facts[self._heard].seq <= answer.fact:
+            fact = self.run.facts[self._heard]
+            self._then.apply(fact)
+            self._is_steady = self._is_steady and fact.type != "settings_changed"
+            self._heard += 1
+        if request.digest() == called.digest:
+            self.exact += 1
+            return
+        now, then = self._journal.state, self._then
+        recorded, replayed = _request(then), _request(now, request)
+        if "hooks" in self._judged and called.messages != len(request.transcript):
+            recorded["messages told"], replayed["messages told"] = called.messages, len(request.transcript)
+        is_same = then.transcript.digest() == now.transcript.digest()
+        if not is_same or any(recorded[name] != replayed[name] for name in recorded if name != "messages"):
+            self._differ("request", "the request", answer.fact, recorded, replayed)
+        elif self.requests and self.exact == self.requests and self._is_steady:
+            text = "the request, in what the log does not hold (system prompt, descriptions), or the log"
+            digests = {"digest": called.digest}, {"digest": request.digest()}
+            self._differ("request", text, answer.fact, *digests)
+
+    # --- the tools' side ----------------------------------------------------------------------------
+
+    def may_run(self, call: str) -> bool:
+        """Whether the call itself is to be replayed; otherwise its result is the log's."""
+        found = self.run.results.get(call)
+        return found is not None and found.result.failed not in FROM_OUTSIDE
+
+    def from_log(self, call: str) -> Settled:
+        """Stands for the recorded result, which `settle` puts in its place."""
+        found = self.run.results.get(call)
+        if found is None:
+            return failed("the recording ends before this result")
+        self._from_log.add(call)
+        result = found.result
+        if result.failed is None:
+            return Ok(summary=result.summary, ends_run=result.ends_run)
+        return Failed(result.failed, summary=result.summary, ends_run=result.ends_run)
+
+    def settle(self, finished: FinishedCall) -> FinishedCall:
+        """The result as it is, if it is as it was; the log's own where the tool did not run."""
+        found = self.run.results.get(finished.call)
+        if found is None:
+            return finished
+        result = found.result
+        of_log = msgspec.structs.replace(
+            finished, content=result.content, failed=result.failed, details=result.details
+        )
+        if self.is_over or self.run.was_cut(finished.call):
+            return of_log
+        if finished.call in self._from_log or "results" not in self._judged:
+            finished = of_log
+        elif (finished.content, finished.failed) != (result.content, result.failed):
+            recorded, replayed = _result(result), _result(finished)
+            text = f"the result of {finished.name}"
+            self._differ("result", text, found.fact, recorded, replayed, finished.call, finished.name)
+        if self.difference is None:
+            self.results += 1
+            self.count()
+        return finished
+
+    # --- people's side ------------------------------------------------------------------------------
+
+    def take(self) -> list[Steer]:
+        """What was said before the step that comes next."""
+        run = self._journal.state.run
+        said = self._steers.pop(run.steps + 1, []) if run else []
+        return [Steer(id=message.request, content=message.content) for message in said]
+
+    async def read(self) -> None:
+        pass
+
+    async def answer(self, asked: events.QuestionAsked) -> Any:
+        """The recorded answer to the next question about this call."""
+        recorded = self.run.questions.get(asked.call, [])
+        number = self._asked_about.get(asked.call, 0)
+        self._asked_about[asked.call] = number + 1
+        answered = recorded[number].answered if number < len(recorded) else None
+        if answered is None:
+            raise CallRefused("the log has no answer to this question")
+        if answered.outcome != "answered":
+            raise CallRefused(answered.answer if isinstance(answered.answer, str) else "")
+        return answered.answer
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def finish(self, quiet: RunEnded | RunWaiting) -> None:
+        """Compares the end, if the loop came to one by itself."""
+        if self.is_over:
+            return
+        status = quiet.status if isinstance(quiet, RunEnded) else "waiting"
+        end = {"end": {"status": status, "reason": quiet.reason}}
+        if (missing := self._following) is not None:
+            text = f"the run is {status} before this request"
+            self._differ("request", text, missing.fact, {"model_called": missing.called.model}, end)
+        elif self.run.ended and self.run.ended.status != status:
+            self._differ_at_end("the end of the run", end)
+
+    def _stop(self) -> None:
+        self.is_over = True
+        ended = self.run.ended
+        if ended and ended.status == "cancelled":
+            self._cancel.cancel(ended.reason, ended.request)
+        else:
+            self._cancel.cancel("the recording ends here")
+
+    def _differ_at_end(self, text: str, replayed: dict[str, Any]) -> None:
+        ended = self.run.ended
+        assert ended is not None
+        recorded = {"end": {"status": ended.status, "reason": ended.reason}}
+        self._differ("end", text, self.run.facts[-1].seq, recorded, replayed)
+
+    def _differ(
+        self,
+        what: What,
+        text: str,
+        fact: int,
+        recorded: dict[str, Any],
+        replayed: dict[str, Any],
+        call: str = "",
+        tool: str = "",
+    ) -> None:
+        """Ends the replay, unless nothing is left of the difference once both are masked."""
+        then, now = masked(recorded, *self._folders), masked(replayed, *self._folders)
+        if then == now or self.difference is not None:
+            return
+        run = self._journal.state.run
+        step = run.steps if run else 0
+        self.difference = Difference(what, text, fact, self.run.number, step, call, tool, then, now)
+        self._stop()
+
+
+def _request(state: SessionState, request: ModelRequest | None = None) -> dict[str, Any]:
+    """What a log holds of a request: the one that was recorded, or the one that was built now."""
+    step = state.run.step if state.run else None
+    offered = [offer.name for offer in request.tools] if request else list(step.tools if step else ())
+    return {"messages": list(state.transcript), "tools": offered}
+
+
+def _result(result: events.ToolResultFact | FinishedCall) -> dict[str, Any]:
+    return {"content": result.content, "failed": result.failed}
+
+
+NOT_RUN_THEN = "This call may run now; it was not run when it was recorded, and is not run here either."
+
+
+class ReplayedModel:
+    """Answers from the log, each request only after it was compared. It goes by the name of whichever model
+    answered then."""
+
+    def __init__(self, replay: RunReplay) -> None:
+        self._replay = replay
+
+    @property
+    def name(self) -> str:
+        return self._replay.model_name
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[ModelEvent]]:
+        answer = self._replay.ask(request)
+        if answer is not None:
+            yield deltas_of(answer, request.id)
+            self._replay.count()
+        if answer is None or self._replay.is_over:
+            await asyncio.get_running_loop().create_future()  # until the run is cancelled, which it is by now
+        else:
+            yield [end_of(answer)]
+
+    async def aclose(self) -> None:
+        pass
+
+
+class ReplayedTool:
+    """A tool whose result is the log's, unless it is `live` and the call is one that a tool can do again."""
+
+    def __init__(self, name: str, tool: Tool | None, replay: RunReplay, *, live: bool) -> None:
+        self.spec = tool.spec if tool else ToolSpec(name, "", {})
+        is_live = tool is not None and live and not tool.spec.reattaches  # children are not replayed here
+        self._live = tool if is_live else None
+        self._replay = replay
+
+    def validate(self, arguments: dict[str, Any]) -> Any:
+        return self._live.validate(arguments) if self._live else arguments
+
+    async def run(self, arguments: Any, context: ToolContext) -> Any:
+        replay = self._replay
+        if self._live is None or not replay.may_run(context.call):
+            return replay.from_log(context.call)
+        if context.call not in replay.run.begun:
+            return ok(NOT_RUN_THEN)
+        outcome = as_outcome(await self._live.run(arguments, context))
+        return replay.from_log(context.call) if isinstance(outcome, Pending) else outcome
+
+
+class ReplayHooks(Hooks):
+    """The harness's own hooks, with the model kept in the log's hands: none of them can bring in another."""
+
+    def __init__(self, own: Hooks, replay: RunReplay, model: ReplayedModel, *, own_counts: bool) -> None:
+        super().__init__()
+        self._own = own
+        self._replay = replay
+        self._model = model
+        self._own_counts = own_counts
+
+    def __contains__(self, point: Point) -> bool:
+        return point in ("before_step", "after_tool", "after_failure") or point in self._own
+
+    async def before_step(self, plan: StepPlan, over: Oversight) -> StepPlan | Refuse:
+        run = self._replay.run
+        verdict = await self._own.before_step(plan, over)
+        if not self._own_counts:
+            if plan.number in run.refused_steps:
+                return Refuse(run.refused_steps[plan.number])
+            if plan.number in run.steps and isinstance(verdict, StepPlan):
+                verdict = msgspec.structs.replace(verdict, tools=run.steps[plan.number].tools)
+        if isinstance(verdict, Refuse):
+            return verdict
+        return msgspec.structs.replace(verdict, model=self._model)
+
+    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft | Refuse:
+        return await self._own.context(draft, over)
+
+    async def before_tool(
+        self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
+    ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
+        return await self._own.before_tool(planned, over, last_guard=last_guard)
+
+    async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
+        return self._replay.settle(await self._own.after_tool(finished, over))
+
+    async def before_message(self, draft: DraftMessage, over: Oversight) -> Suppress | Replace | None:
+        return await self._own.before_message(draft, over)
+
+    async def after_failure(self, failed: FailedCall, over: Oversight) -> Retry | GiveUp | None:
+        return Retry() if self._replay.retries() else GiveUp()
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """What a replay came to: how much of it was the same, and the first thing that was not."""
+
+    runs: int
+    requests: int
+    exact: int
+    """Requests that were the same to the byte, with all that a log does not hold: the system prompt, the
+    tools' descriptions, the settings of the model."""
+    results: int
+    difference: Difference | None = None
+
+    @property
+    def identical(self) -> bool:
+        return self.difference is None
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """What a recording is replayed with."""
+
+    harness: Harness
+    live: bool = False
+    """Tools really run; else what they returned is the log's word."""
+    own: bool = False
+    """The harness is the agent's that is tested: its tools are offered, its hooks count. Else nobody knows
+    which hooks there were: the tools are those that were offered, and what hooks did is the log's word."""
+    before_run: Callable[[Harness, RecordedRun], None] | None = None
+    """Makes the harness fit for a run."""
+
+
+class _Tape(MemoryStore):
+    """A store whose one session can begin anew with other facts. Its blobs stay."""
+
+    def rewind(self, facts: Sequence[Fact]) -> None:
+        self._sessions.clear()
+        self._add(facts)
+
+
+async def replay(recording: Recording, stage: Stage) -> Replayed:
+    """Replays every run, until one differs. Raises `UsageError` for a session that cannot be replayed."""
+    # Never the session's own id: tools' processes are found, and ended, by the session they belong to.
+    session = new_id("ses")
+    facts = [_moved(fact, session) for fact in recording.facts]
+    runs = recorded_runs(recording.facts)
+    tape = _Tape()
+    await tape.import_session(facts[:1], recording.blobs)
+    requests = exact = results = 0
+    try:
+        for run in runs:
+            tape.rewind(facts[: run.seed])
+            replayed = await _replay_run(run, tape, session, stage)
+            requests, exact = requests + replayed.requests, exact + replayed.exact
+            results += replayed.results
+            if replayed.difference:
+                return Replayed(run.number, requests, exact, results, replayed.difference)
+    finally:
+        await end_left_running(stage.harness.memory)
+        if stage.live:
+            World().kill_processes_of(session)
+    return Replayed(len(runs), requests, exact, results)
+
+
+async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage) -> RunReplay:
+    if stage.before_run:
+        stage.before_run(stage.harness, run)
+    own, cancel = stage.harness, CancelToken()
+    journal = await open_journal(tape, await tape.acquire(session, current_process()), World())
+    then = fold(await tape.read_opening(session))
+    folders = (run.event.cwd, str(own.cwd))
+    judged: set[Judged] = {"results", "hooks"} if stage.own else {"results"} if stage.live else set()
+    replaying = RunReplay(run, then, journal, cancel, folders, judged)
+    model = ReplayedModel(replaying)
+    harness = msgspec.structs.replace(
+        own,
+        model=model,
+        hooks=ReplayHooks(own.hooks, replaying, model, own_counts=stage.own),
+        fallbacks=(),
+        make_model=None,
+        limits=run.limits,
+        reasoning=_reasoning(then) or own.reasoning,
+        asker=replaying.answer if run.questions else None,
+        waits_for_answers=False,
+    )
+    offered = {name for step in run.steps.values() for name in step.tools}
+    names = own.tools if stage.own else offered
+    harness.use([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
+    loop = Loop(journal, harness, cancel=cancel, questions=Questions())
+    loop.steering = replaying
+    replaying.finish(await loop.advance())
+    return replaying
+
+
+def _reasoning(state: SessionState) -> ReasoningLevel | None:
+    """What somebody had set in the session before the run."""
+    level = state.settings.reasoning
+    return cast(ReasoningLevel, level) if level in get_args(ReasoningLevel) else None
+
+
+def _moved(fact: Fact, session: str) -> Fact:
+    """The same fact in another session."""
+    return Fact(
+        fact.seq,
+        session,
+        fact.run,
+        fact.time_ms,
+        fact.body,
+        type=fact.type,
+        parent=fact.parent,
+        origin=fact.origin,
+    )

@@ -1,0 +1,308 @@
+"""One request and its answer: what every wire does the same way."""
+# MERGED: One gate for each key in a process: what a vendor says of its limits to one agent holds for all of
+# MERGED: them.
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from random import Random
+from typing import Protocol
+from urllib.parse import parse_qsl, urlsplit
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from ostler.core.model import ModelEvent, ModelFailure
+from ostler.models.transport import Reply, Transport, default_transport
+from ostler.models.vendor_errors import (
+    BODY_LIMIT,
+    error_in_stream,
+    error_of_status,
+    one_line,
+    read_error,
+    request_id,
+)
+from ostler.schema.errors import InvalidRequest, ModelError, RateLimited, StreamBroken, failure_of
+from ostler.schema.events import Warned
+from ostler.schema.usage import NOTHING_USED, Usage
+
+LONGEST_WAIT = 30.0
+"""Whoever would have to wait longer is refused at once, and may go to another model."""
+
+
+_FIRST_PAUSE = 1.0
+
+_PROBE_SECONDS = 15.0
+
+_GLANCE_SECONDS = 0.05
+
+_LOOK_SECONDS = 0.5
+
+
+_random = Random()
+
+
+class RateGate:
+    """Open until a vendor refuses for its limits; then shut for as long as it says.
+
+    Afterwards one request goes first, and the others follow when it was let in: however many agents share
+    a key, the vendor refuses one of them at a time.
+    """
+
+    def __init__(self) -> None:
+        self._opens_at = 0.0
+        self._refusals = 0
+        self._probe: float | None = None
+
+    def seconds_left(self) -> float:
+        """For how long it is still shut."""
+        return self._opens_at - time.monotonic() if self._refusals else 0.0
+
+    def pause(self, who: str) -> float:
+        """Seconds to wait before asking again whether a request may be sent; 0 when it may be now.
+
+        Raises `RateLimited` where it would take too long.
+        """
+        if not self._refusals:
+            return 0.0
+        now, left = time.monotonic(), self.seconds_left()
+        if left > LONGEST_WAIT:
+            raise RateLimited(
+                f"{who} is not asked for another {left:.0f} s, as it wished; wait, or name another model",
+                status=429,
+                retry_after=left,
+            )
+        if left > 0:
+            return min(left, _LOOK_SECONDS)
+        if self._probe is None or now - self._probe > _PROBE_SECONDS:
+            self._probe = now
+            return 0.0
+        return _GLANCE_SECONDS
+
+    def refused(self, retry_after: float | None) -> None:
+        """The vendor's limit was reached. Where it does not say for how long, the pause doubles each time."""
+        now = time.monotonic()
+        pause = retry_after
+        if pause is None:
+            if now < self._opens_at:
+                return  # of a request that was under way when the gate was shut
+            pause = min(_FIRST_PAUSE * 2**self._refusals, LONGEST_WAIT) * _random.uniform(0.8, 1.2)
+        self._refusals += 1
+        self._opens_at = max(self._opens_at, now + pause)
+        self._probe = None
+
+    def admitted(self) -> None:
+        """The vendor took a request: the gate is open for all."""
+        self._refusals = 0
+        self._probe = None
+
+
+_gates: WeakValueDictionary[tuple[str, str], RateGate] = WeakValueDictionary()
+
+
+def gate_of(provider: str, key: str) -> RateGate:
+    """The gate that all models of this provider with this key share."""
+    gate = _gates.get((provider, key))
+    if gate is None:
+        gate = _gates[provider, key] = RateGate()
+    return gate
+
+
+# The end of the body follows the last frame at once; reading it lets the connection be used again.
+_DRAIN_SECONDS = 0.25
+
+_WORTH_TELLING_SECONDS = 1.0
+
+
+class Decoder(Protocol):
+    """Turns the bytes of one answer into events.
+
+    - `feed` gives the events that a read completes. A failure the vendor reports is the last of them.
+    - `finished` is set once the wire has said all it will say.
+    - `end` is called once when nothing more comes, unless `feed` gave a failure. Its last event is the
+      answer, or the failure of an answer that was cut.
+    """
+
+    finished: bool
+    request_id: str
+
+    def feed(self, data: bytes) -> list[ModelEvent]: ...
+
+    def end(self) -> list[ModelEvent]: ...
+
+    def usage(self) -> Usage:
+        """What the vendor has reported so far."""
+        ...
+
+
+class Endpoint:
+    """An address of a vendor, and how to reach it."""
+
+    def __init__(
+        self,
+        provider: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        secret: str,
+        extra_headers: Mapping[str, str],
+        transport: Transport | None,
+    ) -> None:
+        self._provider = provider
+        self._url = url
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": "ostler",
+            **headers,
+            **{name.lower(): value for name, value in extra_headers.items()},
+        }
+        self._secrets = _secrets(url, secret, extra_headers)
+        self._gate = gate_of(urlsplit(url).netloc, secret)
+        self._transport = transport
+        self._owns_transport = transport is None
+
+    def prepare(self) -> None:
+        """Loads and builds what the first request needs; any thread may call it."""
+        self._carrier().prepare(self._url)
+
+    async def aclose(self) -> None:
+        """Closes the transport, unless it was handed in and so belongs to someone else."""
+        if self._owns_transport and self._transport is not None:
+            await self._transport.aclose()
+
+    async def answer(
+        self, build: Callable[[], bytes], decoder: Decoder
+    ) -> AsyncGenerator[list[ModelEvent], None]:
+        """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""
+        try:
+            body = self._built(build)
+            notice = self._notice_of_waiting()
+            while pause := self._gate.pause(self._provider):
+                yield notice  # also an empty one: whoever waits for us shall not take it for silence
+                notice = []
+                await asyncio.sleep(pause)
+            reply = await self._carrier().post(self._url, self._headers, body)
+        except ModelError as error:
+            yield [self._failure(error, decoder)]
+            return
+        except Exception as error:
+            yield [self._failure(_unexpected(error, stream_opened=False), decoder)]
+            return
+        try:
+            if not _is_stream(reply):
+                refusal = await self._refusal(reply)
+                if reply.status == 429:
+                    self._gate.refused(refusal.retry_after)
+                yield [self._failure(refusal, decoder)]
+                return
+            self._gate.admitted()
+            decoder.request_id = request_id(reply.headers)
+            events: list[ModelEvent] = []
+            while piece := await reply.read():
+                events = decoder.feed(piece)
+                if decoder.finished:
+                    break
+                yield events
+                events = []
+            if events and isinstance(events[-1], ModelFailure):
+                events[-1] = self._scrubbed(events[-1])
+                yield events
+                return
+            if decoder.finished and not reply.is_complete:
+                await _drain(reply)
+            yield [*events, *self._end(decoder)]
+        except ModelError as error:
+            yield [self._failure(error, decoder)]
+        except Exception as error:
+            yield [self._failure(_unexpected(error, stream_opened=True), decoder)]
+        finally:
+            await reply.aclose()
+
+    def _built(self, build: Callable[[], bytes]) -> bytes:
+        try:
+            return build()
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from error
+
+    def _notice_of_waiting(self) -> list[ModelEvent]:
+        left = self._gate.seconds_left()
+        if left < _WORTH_TELLING_SECONDS:
+            return []
+        return [Warned(f"{self._provider} takes no more for now: the request waits for {math.ceil(left)} s")]
+
+    def _carrier(self) -> Transport:
+        if self._transport is None:
+            self._transport = default_transport(self._url)
+        return self._transport
+
+    def _end(self, decoder: Decoder) -> list[ModelEvent]:
+        events = decoder.end()
+        last = events[-1]
+        return [*events[:-1], self._scrubbed(last)] if isinstance(last, ModelFailure) else events
+
+    def _failure(self, error: ModelError, decoder: Decoder) -> ModelFailure:
+        # Nobody charges for a request that was refused; for one that was taken and then lost, who knows.
+        was_taken = error.stream_opened or isinstance(error, StreamBroken)
+        usage = decoder.usage() if was_taken else NOTHING_USED
+        return self._scrubbed(ModelFailure(failure_of(error), usage))
+
+    def _scrubbed(self, event: ModelFailure) -> ModelFailure:
+        failure = event.failure
+        message, code = one_line(failure.message, self._secrets), one_line(failure.code, self._secrets)
+        return replace(event, failure=replace(failure, message=message, code=code))
+
+    async def _refusal(self, reply: Reply) -> ModelError:
+        # Read far enough that no key is cut in two at the limit, where it would not be recognised.
+        limit = BODY_LIMIT + max(map(len, self._secrets), default=0)
+        body = b""
+        while len(body) < limit and (piece := await reply.read()):
+            body += piece
+        if 200 <= reply.status < 300:
+            return _not_a_stream(self._provider, reply, body)
+        return error_of_status(self._provider, reply.status, reply.headers, body[:limit], self._secrets)
+
+
+def _is_stream(reply: Reply) -> bool:
+    kind = reply.headers.get("content-type", "")
+    return 200 <= reply.status < 300 and not kind.startswith(("application/json", "text/html"))
+
+
+def _not_a_stream(provider: str, reply: Reply, body: bytes) -> ModelError:
+    said = read_error(body)
+    if b'"error"' in body and said.message:
+        return error_in_stream(
+            provider,
+            {"message": said.message, "type": said.kind, "code": said.status or said.code},
+            request_id=request_id(reply.headers),
+        )
+    kind = reply.headers.get("content-type", "nothing")
+    return StreamBroken(
+        f"{provider} answered with {kind} in place of an event stream; check the base URL",
+        status=reply.status,
+        stream_opened=True,
+    )
+
+
+async def _drain(reply: Reply) -> None:
+    try:
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while await reply.read():
+                pass
+    except (TimeoutError, ModelError):
+        return  # the answer is complete; only the connection is lost
+
+
+def _unexpected(error: Exception, *, stream_opened: bool) -> ModelError:
+    return StreamBroken(f"the exchange failed: {type(error).__name__}: {error}", stream_opened=stream_opened)
+
+
+def _secrets(url: str, secret: str, extra_headers: Mapping[str, str]) -> tuple[str, ...]:
+    parts = urlsplit(url)
+    found = {secret, parts.username or "", parts.password or "", *extra_headers.values()}
+    found |= {value for _, value in parse_qsl(parts.query)}
+    return tuple(sorted(filter(None, found), key=len, reverse=True))

@@ -1,0 +1,491 @@
+"""The transport without a library's client: plain http and https, straight to the server."""
+# MERGED: One HTTP/1.1 connection as its client sees it; the parser is httptools.
+# MERGED: From a host's name to a connected socket.
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import socket
+import ssl
+import zlib
+from binascii import b2a_base64
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+from httptools import HttpParserError, HttpResponseParser
+
+from ostler.models.transport import (
+    CONNECT_SECONDS,
+    IDLE_LIMIT,
+    IDLE_SECONDS,
+    broken_off,
+    shown_host,
+    timed_out,
+    trusting_context,
+    unanswered,
+    unreachable,
+    unsendable,
+)
+from ostler.schema.errors import StreamBroken
+
+HEAD_LIMIT = 100 * 1024
+
+READ_SIZE = 64 * 1024
+
+HOLD_LIMIT = 256 * 1024
+"""What may wait for a slow reader before the server is made to wait."""
+
+
+class ConnectionBroken(Exception):
+    """The exchange cannot go on; the words say why."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Carries one exchange at a time: `ask`, then `read` until it gives nothing.
+
+    The parser calls the methods that begin with `on_`. What it finds in one read of the network is handed
+    over together, and so is what several reads brought while nobody asked.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.idle_since = 0.0
+        self.answered = False
+        """A byte has come since the request was sent."""
+        self.is_complete = False
+        """All of the answer has come."""
+        self._transport: Any = None
+        # Without it the loop makes a buffer of 256 kB for each read, which takes longer than all the parsing.
+        self._buffer = memoryview(bytearray(READ_SIZE))
+        self._parser: HttpResponseParser | None = None
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        self._held = 0
+        self._fruitless = 0
+        self._has_head = False
+        self._keeps_alive = False
+        self._ends_with_connection = False
+        self._paused = False
+        self._failure: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def ask(self, request: bytes) -> None:
+        """Sends the request, and returns when `status` and `headers` are known."""
+        self.headers = {}
+        self.answered = self._has_head = self.is_complete = self._ends_with_connection = False
+        self._fruitless = 0
+        self._parser = HttpResponseParser(self)
+        self._transport.write(request)
+        while not self._has_head:
+            await self._news()
+
+    async def read(self) -> bytes:
+        """What has come of the body since the last call; nothing at its end."""
+        pieces = self._pieces
+        while not pieces:
+            if self.is_complete:
+                return b""
+            await self._news()
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._held = 0
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def rest(self) -> bool:
+        """Ends the exchange; says whether the connection can carry another one."""
+        usable = (
+            self.is_complete
+            and self._keeps_alive
+            and not self._transport.is_closing()
+            and not self._transport.get_write_buffer_size()
+        )
+        self._parser = None
+        self._pieces.clear()
+        self._held = 0
+        if usable and self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        return usable
+
+    def is_still_open(self) -> bool:
+        """Asks the operating system, since the loop may not have come to know of an end yet."""
+        if self._transport.is_closing():
+            return False
+        poll = select.poll()
+        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not poll.poll(0)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._parser is None:
+            self._transport.abort()  # nothing was asked for
+            return
+        self.answered = True
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+        except HttpParserError as error:
+            self._keeps_alive = False
+            if not self.is_complete:
+                self._fail(ConnectionBroken(f"that is no HTTP: {error.__context__ or error}"))
+        if self._pieces:
+            self._fruitless = 0
+            self._held += nbytes
+            if self._held > HOLD_LIMIT and not self._paused:
+                self._paused = True
+                self._transport.pause_reading()
+        elif not self.is_complete:
+            self._fruitless += nbytes
+            if self._fruitless > HEAD_LIMIT:
+                self._fail(ConnectionBroken(f"its headers are larger than {HEAD_LIMIT // 1024} kB"))
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is None and self._ends_with_connection:
+            self.is_complete = True
+        self._failure = self._failure or exc or ConnectionBroken("the connection was closed")
+        self._wake()
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ConnectionBroken("there is more than the answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._has_head:
+            return  # a trailer
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        self.status = self._parser.get_status_code()
+        if self.status == 101:
+            raise ConnectionBroken("it changes the protocol, unasked")
+        if self.status < 200:
+            self.headers = {}
+            return
+        self._has_head = True
+        self._keeps_alive = self._parser.should_keep_alive()
+        self._ends_with_connection = not (
+            "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
+        )
+
+    def on_message_complete(self) -> None:
+        self.is_complete = self._has_head
+
+    async def _news(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = failure
+        self._transport.abort()
+
+
+HEAD_START_SECONDS = 0.25
+"""How long an address is tried alone before the next is tried beside it, as RFC 8305 recommends."""
+
+
+Address = tuple[socket.AddressFamily, Any]
+
+
+async def connected_socket(host: str, port: int) -> socket.socket:
+    """Tries all addresses of the host; the first that answers wins."""
+    untried = deque(_in_turns(await _addresses(host, port)))
+    if len(untried) == 1:
+        return await _connected(untried[0])
+    attempts: list[asyncio.Task[socket.socket]] = []
+    winner: socket.socket | None = None
+    failure: Exception = OSError(f"{host} has no address")
+    try:
+        open_attempts: set[asyncio.Task[socket.socket]] = set()
+        while untried or open_attempts:
+            if untried:
+                attempts.append(asyncio.create_task(_connected(untried.popleft())))
+                open_attempts.add(attempts[-1])
+            done, open_attempts = await asyncio.wait(
+                open_attempts,
+                timeout=HEAD_START_SECONDS if untried else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in done:
+                try:
+                    winner = attempt.result()
+                    return winner
+                except OSError as error:
+                    failure = error
+        raise failure
+    finally:
+        for attempt in attempts:
+            if not attempt.cancel() and attempt.exception() is None and attempt.result() is not winner:
+                attempt.result().close()
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
+    try:
+        # An address in figures needs no thread to look it up.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def _in_turns(addresses: list[Address]) -> list[Address]:
+    """Families take turns, so that one of them without a route does not hold up the other."""
+    places: defaultdict[int, Iterator[int]] = defaultdict(count)
+    return sorted(addresses, key=lambda address: next(places[address[0]]))
+
+
+async def _connected(address: Address) -> socket.socket:
+    family, place = address
+    endpoint = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        endpoint.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(endpoint, place)
+    except BaseException:
+        endpoint.close()
+        raise
+    return endpoint
+
+
+RACE_SECONDS = 2.0
+"""A connection closed while idle shows it within a round trip; a request that is lost later may be taken."""
+
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+_IN_PATH = "/%:@!$&'()*+,;=~"
+
+
+Place = tuple[str, int, bool]
+"""The host, the port, and whether it speaks TLS."""
+
+
+class Target(NamedTuple):
+    """What an address says."""
+
+    host: str
+    port: int
+    secure: bool
+    path: str
+    host_header: str
+    authorization: str
+    shown: str
+
+
+_NOWHERE = Target("", 0, False, "", "", "", "")
+
+
+class DirectReply:
+    """See `Reply`."""
+
+    def __init__(self, connection: Connection, host: str, release: Callable[[Connection], None]) -> None:
+        self.status = connection.status
+        self.headers = connection.headers
+        self._connection: Connection | None = connection
+        self._host = host
+        self._release = release
+        self._unpack: Callable[[bytes], bytes] | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._connection is not None and self._connection.is_complete
+
+    async def read(self) -> bytes:
+        try:
+            if self._unpack is None:
+                self._unpack = _unpacker(self.headers.get("content-encoding", ""))
+            if self._connection is None:
+                raise ConnectionBroken("it was closed on this side")
+            while data := await self._connection.read():
+                if piece := self._unpack(data):
+                    return piece
+            return b""
+        except (ConnectionBroken, OSError, zlib.error) as error:
+            raise broken_off(self._host, error) from error
+
+    async def aclose(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            self._release(connection)
+
+
+class DirectTransport:
+    """See `Transport`. Its connections live as long as it does, on the event loop that used it last."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Place, deque[Connection]] = {}
+        self._busy: set[Connection] = set()
+        self._context: ssl.SSLContext | None = None
+        self._latest: tuple[str, Mapping[str, str], Target, bytes] = ("", {}, _NOWHERE, b"")
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def prepare(self, url: str) -> None:
+        if url.lower().startswith("https:"):
+            self._trust()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> DirectReply:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            # Connections of another loop cannot be used, nor closed, on this one.
+            self._idle, self._busy, self._loop = {}, set(), loop
+        target, head = self._prepared(url, headers)
+        request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+        reused = self._reusable(target)
+        if reused is not None:
+            begun = loop.time()
+            try:
+                return await self._ask(reused, target, request)
+            except StreamBroken:
+                # A server that limits idle time now and then closes a connection while a request is on its
+                # way to it. That cannot be told for certain from one that took the request and fell over
+                # at once, but it is by far the likelier, and a run must not end by it.
+                if reused.answered or loop.time() - begun > RACE_SECONDS:
+                    raise
+        return await self._ask(await self._connect(target), target, request)
+
+    async def aclose(self) -> None:
+        idle, self._idle = self._idle, {}
+        busy, self._busy = self._busy, set()
+        for connection in [*busy, *(connection for waiting in idle.values() for connection in waiting)]:
+            connection.abort()
+
+    async def _ask(self, connection: Connection, target: Target, request: bytes) -> DirectReply:
+        self._busy.add(connection)
+        try:
+            await connection.ask(request)
+        except BaseException as error:
+            self._busy.discard(connection)
+            connection.abort()
+            if isinstance(error, ConnectionBroken | OSError):
+                raise unanswered(target.shown, error) from error
+            raise
+        return DirectReply(connection, target.shown, partial(self._release, target[:3]))
+
+    def _release(self, place: Place, connection: Connection) -> None:
+        self._busy.discard(connection)
+        idle = self._idle.setdefault(place, deque())
+        if connection.rest() and len(idle) < IDLE_LIMIT:
+            connection.idle_since = asyncio.get_running_loop().time()
+            idle.append(connection)
+        else:
+            connection.abort()
+
+    def _reusable(self, target: Target) -> Connection | None:
+        idle = self._idle.get(target[:3], deque())
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while idle and idle[0].idle_since < oldest:
+            idle.popleft().abort()
+        while idle:
+            connection = idle.pop()
+            if connection.is_still_open():
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self, target: Target) -> Connection:
+        context = self._trust() if target.secure else None
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                endpoint = await connected_socket(target.host, target.port)
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    sock=endpoint,
+                    ssl=context,
+                    server_hostname=target.host if target.secure else None,
+                )
+        except TimeoutError as error:
+            raise timed_out(target.shown) from error
+        except UnicodeError as error:
+            raise unsendable(target.shown) from error
+        except OSError as error:
+            raise unreachable(target.shown, error) from error
+        return connection
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = trusting_context()
+            self._context.set_alpn_protocols(["http/1.1"])
+        return self._context
+
+    def _prepared(self, url: str, headers: Mapping[str, str]) -> tuple[Target, bytes]:
+        """Made once: a step's requests all go to the same address with the same headers."""
+        if self._latest[0] != url or self._latest[1] != headers:
+            target = _parse(url)
+            self._latest = url, dict(headers), target, _head(target, headers)
+        return self._latest[2:]
+
+
+def _parse(url: str) -> Target:
+    parts = urlsplit(url)
+    shown = shown_host(url)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise unsendable(shown) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise unsendable(shown)
+    secure = parts.scheme == "https"
+    usual = 443 if secure else 80
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    host_header = name if port in (None, usual) else f"{name}:{port}"
+    authorization = ""
+    if parts.username or parts.password:
+        pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+        authorization = f"Basic {b2a_base64(pair.encode(), newline=False).decode()}"
+    path = quote(parts.path or "/", safe=_IN_PATH)
+    if parts.query:
+        path += f"?{quote(parts.query, safe=_IN_PATH + '?')}"
+    return Target(parts.hostname, port or usual, secure, path, host_header, authorization, shown)
+
+
+def _head(target: Target, headers: Mapping[str, str]) -> bytes:
+    """All of a request but its length and its body."""
+    fields = {"host": target.host_header, **{name.lower(): value for name, value in headers.items()}}
+    fields.pop("content-length", None)
+    if target.authorization:
+        fields["authorization"] = target.authorization
+    lines = [f"POST {target.path} HTTP/1.1"]
+    for name, value in fields.items():
+        if not (_TOKEN.fullmatch(name) and value.isascii() and value.isprintable()):
+            raise unsendable(target.shown)
+        lines.append(f"{name}: {value}")
+    if "transfer-encoding" in fields:
+        raise unsendable(target.shown)
+    return "\r\n".join([*lines, ""]).encode("ascii")
+
+
+def _unpacker(encoding: str) -> Callable[[bytes], bytes]:
+    """We ask for plain bytes; some gateways compress all the same."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return bytes
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ConnectionBroken(f"it is packed as {encoding}, which was not asked for")
+    return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress

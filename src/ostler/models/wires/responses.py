@@ -1,0 +1,271 @@
+"""The Responses wire: OpenAI's own models, and those that Azure serves."""
+# MERGED: Messages as the Responses wire spells them: each becomes some items of the input, as a piece of
+# MERGED: JSON.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from ostler.core.model import ModelRequest, ToolOffer
+from ostler.models.catalogue import ModelSettings
+from ostler.models.families import nearest, openai_levels, reasoning_fields
+from ostler.models.transport import Transport
+from ostler.models.wires.encoder import (
+    hidden,
+    is_strict,
+    placeholder,
+    sendable_arguments,
+    sendable_id,
+    sendable_name,
+    text_of_file,
+)
+from ostler.models.wires.responses_stream import ResponsesDecoder
+from ostler.models.wires.wire_model import Taken, WireModel, key_headers
+from ostler.schema.messages import (
+    Block,
+    File,
+    Image,
+    Message,
+    Opaque,
+    PlainBlock,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
+
+WIRE = "responses"
+
+
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+
+_DOCUMENTS = {
+    "application/pdf": "pdf",
+    "application/msword": "doc",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.ms-powerpoint": "ppt",
+    f"{_OFFICE}.wordprocessingml.document": "docx",
+    f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
+    f"{_OFFICE}.presentationml.presentation": "pptx",
+}
+"""What it reads beside plain text, and how a file of the type is named."""
+
+
+_Own = Callable[[Opaque | None], dict[str, Any]]
+"""The fields that this vendor gave for itself."""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def own_data(provider: str, model: str, fields: dict[str, Any]) -> Opaque:
+    """What of an answer only its vendor understands: fields of the item that they came with.
+
+    Encrypted reasoning is readable only where it was made. One item that is not makes the vendor refuse
+    every later request of the session, so another model of the same provider gets none of it either.
+    """
+    return Opaque(WIRE, {"provider": provider, "model": model, "fields": fields})
+
+
+def message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:
+    """An encoder of one message into the items it becomes: none, one, or several with commas between."""
+
+    def own(opaque: Opaque | None) -> dict[str, Any]:
+        if opaque is None or opaque.wire != WIRE:
+            return {}
+        data: dict[str, Any] = opaque.data
+        return data["fields"] if (data["provider"], data["model"]) == (provider, model) else {}
+
+    def encode(message: Message) -> bytes:
+        if message.role == "tool":
+            results = [block for block in message.content if isinstance(block, ToolResult)]
+            items = [_tool_output(result) for result in results]
+        elif message.role == "assistant":
+            items = _answer_items(message.content, own)
+        else:
+            parts = _parts([block for block in message.content if isinstance(block, PlainBlock)])
+            items = [{"role": "user", "content": parts}] if parts else []
+        return _encode(items)[1:-1]
+
+    return encode
+
+
+def not_shown(block: Block) -> str:
+    """What the block is, where the vendor cannot be shown it; else nothing."""
+    if isinstance(block, File) and block.media_type in _DOCUMENTS:
+        return ""
+    return hidden(block)
+
+
+def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
+    return _encode(
+        [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": {"type": "object", "properties": {}} | tool.schema,
+                "strict": False,  # left out, the vendor tries to make the schema a strict one
+            }
+            for tool in tools
+        ]
+    )
+
+
+def _answer_items(content: Iterable[Block], own: _Own) -> list[dict[str, Any]]:
+    items = [item for block in content if (item := _answer_item(block, own)) is not None]
+    # Reasoning is refused without the item it led to, which is missing when the answer was cut.
+    while items and items[-1].get("type") == "reasoning":
+        items.pop()
+    return items
+
+
+def _answer_item(block: Block, own: _Own) -> dict[str, Any] | None:
+    if isinstance(block, ToolCall):
+        return {
+            "type": "function_call",
+            "call_id": sendable_id(block.id, _CALL_ID),
+            "name": sendable_name(block.name),
+            "arguments": sendable_arguments(block.arguments),
+        }
+    if isinstance(block, Text):
+        said = {"role": "assistant", "content": block.text}
+        return said | own(block.opaque) if block.text else None
+    if isinstance(block, Reasoning):
+        thought = own(block.opaque)
+        return {"type": "reasoning", **thought} if thought else None
+    return None
+
+
+def _tool_output(result: ToolResult) -> dict[str, Any]:
+    output: str | list[dict[str, Any]]
+    if all(isinstance(part, Text) for part in result.content):
+        text = text_of(result.content) or "(no text)"
+        output = f"[error] {text}" if result.failed else text
+    else:
+        output = _parts([Text("[error]"), *result.content] if result.failed else result.content)
+    return {
+        "type": "function_call_output",
+        "call_id": sendable_id(result.call, _CALL_ID),
+        "output": output,
+    }
+
+
+def _parts(content: Iterable[PlainBlock]) -> list[dict[str, Any]]:
+    return [part for block in content if (part := _part(block)) is not None]
+
+
+def _part(block: PlainBlock) -> dict[str, Any] | None:
+    if isinstance(block, Text):
+        return _text(block.text) if block.text else None
+    what = not_shown(block)
+    if what:
+        return _text(placeholder(what))
+    if isinstance(block, Image):
+        url = block.url or f"data:{block.media_type};base64,{block.data}"
+        return {"type": "input_image", "detail": "auto", "image_url": url}
+    return _file(block)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _file(file: File) -> dict[str, Any]:
+    text = text_of_file(file)
+    if text is not None:
+        return _text(f"{file.name or 'A file'}:\n{text}")
+    if file.url:
+        return {"type": "input_file", "file_url": file.url}
+    name = file.name or f"file.{_DOCUMENTS[file.media_type]}"
+    data = f"data:{file.media_type};base64,{file.data}"
+    return {"type": "input_file", "filename": name, "file_data": data}
+
+
+_LEAST_OUTPUT = 16
+"""The vendor refuses a smaller limit."""
+
+
+class ResponsesModel(WireModel):
+    """A model behind the Responses wire. See `Model` for what it promises."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = "https://api.openai.com/v1",
+        api_key: str = "",
+        key_header: str = "authorization",
+        transport: Transport | None = None,
+        settings: ModelSettings | None = None,
+        provider: str = "openai",
+    ) -> None:
+        super().__init__(
+            model,
+            url=f"{base_url.rstrip('/')}/responses",
+            headers=key_headers(api_key, key_header),
+            secret=api_key,
+            provider=provider,
+            transport=transport,
+            settings=settings,
+        )
+        self._levels = openai_levels(model, self._settings)
+        self._encoding = f"{WIRE}/{provider}/{model}"
+        self._encode_message = message_encoder(provider, model)
+
+    def _body(self, request: ModelRequest) -> bytes:
+        parts = [_encode(self._head(request))[:-1]]
+        if request.tools:
+            parts += b',"tools":', self._encoded_tools(request.tools)
+        items = self._encoded_messages(request, self._encoding, self._encode_message)
+        parts += b',"input":[', b",".join(filter(None, items)), b"]}"
+        return b"".join(parts)
+
+    def _decoder(self, request: ModelRequest) -> ResponsesDecoder:
+        return ResponsesDecoder(request, self._provider, self._model, self._settings.prices)
+
+    def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        return encode_tools(tools)
+
+    def _refused(self, block: Block) -> str:
+        return not_shown(block)
+
+    def _taken(self, request: ModelRequest) -> Taken:
+        level = nearest(request.reasoning, self._levels)
+        return Taken(
+            level=level if level and self._levels[level] else None,
+            schema=request.answer_schema is None or is_strict(request.answer_schema),
+        )
+
+    def _head(self, request: ModelRequest) -> dict[str, Any]:
+        head: dict[str, Any] = {"model": self._model, "stream": True, "store": False}
+        head |= reasoning_fields(self._levels, self._settings.reasons, request.reasoning)
+        output = self._output_limit(request)
+        if output:
+            head["max_output_tokens"] = max(output, _LEAST_OUTPUT)
+        if request.tools:
+            head["parallel_tool_calls"] = True
+            if request.tool_choice != "auto":
+                head["tool_choice"] = _tool_choice(request.tool_choice)
+        schema = request.answer_schema
+        if schema is not None:
+            answer = {"type": "json_schema", "name": "answer", "strict": is_strict(schema), "schema": schema}
+            head["text"] = {"format": answer}
+        if request.session:
+            head["prompt_cache_key"] = request.session
+        if request.system:
+            head["instructions"] = request.system
+        return head
+
+
+def _tool_choice(choice: str) -> str | dict[str, str]:
+    if choice in ("none", "required"):
+        return choice
+    return {"type": "function", "name": choice}

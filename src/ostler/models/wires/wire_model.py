@@ -1,0 +1,229 @@
+"""A model behind a wire: what all wires do the same way with a request."""
+# MERGED: What was asked of a model that it cannot do, in the words that a person is told.
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer, Transcript
+from ostler.models.catalogue import ModelSettings
+from ostler.models.endpoint import gate_of
+from ostler.models.families import Level
+from ostler.models.transport import Transport
+from ostler.models.wires.encoder import hidden, unseen, without_foreign_data, without_unseen
+from ostler.schema.messages import Block, Message, ToolResult
+
+if TYPE_CHECKING:
+    from ostler.models.endpoint import Endpoint
+    from ostler.models.wires.decoder import AnswerDecoder
+
+
+def key_headers(key: str, header: str) -> dict[str, str]:
+    """The header that carries the key, if there is one: `authorization` as a bearer's, any other alone."""
+    if not key:
+        return {}
+    return {header: f"Bearer {key}" if header == "authorization" else key}
+
+
+class WireModel:
+    """See `Model` for what it promises. A wire adds `_body`, `_decoder`, `_encode_tools` and `_taken`."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        url: str,
+        headers: Mapping[str, str],
+        secret: str,
+        provider: str,
+        transport: Transport | None,
+        settings: ModelSettings | None,
+    ) -> None:
+        self.name = f"{provider}/{model}"
+        self._model = model
+        self._provider = provider
+        self._settings = settings or ModelSettings()
+        self._sees_images = not self._settings.input or "image" in self._settings.input
+        # No source says which models read files, but one that takes only text reads none.
+        self._reads_files = set(self._settings.input) != {"text"}
+        self._tools: tuple[tuple[ToolOffer, ...], bytes] = ((), b"")
+        extra = self._settings.headers
+
+        def endpoint() -> Endpoint:
+            from ostler.models.endpoint import Endpoint
+
+            return Endpoint(provider, url, headers, secret=secret, extra_headers=extra, transport=transport)
+
+        self._make_endpoint = endpoint
+        self._gate = gate_of(urlsplit(url).netloc, secret)
+        """Which the endpoint asks: what others were told of it holds for this model from now on."""
+
+    @cached_property
+    def _endpoint(self) -> Endpoint:
+        return self._make_endpoint()
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request's bytes: the same request gives the same, and a longer transcript only adds to them."""
+        return self._body(self._with_schema_told(self._with_usable_tools(request)))
+
+    def _body(self, request: ModelRequest) -> bytes:
+        raise NotImplementedError
+
+    def _decoder(self, request: ModelRequest) -> AnswerDecoder:
+        raise NotImplementedError
+
+    def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        raise NotImplementedError
+
+    def _taken(self, request: ModelRequest) -> Taken:
+        raise NotImplementedError
+
+    def _refused(self, block: Block) -> str:
+        """What the block is, where the vendor refuses it from everybody; else nothing."""
+        return hidden(block)
+
+    def prepare(self) -> None:
+        """Loads what the first request needs; may be called from any thread, to save time at the start."""
+        self._endpoint.prepare()
+
+    async def aclose(self) -> None:
+        if "_endpoint" in vars(self):
+            await self._endpoint.aclose()
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[list[ModelEvent], None]:
+        decoder = self._decoder(request)
+
+        def build() -> bytes:
+            if len(request.transcript) == 1 and self._settings.assumptions:
+                decoder.warn(self._settings.assumptions)
+            for sentence in self._shortfalls(request):
+                decoder.warn(sentence)
+            return self.body(request)
+
+        return self._endpoint.answer(build, decoder)
+
+    def _shortfalls(self, request: ModelRequest) -> list[str]:
+        """What is asked that this model cannot do, a sentence each."""
+
+        taken = self._taken(self._with_usable_tools(request))
+        return shortfalls(self.name, request, taken, self._settings, self._hidden)
+
+    def _with_usable_tools(self, request: ModelRequest) -> ModelRequest:
+        if self._settings.tools is not False or not request.tools:
+            return request
+        return msgspec.structs.replace(request, tools=(), tool_choice="auto")
+
+    def _with_schema_told(self, request: ModelRequest) -> ModelRequest:
+        """A model that cannot be held to a schema is at least told of it."""
+        if request.answer_schema is None or self._taken(request).schema:
+            return request
+        schema = msgspec.json.encode(request.answer_schema).decode()
+        told = f"{request.system}\n\nAnswer with nothing but JSON that fits this JSON Schema: {schema}"
+        return msgspec.structs.replace(request, system=told.strip())
+
+    def _hidden(self, block: Block) -> str:
+        seen = unseen(block, images=self._sees_images, files=self._reads_files)
+        return seen or self._refused(block)
+
+    def _encoded_messages(
+        self, request: ModelRequest, key: str, encode: Callable[[Message], bytes]
+    ) -> list[bytes]:
+        """One encoding a message, without what is another provider's own or the model cannot see."""
+
+        sees_all, provider = self._sees_images and self._reads_files, self._provider
+
+        def encode_own(message: Message) -> bytes:
+            if not sees_all:
+                message = without_unseen(message, images=self._sees_images, files=self._reads_files)
+            return encode(without_foreign_data(message, provider) if message.role == "assistant" else message)
+
+        sight = f"{self._sees_images:d}{self._reads_files:d}"
+        encoded = request.transcript.encoded(f"{key}/{self._provider}/{sight}", encode_own)
+        return [*encoded, *map(encode_own, request.tail)] if request.tail else encoded
+
+    def _output_limit(self, request: ModelRequest) -> int | None:
+        """How long the answer may be, where somebody set it; never more than the model can write."""
+        asked = request.max_output_tokens or self._settings.max_output_tokens
+        most = self._settings.output_limit
+        return min(asked, most) if asked and most else asked
+
+    def _encoded_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, self._encode_tools(tools))
+        return self._tools[1]
+
+
+Hidden = Callable[[Block], str]
+"""What a block is, where the vendor is not shown it; nothing for one that it is shown."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a request on its wire."""
+
+    level: Level | None
+    """The level of reasoning that is sent; nothing where none can be."""
+    stopped: bool = False
+    """Whether the model may not reason because it is made to call a tool."""
+    schema: bool = True
+    choice: Literal["as_asked", "any", "free"] = "as_asked"
+    """Whether the model is made to call the tool that was asked for, any tool, or none."""
+    output_tokens: int | None = None
+    """The limit of the answer, where it had to be raised for the reasoning."""
+
+
+def shortfalls(
+    name: str, request: ModelRequest, taken: Taken, settings: ModelSettings, hidden: Hidden
+) -> list[str]:
+    """A sentence for each thing that is asked of the model `name` and that it does not take.
+
+    The later steps of a run would only repeat them: what concerns the whole request is said where the
+    person's own message is the newest, and what concerns a block where that block is new.
+    """
+    transcript = request.transcript
+    said = [f"{name} is not shown {what}" for what in _hidden_blocks(transcript, hidden)]
+    if len(transcript) and transcript[-1].role != "user":
+        return said
+    if request.tools and settings.tools is False:
+        said.append(f"{name} takes no tools; it is offered none")
+    if taken.stopped:
+        said.append(f"{name} cannot reason while it is made to call a tool; it is asked not to")
+    elif request.reasoning is not None:
+        said += _level(name, request.reasoning, taken.level, settings.reasons)
+    if taken.output_tokens:
+        said.append(f"{name} needs room to reason; its answer may have {taken.output_tokens:,} tokens")
+    if request.answer_schema is not None and not taken.schema:
+        said.append(f"{name} cannot be held to a schema; its answer may not fit")
+    if taken.choice == "any":
+        said.append(f"{name} cannot be made to call {request.tool_choice}; it is made to call any tool")
+    elif taken.choice == "free":
+        said.append(f"{name} cannot be told which tool to call; it chooses for itself")
+    return said
+
+
+def _level(name: str, asked: ReasoningLevel, sent: Level | None, reasons: bool | None) -> list[str]:
+    if sent == asked:
+        return []
+    if sent is not None:
+        cannot = "be stopped from reasoning" if asked == "off" else f"reason at the level {asked}"
+        instead = "not to" if sent == "off" else f"for {sent}"
+        return [f"{name} cannot {cannot}; it is asked {instead}"]
+    if asked != "off":
+        return [f"{name} takes no level of reasoning; it is asked without one"]
+    return [f"nobody knows how {name} is stopped from reasoning; it is not asked to"] if reasons else []
+
+
+def _hidden_blocks(transcript: Transcript, hidden: Hidden) -> list[str]:
+    if not len(transcript):
+        return []
+    found: dict[str, None] = {}
+    for block in transcript[-1].content:
+        for part in block.content if isinstance(block, ToolResult) else (block,):
+            what = hidden(part)
+            if what:
+                found[what] = None
+    return list(found)

@@ -1,0 +1,401 @@
+"""Commands that only look, whatever their arguments: a short list, and in doubt a command is not on it.
+
+What counts are the options: many programs that read have one that writes or runs something. Where a program
+has such options, only those named here are let through, spelled in full.
+"""
+# MERGED: Programs that run another: what `sudo`, `timeout`, `xargs`, `bash -c` and `find -exec` would run.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ostler.permissions.shell_words import Command, is_harmless_name, word_set
+
+Words = Sequence[str | None]
+
+
+ANY_ARGUMENTS = word_set(
+    "basename cat cmp comm cut df diff dirname du echo egrep expand false fgrep fold grep head id join jq "
+    "ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum sha256sum sha512sum sleep stat tac "
+    "tail tr true tsort type uname unexpand uptime wc which whoami :"
+)
+"""None of these has an option that writes a file or runs a program."""
+
+
+_FIND = word_set(
+    "-H -L -P -a -and -o -or -not ! ( ) , -name -iname -path -ipath -wholename -regex -iregex -type -size "
+    "-mtime -mmin -newer -atime -amin -ctime -cmin -empty -maxdepth -mindepth -depth -prune -print "
+    "-print0 -ls -perm -user -group -links -inum -xdev -mount -follow -readable -writable -executable "
+    "-true -false -quit -printf -daystart"
+)
+
+_SORT = re.compile(r"-[bdfghiMnRrVuzcCsm]+|-[kt].+|-k|-t")
+
+_UNIQ = re.compile(r"-[cdDiuz]+|-[fsw]\d+|--count|--repeated|--unique")
+
+_TREE = re.compile(r"-[adfshpugDFQil]+|-L|-I|-P|--dirsfirst|--gitignore|--noreport|--du")
+
+_RIPGREP = re.compile(
+    r"-[nNiIlLcovwxFSsPUuHabeABCgtTmMd.0]+\d*|-[gtTABCmM].+|--(files|hidden|no-ignore|count|line-number"
+    r"|no-line-number|ignore-case|smart-case|word-regexp|fixed-strings|files-with-matches|only-matching|json"
+    r"|no-heading|heading|stats|multiline|invert-match|sort|glob|type|type-not|context|max-count|max-depth"
+    r"|color|column|trim)(=.*)?"
+)
+
+_FILE = re.compile(r"-[biLhkN0]+|--mime-type|--mime|--brief|--mime-encoding")
+
+_DATE = re.compile(r"\+.*|-u|-R|-I\w*|--utc|--iso-8601(=\w+)?|--rfc-3339=\w+")
+
+_SED_SCRIPT = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*")
+
+VERSIONS = word_set(
+    "python python3 node npm pnpm yarn deno bun cargo rustc go java javac git gcc clang make cmake pip "
+    "pip3 uv ruby perl php docker"
+)
+
+
+_GIT_SHOWS = re.compile(
+    r"-\d+|-[pusnwbaqzRim]+\d*|-[SGLUM].*|-C\d*|--(stat|shortstat|numstat|dirstat|summary|name-only|name-status"
+    r"|oneline|graph|all|branches|tags|remotes|cached|staged|color|no-color|decorate|no-decorate|pretty|format"
+    r"|abbrev|abbrev-commit|no-abbrev-commit|author|committer|since|until|after|before|grep|no-merges|merges"
+    r"|reverse|first-parent|follow|word-diff|unified|porcelain|short|long|branch|show-stash|untracked-files"
+    r"|ignored|max-count|skip|date|patch|no-patch|raw|minimal|patience|histogram|diff-filter|find-renames"
+    r"|ignore-all-space|ignore-space-change|ignore-blank-lines|check|exit-code|quiet|relative|topo-order"
+    r"|date-order|left-right|cherry-pick|full-index|text|no-ext-diff|no-textconv|no-renames)(=.*)?"
+)
+
+_GIT: dict[str, tuple[re.Pattern[str], bool]] = {
+    "status": (_GIT_SHOWS, True),
+    "diff": (_GIT_SHOWS, True),
+    "log": (_GIT_SHOWS, True),
+    "show": (_GIT_SHOWS, True),
+    "shortlog": (re.compile(r"-[sne]+|--all|--no-merges"), True),
+    "blame": (re.compile(r"-[wlsetfncp]+|-L.*"), True),
+    "ls-files": (
+        re.compile(r"-[cdmosuztv]+|--(others|cached|modified|deleted|exclude-standard|stage)"),
+        True,
+    ),
+    "ls-tree": (re.compile(r"-[drtlz]+|--name-only|--full-tree"), True),
+    "describe": (re.compile(r"--(tags|always|all|long|abbrev=\d+)"), True),
+    "rev-parse": (
+        re.compile(
+            r"--(show-toplevel|abbrev-ref|short|verify|git-dir|is-inside-work-tree|show-prefix|symbolic-full-name)"
+        ),
+        True,
+    ),
+    "rev-list": (re.compile(r"--(count|all|left-right|no-merges|max-count=\d+)|-n|-\d+"), True),
+    "merge-base": (re.compile(r"--all|--is-ancestor|--fork-point"), True),
+    "cat-file": (re.compile(r"-[tspe]"), True),
+    "branch": (re.compile(r"-[arv]+|--(list|all|remotes|show-current|verbose)"), False),
+    "tag": (re.compile(r"-[ln]+|--list"), False),
+    "remote": (re.compile(r"-v|--verbose"), False),
+}
+"""The options that a command of git may have, and whether it may have other words, too."""
+
+
+def is_harmless(words: Words) -> bool:
+    """Whether the command only looks."""
+    name, rest = words[0], words[1:]
+    if name in ANY_ARGUMENTS:
+        return True
+    if name not in _CHECKED or None in rest:
+        return False
+    return _CHECKED[name]([word for word in rest if word is not None])
+
+
+def may_read(words: Words) -> Words:
+    """The words of a harmless command that may name files."""
+    return () if words[0] in _WITHOUT_FILES else words[1:]
+
+
+_WITHOUT_FILES = word_set(": echo false nproc printf pwd seq sleep true type uname uptime which whoami")
+
+
+def is_git(words: Words) -> bool:
+    return words[0] == "git"
+
+
+def _only(options: re.Pattern[str], *, most: int | None = None) -> Callable[[list[str]], bool]:
+    def check(words: list[str]) -> bool:
+        named, others = _split(words)
+        return all(options.fullmatch(word) for word in named) and (most is None or len(others) <= most)
+
+    return check
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Options, and the other words. All behind `--` are of the others."""
+    end = words.index("--") if "--" in words else len(words)
+    options = [word for word in words[:end] if word.startswith("-") and word != "-"]
+    return options, [word for word in words[:end] if word not in options] + words[end + 1 :]
+
+
+def _git(words: list[str]) -> bool:
+    if words[:1] == ["--no-pager"]:
+        words = words[1:]
+    if words[:2] == ["stash", "list"] or words[:2] == ["worktree", "list"] or words == ["--version"]:
+        return len(words) <= 2
+    if not words or words[0] not in _GIT:
+        return False
+    allowed, may_have_others = _GIT[words[0]]
+    options, others = _split(words[1:])
+    return all(allowed.fullmatch(option) for option in options) and (may_have_others or not others)
+
+
+def _find(words: list[str]) -> bool:
+    """What stands behind `-exec` is judged as a command of its own."""
+    rest = list(words)
+    while "-exec" in rest:
+        start = rest.index("-exec")
+        ends = [position for position in range(start, len(rest)) if rest[position] in (";", "+")]
+        if not ends:
+            return False
+        del rest[start : ends[0] + 1]
+    tests = [word for word in rest if word.startswith(("-", "(", ")", "!", ","))]
+    return all(word in _FIND or re.fullmatch(r"-\d+[a-zA-Z]?", word) for word in tests)
+
+
+def _printf(words: list[str]) -> bool:
+    return bool(words) and not words[0].startswith("-")
+
+
+def _sed(words: list[str]) -> bool:
+    return (
+        len(words) >= 2 and words[0] == "-n" and bool(_SED_SCRIPT.fullmatch(words[1])) and _plain(words[2:])
+    )
+
+
+def _plain(words: list[str]) -> bool:
+    return not any(word.startswith("-") for word in words)
+
+
+def _version(words: list[str]) -> bool:
+    return words == ["--version"]
+
+
+def _hostname(words: list[str]) -> bool:
+    return not words
+
+
+def _command(words: list[str]) -> bool:
+    return len(words) == 2 and words[0] in ("-v", "-V") and _plain(words[1:])
+
+
+def _test(words: list[str]) -> bool:
+    return "-v" not in words and "-R" not in words
+
+
+def _date(words: list[str]) -> bool:
+    return all(_DATE.fullmatch(word) for word in words)
+
+
+_CHECKED: dict[str, Callable[[list[str]], bool]] = {
+    **dict.fromkeys(VERSIONS, _version),
+    "command": _command,
+    "date": _date,
+    "file": _only(_FILE),
+    "find": _find,
+    "git": _git,
+    "hostname": _hostname,
+    "printf": _printf,
+    "rg": _only(_RIPGREP),
+    "sed": _sed,
+    "sort": _only(_SORT),
+    "test": _test,
+    "tree": _only(_TREE),
+    "uniq": _only(_UNIQ, most=1),
+}
+
+
+LOOKING = (ANY_ARGUMENTS | _CHECKED.keys()) - VERSIONS | {"git"}
+"""All that may be harmless, those that are only with some options included."""
+
+
+WrappedWords = tuple[str | None, ...]
+
+
+class Unwrapped(msgspec.Struct, frozen=True):
+    commands: tuple[Command, ...] = ()
+    scripts: tuple[str, ...] = ()
+    problem: str = ""
+    stands_in: bool = False
+    """What it runs must be allowed in its place: by itself it does nothing."""
+
+
+class _Options(msgspec.Struct, frozen=True):
+    """Options that may stand before the command that a program runs."""
+
+    alone: str = ""
+    """A regular expression."""
+    with_value: tuple[str, ...] = ()
+    operands: int = 0
+    """How many words stand between the options and the command."""
+
+
+_TRANSPARENT: dict[str, _Options] = {
+    "builtin": _Options(),
+    "command": _Options("-p"),
+    "coproc": _Options(),
+    "env": _Options("-|-i|--ignore-environment|-u.+|--unset=.*", ("-u", "--unset")),
+    "exec": _Options("-[cl]+", ("-a",)),
+    "ionice": _Options(r"-t|-[cn]\d+", ("-c", "-n")),
+    "nice": _Options(r"-\d+|-n-?\d+|--adjustment=-?\d+", ("-n",)),
+    "nohup": _Options(),
+    "setsid": _Options("-[cfw]+|--fork|--wait"),
+    "stdbuf": _Options(r"-[ioe][L0-9]\w*|--(input|output|error)=\w+", ("-i", "-o", "-e")),
+    "time": _Options("-p"),
+    "timeout": _Options(
+        r"--preserve-status|--foreground|-v|--verbose|-[ks].+|--kill-after=.*|--signal=.*", ("-k", "-s"), 1
+    ),
+    "xargs": _Options(
+        r"-[0rtx]+|--null|--no-run-if-empty|-[nPLsd].+|--(max-args|max-procs|max-lines|delimiter)=.*"
+        r"|-[Ii].+|--replace=.*",
+        ("-n", "-P", "-L", "-s", "-d", "-I"),
+    ),
+}
+
+_PRIVILEGED: dict[str, _Options] = {
+    "doas": _Options("-n", ("-u",)),
+    "sudo": _Options("-[nEHkSb]+|--non-interactive|--preserve-env|--user=.*", ("-u", "-g", "--user")),
+}
+
+_SHELLS = frozenset({"bash", "sh", "dash"})
+
+_OTHER_SHELLS = frozenset({"zsh", "ksh", "fish", "csh", "tcsh"})
+
+_UNKNOWN_INNER = "what it runs is known only when it runs"
+
+
+def unwrapped(command: Command) -> Unwrapped:
+    """What a command would run in its turn; nothing for one that does its work itself."""
+    first = command.words[0]
+    assert first is not None
+    name = first.rpartition("/")[2]
+    found = _unwrapped(name, command)
+    # A program of that name that lies elsewhere is another program.
+    is_known = first in (name, f"/bin/{name}", f"/usr/bin/{name}")
+    return found if is_known else msgspec.structs.replace(found, stands_in=False)
+
+
+def _unwrapped(name: str, command: Command) -> Unwrapped:
+    if name == "command" and command.words[1:2] in (("-v",), ("-V",)):
+        return Unwrapped()
+    if name in _TRANSPARENT:
+        return _behind_options(name, command, _TRANSPARENT[name])
+    if name in _PRIVILEGED:
+        found = _behind_options(name, command, _PRIVILEGED[name])
+        inner = tuple(msgspec.structs.replace(one, only_restricts=True) for one in found.commands)
+        return Unwrapped(inner, problem=found.problem)
+    if name in _SHELLS:
+        return _with_its_variables(_shell(command.words[1:]), command)
+    if name in _OTHER_SHELLS:
+        return Unwrapped(problem="its language is not understood here")
+    if name == "eval":
+        return _with_its_variables(_script(command.words[1:]), command)
+    if name == "trap" and len(command.words) > 2 and command.words[1] != "-":
+        return _script(command.words[1:2])
+    if name == "find":
+        return Unwrapped(_found(command))
+    return Unwrapped()
+
+
+def _with_its_variables(found: Unwrapped, command: Command) -> Unwrapped:
+    """Variables that are set for a script reach all that it runs, so it cannot be allowed part by part."""
+    return msgspec.structs.replace(found, stands_in=found.stands_in and not command.assignments)
+
+
+def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped:
+    words = command.words
+    position = 1
+    assignments = [*command.assignments]
+    while position < len(words):
+        word = words[position]
+        if word is None:
+            return Unwrapped(problem=_UNKNOWN_INNER)
+        if name in ("env", *_PRIVILEGED) and (assigned := re.fullmatch(r"(?s)(\w+)=.*", word)):
+            if not is_harmless_name(assigned[1]):
+                assignments.append(assigned[0])
+        elif word in options.with_value:
+            position += 1
+        elif word == "--":
+            position += 1
+            break
+        elif not word.startswith("-") and word != "-":
+            break
+        elif not re.fullmatch(options.alone, word):
+            return Unwrapped(problem=f"{name} {word} cannot be judged")
+        position += 1
+    position += options.operands
+    if position >= len(words):
+        return Unwrapped()
+    replaces = any(
+        word is not None and word.startswith(("-I", "-i", "--replace")) for word in words[1:position]
+    )
+    first = words[position]
+    if first is not None and not re.fullmatch(r"[\w./+@%-]+", first):
+        return Unwrapped(problem=_UNKNOWN_INNER)
+    inner = _as_xargs_runs(words[position:], replaces) if name == "xargs" else words[position:]
+    run = Command(inner, command.source, tuple(assignments), command.only_restricts)
+    return Unwrapped((run,), stands_in=name in _TRANSPARENT)
+
+
+def _as_xargs_runs(words: WrappedWords, replaces: bool) -> WrappedWords:
+    if replaces:
+        return (words[0] if words[0] and re.fullmatch(r"[\w./-]+", words[0]) else None, *[None] * len(words))
+    return (*words, None)
+
+
+def _shell(words: WrappedWords) -> Unwrapped:
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word is None or word.startswith("--"):
+            return Unwrapped(problem=_UNKNOWN_INNER)
+        if not word.startswith(("-", "+")):
+            return Unwrapped()  # a file with a script: what is in it is not looked at
+        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word):
+            return _script_behind(words[position + 1 :])
+        if not re.fullmatch(r"[-+][euxlvnfi]+|[-+][oO]", word):
+            return Unwrapped(problem=_UNKNOWN_INNER)
+        position += 2 if word[1:] in ("o", "O") else 1
+    return Unwrapped(problem="it runs what it reads from its input")
+
+
+def _script_behind(words: WrappedWords) -> Unwrapped:
+    """The first word that is no option; the others are its arguments."""
+    for position, word in enumerate(words):
+        if word is None:
+            break
+        if not word.startswith(("-", "+")):
+            return _script(words[position : position + 1])
+        if not re.fullmatch(r"[-+][euxlvf]+", word):
+            break
+    return Unwrapped(problem=_UNKNOWN_INNER)
+
+
+def _script(words: Sequence[str | None]) -> Unwrapped:
+    known = [word for word in words if word is not None]
+    if len(known) < len(words):
+        return Unwrapped(problem=_UNKNOWN_INNER)
+    return Unwrapped(scripts=(" ".join(known),), stands_in=True)
+
+
+def _found(command: Command) -> tuple[Command, ...]:
+    """Each command behind an `-exec`. What was found stands in for `{}`."""
+    commands = []
+    words = command.words
+    for position, word in enumerate(words):
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            inner: list[str | None] = []
+            for one in words[position + 1 :]:
+                if one in (";", "+"):
+                    break
+                inner.append(None if one is None or "{}" in one else one)
+            if inner:
+                commands.append(
+                    Command(tuple(inner), command.source, command.assignments, command.only_restricts)
+                )
+    return tuple(commands)

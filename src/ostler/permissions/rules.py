@@ -1,0 +1,357 @@
+"""What a tool may do without asking: four profiles, and the line that a question shows."""
+# MERGED: Rules of permission: `TOOL` or `TOOL(PATTERN)`, each of which allows, asks or denies.
+# MERGED: `TOOL` is a tool's name (`*` stands for any part of it) or a kind: `read` is everything that reads
+# MERGED: or searches files, `edit` everything that changes them, then `execute`, `fetch`, `agent`, `other`.
+# MERGED: A pattern is about a path, the words of a command, or a domain, whichever the call is about.
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from os.path import normpath
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.core.tool import ToolKind
+from ostler.schema.errors import UsageError
+from ostler.store.paths import expand_home
+from ostler.tools.files import compile_glob
+
+Profile = Literal["read-only", "ask", "edit", "full"]
+
+Verdict = Literal["allow", "ask", "refuse"]
+
+
+PROFILES: tuple[Profile, ...] = ("read-only", "ask", "edit", "full")
+
+
+_LOOKING: frozenset[ToolKind] = frozenset({"read", "search", "ask", "agent"})
+"""Asking the person is always allowed: it changes nothing, and it is how permission is given. So is handing a
+task on, because whatever a child does is judged as well."""
+
+
+_PREVIEWED = ("command", "path", "file_path", "url", "query", "pattern", "name")
+
+_PREVIEW_LENGTH = 120
+
+
+def judge(profile: Profile, kind: ToolKind) -> Verdict:
+    """Whether a tool of this kind runs, runs after a person said yes, or does not run."""
+    if profile == "full" or kind in _LOOKING:
+        return "allow"
+    if profile == "read-only":
+        return "refuse"
+    if profile == "edit" and kind == "edit":
+        return "allow"
+    return "ask"
+
+
+def reason(profile: Profile, kind: ToolKind) -> str:
+    """Why a call was refused or must be asked about; empty when it is allowed."""
+    verdict = judge(profile, kind)
+    if verdict == "allow":
+        return ""
+    if verdict == "refuse":
+        return (
+            f"permissions are {profile}: tools that {_what(kind)} are refused; work without them. "
+            f"A person can allow {_how_to_allow(kind)}"
+        )
+    return (
+        f"permissions are {profile}: tools that {_what(kind)} need a person's consent (--yes gives it to all)"
+    )
+
+
+def by_profile(profile: Profile) -> str:
+    """Who allows a call that no rule is about."""
+    return f"profile {profile}"
+
+
+def _how_to_allow(kind: ToolKind) -> str:
+    if kind == "edit":
+        return "that with --permissions edit, or everything with --yes"
+    return "everything with --yes"
+
+
+def preview(name: str, arguments: dict[str, Any] | str) -> str:
+    """The telling part of a call, in one line of at most 120 characters that can all be printed."""
+    return one_line(_telling_part(name, arguments))
+
+
+def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
+    if isinstance(arguments, str):
+        try:
+            decoded = msgspec.json.decode(arguments)
+        except msgspec.DecodeError:
+            return arguments
+        if not isinstance(decoded, dict):
+            return arguments
+        arguments = decoded
+    pattern, path = arguments.get("pattern"), arguments.get("path")
+    if isinstance(pattern, str) and pattern and isinstance(path, str):
+        return pattern if path in ("", ".") else f"{pattern} in {path}"
+    for key in _PREVIEWED:
+        value = arguments.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return msgspec.json.encode(arguments).decode() if arguments else name
+
+
+def one_line(text: str) -> str:
+    """The text in one line of at most 120 characters that can all be printed."""
+    # Escape codes and marks that reorder text could make a command look like another one.
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"
+
+
+def _what(kind: ToolKind) -> str:
+    return {
+        "edit": "change files",
+        "execute": "run commands",
+        "fetch": "use the network",
+        "agent": "start other agents",
+    }.get(kind, "may change something")
+
+
+Effect = Literal["allow", "ask", "deny"]
+
+EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
+
+Match = Literal["yes", "maybe", "no"]
+
+
+_RULE = re.compile(r"([\w.:/*-]+)(?:\((.*)\))?", re.DOTALL)
+
+_SPECIAL = re.compile(r"[*?\[\]{}\\]")
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    effect: Effect
+    tool: str
+    pattern: str | None = None
+    base: str = ""
+    """The folder that a relative path in it begins at; where work is done, unless it is set."""
+    origin: str = ""
+    """Where it comes from, for people."""
+
+    @property
+    def text(self) -> str:
+        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+    @property
+    def restricts(self) -> bool:
+        return self.effect != "allow"
+
+    def covers(self, tool: str, kind: str) -> bool:
+        """Whether it is about such a tool at all."""
+        is_search = kind == "search" and self.tool == "read"
+        return self.tool == kind or is_search or fnmatchcase(tool, self.tool)
+
+
+def parse_rule(text: str, effect: Effect, *, base: str = "", origin: str = "") -> Rule:
+    """Raises `UsageError`, which says what a rule looks like."""
+    match = _RULE.fullmatch(text.strip())
+    if match is None or (match[2] is not None and not match[2].strip()):
+        raise UsageError(
+            f"{text!r} is not a rule; rules are like bash, bash(git status), edit(src/**), fetch(example.com)"
+        )
+    pattern = match[2].strip() if match[2] is not None else None
+    if pattern is not None:
+        try:
+            if not _is_about_paths(match[1]):  # in a path, a quotation mark is a character like any other
+                shlex.split(pattern.removeprefix("="))
+            compile_glob(pattern)
+            _with_home(pattern)
+        except (ValueError, re.error, UsageError) as error:
+            raise UsageError(f"the pattern of the rule {text!r} cannot be read: {error}") from None
+    return Rule(effect, match[1], pattern, base, origin)
+
+
+# --- commands ---------------------------------------------------------------------------------------
+
+
+def matches_command(rule: Rule, words: Sequence[str | None], assignments: Sequence[str] = ()) -> Match:
+    """Whether a command begins with the rule's words; with `=` before them it has no others.
+
+    What allows must match all that may change what runs. What restricts also matches the program in another
+    folder, and perhaps one whose words are not known, or one with options before the word it is about.
+    """
+    if rule.pattern is None:
+        return "yes"
+    wanted = shlex.split(rule.pattern.removeprefix("="))
+    exact = rule.pattern.startswith("=")
+    if not rule.restricts:
+        return "yes" if _begins_with((*assignments, *words), wanted, exact) == "yes" else "no"
+    name = words[0].rpartition("/")[2] if words and words[0] else None
+    best: Match = "no"
+    for form in (tuple(words), (*assignments, *words), (name, *words[1:])):
+        found = _begins_with(form, wanted, exact)
+        if found == "yes":
+            return "yes"
+        best = "maybe" if found == "maybe" or _hides(form, wanted) else best
+    return best
+
+
+def _begins_with(words: Sequence[str | None], wanted: Sequence[str], exact: bool) -> Match:
+    if len(words) < len(wanted) and None not in words:
+        return "no"
+    for word, pattern in zip(words, wanted, strict=False):
+        if word is None and pattern != "*":
+            return "maybe"  # one unknown word may be many, so those behind it say nothing
+        if word is not None and not fnmatchcase(word, pattern):
+            return "no"
+    if len(words) < len(wanted):
+        return "maybe"
+    if exact and len(words) > len(wanted):
+        return "maybe" if None in words else "no"
+    return "yes"
+
+
+def _hides(words: Sequence[str | None], wanted: Sequence[str]) -> bool:
+    """`git -C . push` for `git push`: options, each with at most one value, before the word in question."""
+    if len(wanted) < 2 or not words or words[0] is None or not fnmatchcase(words[0], wanted[0]):
+        return False
+    position = 1
+    while position < len(words):
+        word = words[position]
+        if word is None:
+            return True
+        if not word.startswith("-"):
+            return False
+        for skipped in (1, 2):
+            rest = words[position + skipped :]
+            if rest and _begins_with(rest, wanted[1:], exact=False) != "no":
+                return True
+        has_value = position + 1 < len(words) and not (words[position + 1] or "-").startswith("-")
+        position += 2 if has_value else 1
+    return False
+
+
+def command_pattern(words: Sequence[str], *, exact: bool) -> str:
+    """The pattern that these words match."""
+    escaped = (re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", word) for word in words)
+    return ("=" if exact else "") + shlex.join(escaped)
+
+
+# --- paths ------------------------------------------------------------------------------------------
+
+
+def matches_path(rule: Rule, path: Path, cwd: Path) -> Match:
+    """Whether a file or folder is the rule's. `path` is absolute, as it was named.
+
+    What allows must match where the path really leads. What restricts also matches the name it was given,
+    and everything below a folder that it names.
+    """
+    if rule.pattern is None:
+        return "yes"
+    base = Path(rule.base) if rule.base else cwd
+    real = path.resolve()
+    if not rule.restricts:
+        return "yes" if _allowed_form(rule.pattern, base).fullmatch(str(real)) else "no"
+    forms = _restricting_forms(rule.pattern, base)
+    for candidate in {real, _without_dots(path)}:
+        for one in (candidate, *candidate.parents):
+            if any(form.fullmatch(str(one)) for form in forms):
+                return "yes"
+    return "no"
+
+
+def _allowed_form(pattern: str, base: Path) -> re.Pattern[str]:
+    if pattern.startswith(("/", "~")):
+        return _compiled(_with_real_beginning(_with_home(pattern)), 0)
+    anywhere = "" if "/" in pattern else "**/"
+    return _compiled(f"{escaped_path(base.resolve())}/{anywhere}{pattern.removeprefix('./')}", 0)
+
+
+def _restricting_forms(pattern: str, base: Path) -> list[re.Pattern[str]]:
+    """On macOS names that differ in case are the same file."""
+    flags = re.IGNORECASE if sys.platform == "darwin" else 0
+    pattern = pattern.rstrip("/") or "/"
+    if pattern.startswith(("/", "~")):
+        whole = _with_home(pattern)
+    elif "/" in pattern:
+        whole = f"{escaped_path(base)}/{pattern.removeprefix('./')}"
+    else:
+        return [_compiled(f"/**/{pattern}", flags)]
+    return [_compiled(one, flags) for one in {whole, _with_real_beginning(whole)}]
+
+
+def _compiled(glob: str, flags: int) -> re.Pattern[str]:
+    """Of an absolute glob. `folder/**` is the folder itself, too."""
+    stem = glob.removesuffix("/**")
+    expression = f"/(?:{compile_glob(glob).pattern})"
+    if stem and stem != glob:
+        expression = f"{expression}|/(?:{compile_glob(stem if '/' in stem[1:] else stem + '/.').pattern})"
+    return re.compile(expression, flags | re.DOTALL)
+
+
+def _with_home(pattern: str) -> str:
+    """The home's path is meant as it is: characters in it are no wildcards."""
+    name, slash, rest = pattern.partition("/")
+    home = escaped_path(expand_home(name)) if name.startswith("~") else name
+    return str(Path(f"{home}{slash}{rest}"))
+
+
+def _with_real_beginning(glob: str) -> str:
+    """Resolves the links in the part before the first wildcard."""
+    parts = Path(glob).parts
+    plain = next((n for n, part in enumerate(parts) if _SPECIAL.search(part)), len(parts))
+    return "/".join((escaped_path(Path(*parts[:plain]).resolve()).rstrip("/"), *parts[plain:]))
+
+
+def _without_dots(path: Path) -> Path:
+    return Path(normpath(path))
+
+
+def escaped_path(path: Path) -> str:
+    """A pattern for this path only."""
+    return _SPECIAL.sub(lambda match: f"\\{match[0]}", str(path))
+
+
+def anchored(rule: Rule, folder: Path) -> Rule:
+    """The same rule with its path made absolute, if it has one that begins in that folder."""
+    pattern = rule.pattern
+    if pattern is None or pattern.startswith(("/", "~")) or not _is_about_paths(rule.tool):
+        return rule
+    if "/" not in pattern and rule.restricts:
+        return rule
+    anywhere = "" if "/" in pattern else "**/"
+    whole = f"{escaped_path(folder.resolve())}/{anywhere}{pattern.removeprefix('./')}"
+    return msgspec.structs.replace(rule, pattern=whole)
+
+
+def _is_about_paths(tool: str) -> bool:
+    return tool in ("read", "search", "edit", "write", "ls", "grep", "find")
+
+
+# --- domains ----------------------------------------------------------------------------------------
+
+
+def host_of(url: str) -> str | None:
+    """The host that a URL leads to; None where programs may disagree about it."""
+    from urllib.parse import urlsplit
+
+    if "\\" in url or any(c.isspace() or not c.isprintable() for c in url):
+        return None
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return None
+    if parts.scheme.lower() not in ("http", "https") or not host:
+        return None
+    return host.rstrip(".").lower()
+
+
+def matches_host(rule: Rule, host: str | None) -> Match:
+    """A domain is itself and everything below it."""
+    if rule.pattern is None:
+        return "yes"
+    if host is None:
+        return "maybe" if rule.restricts else "no"
+    domain = rule.pattern.lower().removeprefix("*.").rstrip(".")
+    return "yes" if host == domain or host.endswith(f".{domain}") else "no"

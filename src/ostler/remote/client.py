@@ -1,0 +1,215 @@
+"""A server elsewhere: asking it, and its streams."""
+# MERGED: Where a session is: from what a person types, or copies out of a browser.
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+import msgspec
+
+from ostler.models.sse import Frame, SseSplitter
+from ostler.models.transport import (
+    CONNECT_SECONDS,
+    broken_off,
+    timed_out,
+    trusting_context,
+    unreachable,
+    unsendable,
+)
+from ostler.schema.errors import ERRORS, ConnectionFailed, NotFound, OstlerError, StreamBroken, UsageError
+
+_SESSION = re.compile(r"(?P<base>.*?)/(?:api/v1/sessions|s)/(?P<session>[^/]+)(?:/.*)?")
+
+_BELOW_BASE = re.compile(r"/(?:chat(?:/embed)?|api/v1)\Z")
+
+_TOKEN, _CODE = re.compile(r"(?:^|&)token=([^&]+)"), re.compile(r"(?:^|&)code=([^&]+)")
+"""In the link to the page, and in that to an agent's."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    base: str
+    """Of the server, without a slash at the end."""
+    session: str = ""
+    code: str = ""
+    """What the link logs in with, once."""
+
+    @property
+    def host(self) -> str:
+        """As it may be shown."""
+        return urlsplit(self.base).netloc
+
+
+def address_of(given: str) -> Address:
+    """Raises `UsageError`."""
+    typed = given.strip()
+    url = typed if typed.startswith(("http://", "https://")) else f"http://{typed}"
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname) and parts.port != 0 and "://" not in parts.netloc + parts.path
+    except ValueError:
+        is_address = False
+    if not is_address or "@" in parts.netloc or any(one.isspace() for one in parts.netloc + parts.path):
+        raise UsageError("that is not the address of a server: say it like localhost:3284")
+    path, session = parts.path.rstrip("/"), ""
+    if found := _SESSION.fullmatch(path):
+        path, session = found["base"], unquote(found["session"])
+    path = _BELOW_BASE.sub("", path)
+    code = _TOKEN.search(parts.fragment) or _CODE.search(parts.query)
+    return Address(f"{parts.scheme}://{parts.netloc}{path}", session, unquote(code[1]) if code else "")
+
+
+ANSWER_SECONDS = 75.0
+"""For an answer that is no stream: the longest wait of a poll is 60."""
+
+SILENCE = 45.0
+"""Seconds without a sign of life, which comes each 15, after which a stream is given up."""
+
+API = "/api/v1"
+
+
+class NotWelcome(OstlerError):
+    """The server does not know the token, or it is not enough."""
+
+    exit_code = 4
+
+
+class Away(OstlerError):
+    """The server cannot be reached, or not now: it may be back soon."""
+
+
+class Remote:
+    """Holds connections: whoever has it must `aclose`."""
+
+    def __init__(self, address: Address, token: str = "") -> None:
+        self.address = address
+        self.host = address.host
+        is_plain = address.base.startswith("http://")
+        headers = {"X-Ostler": "1"}  # without it a cookie is not believed
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            self._client = httpx2.AsyncClient(
+                base_url=address.base,
+                headers=headers,
+                verify=False if is_plain else trusting_context(),
+                timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+                trust_env=not _is_loopback(address.base),  # no proxy leads back to this machine
+            )
+        except (httpx2.InvalidURL, ValueError, ImportError) as error:
+            raise UsageError(f"{self.host} cannot be asked: {error}") from None
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def log_in(self) -> None:
+        """With the code of a link, which counts once: a cookie stays."""
+        await self.ask("POST", f"{API}/login", {"token": self.address.code})
+
+    async def get(self, path: str, **query: Any) -> Any:
+        return await self.ask("GET", path, **query)
+
+    async def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """What it answers, decoded; bytes where that is no JSON."""
+        answer = await self.answer(method, path, body, {}, query)
+        is_json = "json" in answer.headers.get("content-type", "")
+        return msgspec.json.decode(answer.content) if is_json and answer.content else answer.content
+
+    async def answer(
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: dict[str, Any]
+    ) -> httpx2.Response:
+        """Raises `OstlerError` for what is refused, and for a server that cannot be reached."""
+        said = None if body is None else msgspec.json.encode(body)
+        kind = {"Content-Type": "application/json"} if said else {}
+        given = {name: value for name, value in query.items() if value is not None}
+        async with self._failing():
+            answer = await self._client.request(
+                method, path, params=given or None, headers={**kind, **headers}, content=said
+            )
+        if answer.status_code >= 300:
+            raise self._refusal(answer.status_code, answer.content)
+        return answer
+
+    async def frames(
+        self, path: str, *, silence: float | None = SILENCE, headers: dict[str, str] | None = None
+    ) -> AsyncGenerator[list[Frame], None]:
+        """A stream of server-sent events, to its end. Raises `Away` when it breaks."""
+        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, read=silence)
+        asked = {"Accept": "text/event-stream", **(headers or {})}
+        splitter = SseSplitter()
+        async with (
+            self._failing(),
+            self._client.stream("GET", path, headers=asked, timeout=timeout) as answer,
+        ):
+            if answer.status_code != 200:
+                raise self._refusal(answer.status_code, await answer.aread())
+            if "event-stream" not in answer.headers.get("content-type", ""):
+                raise NotFound(f"there is no such stream at {self.host}")
+            yield []
+            async for piece in answer.aiter_raw():
+                if frames := splitter.feed(piece):
+                    yield frames
+
+    @asynccontextmanager
+    async def _failing(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+            raise UsageError(unsendable(self.host).message) from error
+        except (httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            raise Away(timed_out(self.host).message) from error
+        except (httpx2.ConnectError, httpx2.ProxyError) as error:
+            raise Away(unreachable(self.host, error).message) from error
+        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+            raise Away(broken_off(self.host, error).message) from error
+        except (ConnectionFailed, StreamBroken) as error:
+            raise Away(error.message) from error
+
+    def _refusal(self, status: int, content: bytes) -> OstlerError:
+        kind, detail = _problem(content)
+        if status == 401:
+            return NotWelcome(
+                f"{self.host} does not know who asks: give a token of that server with OSTLER_TOKEN or "
+                "--token (`ostler token new NAME` makes one there), or the link that it has printed"
+            )
+        if status in (502, 503, 504, 429):
+            return Away(f"{self.host} cannot answer now: {detail or HTTPStatus(status).phrase}")
+        if status == 403:
+            return NotWelcome(f"{self.host} refuses: {detail or 'this is not allowed'}")
+        if status == 404:
+            return NotFound(detail or f"{self.host} has nothing there")
+        known = ERRORS.get(kind, UsageError if status < 500 else OstlerError)
+        return known(detail or f"{self.host} answers with {status}: is it an Ostler server?")
+
+
+class _Item(msgspec.Struct):
+    message: str = ""
+
+
+class _Problem(msgspec.Struct):
+    kind: str = ""
+    detail: str = ""
+    errors: list[_Item] = []
+
+
+def _problem(content: bytes) -> tuple[str, str]:
+    """Of our own server, or as agentapi tells it."""
+    try:
+        said = msgspec.json.decode(content, type=_Problem)
+    except (msgspec.MsgspecError, UnicodeError):
+        return "", ""
+    return said.kind, ": ".join(filter(None, [said.detail, *(one.message for one in said.errors)]))
+
+
+def _is_loopback(base: str) -> bool:
+    host = urlsplit(base).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,393 @@
+"""The store of a server, over its API: it is read and asked from here, and written there only."""
+# MERGED: What happens in a session of a server, live: each fact once, in order, however often the stream
+# MERGED: breaks.
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from ostler.app.default_model import Candidate
+from ostler.core.processes import ProcessId
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.models.sse import Frame
+from ostler.remote.client import API, Away, Remote
+from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, UsageError
+from ostler.schema.events import CaughtUp, StreamIncomplete, Warned
+from ostler.schema.facts import Fact, UnknownEvent, decode_event
+from ostler.schema.messages import BlobRef
+from ostler.schema.requests import AnyRequest, Prompt, Steer, decode_request
+from ostler.sessions.live_socket import Batch
+from ostler.store.portable import read_line
+
+RECONNECT_DELAY = (0.1, 0.3, 1.0, 2.0, 5.0)
+
+_FACT = re.compile(rb'\{"type":"[^"]+","seq":\d+,"session":"')
+
+
+Learn = Callable[[str, Sequence[Fact]], None]
+
+
+class RemoteRelay:
+    """See `Relay`. The server is not given up while somebody looks."""
+
+    def __init__(self, remote: Remote, session: str, after: int, owner: ProcessId, learn: Learn) -> None:
+        self._remote = remote
+        self._session = session
+        self._learn = learn
+        self.last_seq = after
+        self.owner: ProcessId | None = owner
+        """The server, for all that is known from here."""
+        self.problem = ""
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        attempt, is_away = 0, False
+        while True:
+            try:
+                async with aclosing(self._heard()) as heard:
+                    async for batch in heard:
+                        attempt = 0
+                        if is_away:
+                            is_away = False
+                            yield [Warned(f"{self._remote.host} is back", about="store")]
+                        if batch:
+                            yield batch
+            except Away as error:
+                if not is_away and attempt >= 2:  # a server that was only started anew is not worth a word
+                    is_away = True
+                    away = f"{self._remote.host} is away, and tried again until you leave: {error.message}"
+                    yield [Warned(away, about="store")]
+            yield []
+            await asyncio.sleep(RECONNECT_DELAY[min(attempt, len(RECONNECT_DELAY) - 1)])
+            attempt += 1
+
+    async def _heard(self) -> AsyncGenerator[Batch, None]:
+        path = f"{API}/sessions/{quote(self._session, safe='')}/events?after={self.last_seq}"
+        async with aclosing(self._remote.frames(path)) as batches:
+            async for frames in batches:
+                batch = self._batch(frames)
+                if facts := [one for one in batch if isinstance(one, Fact)]:
+                    self._learn(self._session, facts)
+                yield batch
+
+    def _batch(self, frames: Sequence[Frame]) -> Batch:
+        batch: Batch = []
+        for _, data in frames:
+            if _FACT.match(data):
+                fact = read_line(data, self._session)
+                if fact.seq > self.last_seq:
+                    self.last_seq = fact.seq
+                    batch.append(fact)
+                continue
+            match decode_event(data):
+                case StreamIncomplete(reason=reason):
+                    self.problem = reason
+                case CaughtUp() | UnknownEvent():
+                    continue
+                case event:
+                    batch.append(event)
+        return batch
+
+
+PAGE = 5000
+
+LISTED = 1000
+
+WAIT = 20
+"""Seconds that the server is asked to wait for something new."""
+
+TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
+
+SEND_ATTEMPTS = 4
+
+
+Made = TypeVar("Made")
+
+
+class _Page(msgspec.Struct):
+    facts: list[msgspec.Raw]
+    has_more: bool
+
+
+class _Sessions(msgspec.Struct):
+    sessions: list[SessionSummary]
+    next: str = ""
+
+
+class _Requests(msgspec.Struct):
+    requests: list[msgspec.Raw]
+
+
+class _RequestState(msgspec.Struct):
+    state: str
+    seq: int = 0
+
+
+class _Found(msgspec.Struct):
+    hits: list[Hit]
+
+
+class RemoteStore:
+    """See `Store`. Nobody here can hold a session: whoever opens one watches it.
+
+    What is read is waited for while the server is away; what is asked of a session is not, or not for long.
+    """
+
+    meeting_place: Path | None = None
+
+    def __init__(self, remote: Remote, *, read_only: bool = False) -> None:
+        self.host = remote.host
+        self._remote = remote
+        self._read_only = read_only
+        self._owner = ProcessId(0, "", "", remote.host, opening="server")
+        self._known: dict[str, list[Fact]] = {}
+        """The facts of a session from the first one on: they never change."""
+        self._drivers: dict[str, str] = {}
+
+    # --- the log --------------------------------------------------------------------------------------
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
+        known = self._known.setdefault(session, [])
+        if limit is None or after + limit > len(known):
+            await self._learn(session, known)
+        return known[after : None if limit is None else after + limit]
+
+    async def _learn(self, session: str, known: list[Fact], wait: int = 0) -> None:
+        while True:
+            after = len(known)
+            path = f"{_path(session)}/events"
+            try:
+                page: _Page = await self._read(path, _Page, after=after, limit=PAGE, wait=wait or None)
+            except UsageError:  # it was brought back with fewer facts
+                known.clear()
+                raise
+            self.learn(session, [read_line(bytes(line), session) for line in page.facts])
+            if not page.has_more:
+                return
+
+    def learn(self, session: str, facts: Sequence[Fact]) -> None:
+        known = self._known.setdefault(session, [])
+        known += [fact for fact in facts if fact.seq > len(known)][: _in_line(facts, len(known))]
+
+    async def read_opening(self, session: str) -> list[Fact]:
+        return await self.read(session)
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        while True:
+            if facts := await self.read(session, after):
+                after = facts[-1].seq
+                yield facts
+            else:
+                await self._learn(session, self._known[session], WAIT)
+
+    async def last_seq(self, session: str) -> int:
+        return (await self.summary(session)).last_seq
+
+    async def summary(self, session: str) -> SessionSummary:
+        found = await self._read(_path(session), SessionSummary)
+        self._drivers[session] = found.driver
+        return found
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
+    ) -> list[SessionSummary]:
+        found: list[SessionSummary] = []
+        before = ""
+        while limit is None or len(found) < limit:
+            page = await self._read(
+                f"{API}/sessions", _Sessions, cwd=cwd, limit=LISTED, children="true", before=before or None
+            )
+            found += [
+                one for one in page.sessions if one.id.startswith(prefix) and one.updated_ms >= since_ms
+            ]
+            self._drivers.update((one.id, one.driver) for one in page.sessions)
+            before = page.next
+            if not before:
+                break
+        return found[:limit]
+
+    async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        return (await self._read(f"{API}/sessions/search", _Found, q=query, limit=limit)).hits
+
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        if not session:
+            raise UsageError(f"what all sessions of {self.host} used is seen in its page")
+        facts = await self.read(session)
+        return [one for one in facts if one.type == "usage" and not one.origin and one.time_ms >= since_ms]
+
+    async def changes(self, seen: int) -> int:
+        raise self._not_from_here()
+
+    async def delete(self, session: str, owner: ProcessId) -> None:
+        await self._remote.ask("DELETE", _path(session))
+        self._known.pop(session, None)
+
+    # --- what is asked --------------------------------------------------------------------------------
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        """Its id makes it one request, however often it has to be sent."""
+        if self._read_only:
+            raise UsageError("you are only watching: attach without --read-only to take part")
+        is_typed = isinstance(request, Prompt | Steer) and self._drivers.get(session, "agent") == "agent"
+        for attempt in range(SEND_ATTEMPTS):
+            try:
+                await self._remote.ask(
+                    "POST", f"{_path(session)}/requests", request, typed=str(is_typed).lower()
+                )
+                return True
+            except Away:
+                if attempt == SEND_ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(TRY_AGAIN[attempt])
+        return True
+
+    async def pending(self, session: str) -> list[AnyRequest]:
+        found = await self._read(f"{_path(session)}/requests", _Requests)
+        return [one for one in map(decode_request, map(bytes, found.requests)) if one is not None]
+
+    async def settled(self, session: str, request: str) -> int | None:
+        """Waits a while for it: whoever asks wants to know what came of it."""
+        path = f"{_path(session)}/requests/{quote(request, safe='')}"
+        try:
+            state = await self._read(path, _RequestState, wait=WAIT)
+        except NotFound:
+            return None
+        return state.seq or None
+
+    async def arrivals(self, session: str, seen: int) -> int:
+        raise self._held()
+
+    # --- blobs ----------------------------------------------------------------------------------------
+
+    async def blob(self, session: str, blob: str) -> BlobRef | None:
+        try:
+            answer = await self._patiently(lambda: self._blob(session, blob, {}))
+        except NotFound:
+            return None
+        return BlobRef(blob, len(answer.content), answer.headers.get("content-type", "text/plain"))
+
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        if size == 0:
+            return b""
+        wanted = f"bytes={start}-{'' if size is None else start + size - 1}"
+        headers = {"Range": wanted} if start or size is not None else {}
+        content: bytes = (await self._patiently(lambda: self._blob(session, blob, headers))).content
+        return content
+
+    async def _blob(self, session: str, blob: str, headers: dict[str, str]) -> Any:
+        return await self._remote.answer(
+            "GET", f"{_path(session)}/blobs/{quote(blob, safe='')}", None, headers, {}
+        )
+
+    async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        raise self._not_from_here()
+
+    # --- what is elsewhere ----------------------------------------------------------------------------
+
+    def relay(self, session: str, after: int) -> RemoteRelay:
+        return RemoteRelay(self._remote, session, after, self._owner, self.learn)
+
+    async def begin(self, cwd: Path, model: str = "", reasoning: str = "") -> str:
+        wanted = {"cwd": str(cwd), "model": model, "reasoning": reasoning if model else ""}
+        made = await self._remote.ask("POST", f"{API}/sessions", wanted)
+        return str(made["id"])
+
+    async def candidates(self) -> list[Candidate]:
+        known = (await self._remote.get(f"{API}/models"))["models"]
+        return [
+            Candidate(one["name"], one["provider"], aliases=tuple(one.get("aliases", ())))
+            for one in known
+            if one["ready"]
+        ]
+
+    # --- what only the server does --------------------------------------------------------------------
+
+    async def acquire(self, session: str, owner: ProcessId) -> Lease:
+        raise self._held()
+
+    async def holder(self, session: str) -> ProcessId | None:
+        return self._owner
+
+    async def renew(self, lease: Lease) -> Lease:
+        raise LeaseLost(self._held().message)
+
+    async def rest(self, lease: Lease) -> Lease:
+        raise LeaseLost(self._held().message)
+
+    async def release(self, lease: Lease) -> None:
+        """It was never held."""
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
+        raise self._not_from_here()
+
+    async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
+        return []
+
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        raise self._not_from_here()
+
+    async def append(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> None:
+        raise self._not_from_here()
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool:
+        raise self._not_from_here()
+
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
+        raise self._not_from_here()
+
+    async def tidy(self) -> None:
+        """The server does."""
+
+    async def close(self) -> None:
+        """Whoever made the connection closes it."""
+
+    def _held(self) -> SessionHeld:
+        return SessionHeld(f"the session runs at {self.host}: that can be done there only")
+
+    def _not_from_here(self) -> UsageError:
+        return UsageError(f"that cannot be done from here: the session runs at {self.host}")
+
+    async def _read(self, path: str, kind: type[Made], **query: Any) -> Made:
+        async def read() -> Made:
+            return msgspec.json.decode(
+                (await self._remote.answer("GET", path, None, {}, query)).content, type=kind
+            )
+
+        return await self._patiently(read)
+
+    async def _patiently(self, read: Callable[[], Awaitable[Made]]) -> Made:
+        """Until the server is back: whoever follows it says that it is away."""
+        attempt = 0
+        while True:
+            try:
+                return await read()
+            except Away:
+                await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
+                attempt += 1
+
+
+def _path(session: str) -> str:
+    return f"{API}/sessions/{quote(session, safe='')}"
+
+
+def _in_line(facts: Sequence[Fact], known: int) -> int:
+    """How many of them follow what is known, without a gap."""
+    count = 0
+    for fact in facts:
+        if fact.seq <= known:
+            continue
+        if fact.seq != known + count + 1:
+            break
+        count += 1
+    return count

@@ -1,1 +1,0 @@
-"""Runs: what holds a session open, takes up its requests, and drives it on."""

@@ -1,1 +1,0 @@
-"""Watching a session live, wherever it is driven: what is open so far, and everything new."""

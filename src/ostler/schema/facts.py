@@ -1,0 +1,196 @@
+"""A fact: an event in its envelope, with the bytes it was stored as.
+
+The bytes are kept as they were read, so what a newer version wrote (an unknown event, an unknown field)
+survives reading, forking, exporting and importing byte for byte. The event is decoded when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from ostler.schema.errors import StoreCorrupt
+from ostler.schema.events import EVENT_TYPES, AssistantMessage, Event, ToolResultFact, UserMessage
+
+_encoder = msgspec.json.Encoder()
+
+_TAG_START = len(b'{"type":"')
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """An event of a newer version. It is carried along and never interpreted."""
+
+    type: str
+    body: bytes
+
+
+class Fact(msgspec.Struct, eq=False, gc=False):
+    """A numbered, stored event. `parent` is the entry before it on its path (0: none) and None for records.
+
+    `origin` names the session and number that a copy was made of.
+    """
+
+    seq: int
+    session: str
+    run: str
+    time_ms: int
+    body: bytes
+    type: str = ""
+    """The event's tag; taken from the body where it is not given."""
+    parent: int | None = None
+    origin: str = ""
+    _event: Event | UnknownEvent | None = None
+
+    def __post_init__(self) -> None:
+        if not self.type:
+            self.type = type_of(self.body)
+
+    @classmethod
+    def of(
+        cls, event: Event, *, seq: int, session: str, run: str, time_ms: int, parent: int | None = None
+    ) -> Fact:
+        body = _encoder.encode(event)
+        return cls(seq, session, run, time_ms, body, event.type, parent, "", event)
+
+    @property
+    def event(self) -> Event | UnknownEvent:
+        if self._event is None:
+            try:
+                self._event = _decode(self.type, self.body)
+            except (msgspec.MsgspecError, UnicodeError) as error:
+                raise StoreCorrupt(f"fact {self.seq} of session {self.session} is damaged: {error}") from None
+        return self._event
+
+    @property
+    def time(self) -> str:
+        moment = datetime.fromtimestamp(self.time_ms / 1000, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def line(self) -> bytes:
+        """One JSON object: the event's own fields with the envelope's spliced in after `type`."""
+        return self.line_of(self.envelope())
+
+    def envelope(self) -> dict[str, Any]:
+        envelope: dict[str, Any] = {
+            "seq": self.seq,
+            "session": self.session,
+            "run": self.run,
+            "time": self.time,
+        }
+        if self.parent is not None:
+            envelope["parent"] = self.parent
+        if self.origin:
+            envelope["origin"] = self.origin
+        return envelope
+
+    def line_of(self, envelope: dict[str, Any]) -> bytes:
+        after_tag = _TAG_START + len(self.type.encode()) + 1
+        return b"%b,%b%b" % (self.body[:after_tag], _encoder.encode(envelope)[1:-1], self.body[after_tag:])
+
+    def __repr__(self) -> str:
+        return f"<{self.seq} {self.event!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fact):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_COMPARED = ("seq", "session", "run", "time_ms", "type", "body", "parent", "origin")
+
+
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+
+
+def type_of(body: bytes) -> str:
+    """The tag of a stored event. It stands first: this is how we write, and what `line` relies on."""
+    if not body.startswith(b'{"type":"'):
+        raise msgspec.ValidationError("a stored event must begin with its type")
+    return body[_TAG_START : body.index(b'"', _TAG_START)].decode()
+
+
+def decode_together(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Event | UnknownEvent | None]]:
+    """Each fact with its event, if it is of the few types that sessions have thousands of; else with none.
+
+    One call that decodes hundreds costs a third. The events are not kept: whoever goes through a long
+    session once shall not hold all of it. Where one cannot be decoded, that is left to `Fact.event`, which
+    names the culprit.
+    """
+    for first in range(0, len(facts), _TOGETHER):
+        some = facts[first : first + _TOGETHER]
+        yield from zip(some, _events_of(some), strict=True)
+
+
+def _events_of(facts: Sequence[Fact]) -> Sequence[Event | UnknownEvent | None]:
+    global _decode_many
+    many = [fact for fact in facts if fact.type in _MANY and fact._event is None]
+    if not many:
+        return [None] * len(facts)
+    if _decode_many is None:
+        _decode_many = msgspec.json.Decoder(list[UserMessage | AssistantMessage | ToolResultFact]).decode
+    try:
+        decoded = _decode_many(b"[%b]" % b",".join([fact.body for fact in many]))
+    except (msgspec.MsgspecError, UnicodeError):
+        decoded = []
+    if len(decoded) != len(many):  # one is damaged: it may hold a comma
+        return [None] * len(facts)
+    if len(many) == len(facts):
+        return decoded
+    events = {fact.seq: event for fact, event in zip(many, decoded, strict=True)}
+    return [events.get(fact.seq) for fact in facts]
+
+
+_TOGETHER = 200
+"""So few that the memory for one lot serves the next."""
+
+_MANY = frozenset({"user_message", "assistant_message", "tool_result"})
+
+_decode_many: Callable[[bytes], list[Any]] | None = None
+
+
+def encode_event(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode_event(body: bytes) -> Event | UnknownEvent:
+    """The event in these bytes; one of an unknown type is kept as it is."""
+    return _decode(type_of(body), body)
+
+
+def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
+    decoder = _decoders.get(tag)
+    if decoder is None:
+        event_type = EVENT_TYPES.get(tag)
+        if event_type is None:
+            return UnknownEvent(tag, body)
+        decoder = _decoders[tag] = msgspec.json.Decoder(event_type)
+    event: Event = decoder.decode(body)
+    return event
+
+
+def storing_problem(value: msgspec.Struct) -> str:
+    """Why an event, or what becomes a part of one, could not be stored and read back; empty when it can.
+
+    For what other people's code returned: its types are promises, not facts.
+    """
+    try:
+        _decoder_of(type(value)).decode(_encoder.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@cache
+def _decoder_of(kind: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def encode_lines(events: list[Event]) -> bytes:
+    """Deltas and live values of one batch, one JSON object a line."""
+    return _encoder.encode_lines(events)

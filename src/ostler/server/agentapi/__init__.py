@@ -1,0 +1,14 @@
+"""The wire of coder/agentapi: its clients can talk to an agent that Ostler drives, without a change.
+
+Where it differs, on purpose: reads and keys are never held up by a message that is on its way; streams have
+a comment every fifteen seconds; an event is never larger than its readers take, so a very long message is
+shown without its middle there; a page that does not exist is a 404; an upload is measured while it comes.
+"""
+
+from __future__ import annotations
+
+from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.app import create_agent_app
+from ostler.server.agentapi.events import Emitter
+
+__all__ = ["Emitter", "create_agent_app", "parse_allowed_hosts", "parse_allowed_origins"]

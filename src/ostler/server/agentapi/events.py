@@ -1,0 +1,351 @@
+"""What subscribers are told of an agent: its state when they come, and each change from then on."""
+# MERGED: JSON as this wire has it: spelled like Go's encoder does, because some clients compare bytes.
+# MERGED: Events as server-sent events. None is larger than what the wire's own clients can read.
+# MERGED: From a driven agent to the emitter.
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.screen import ASCII_WHITESPACE
+from ostler.drivers.tracker import Status
+
+_LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
+
+_OF_HTML = ((b"<", rb"\u003c"), (b">", rb"\u003e"), (b"&", rb"\u0026"))
+
+
+def to_json(value: Any) -> bytes:
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half of a surrogate pair: such things can come out of other people's JSON
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
+    return _replaced(encoded, _LINE_SEPARATORS)
+
+
+def for_html(encoded: bytes) -> bytes:
+    """In events, but not in other answers, what could be markup is escaped as well."""
+    return _replaced(encoded, _OF_HTML)
+
+
+def _replaced(encoded: bytes, replacements: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    for plain, escaped in replacements:  # none of them can stand outside of a string
+        if plain in encoded:
+            encoded = encoded.replace(plain, escaped)
+    return encoded
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339 in the local zone, with as many digits as it takes."""
+    at = datetime.fromtimestamp(round(seconds * 1e6) / 1e6).astimezone()
+    text = at.isoformat(timespec="microseconds")
+    moment, zone = text[:26].rstrip("0").rstrip("."), text[26:]
+    return moment + ("Z" if zone == "+00:00" else zone)
+
+
+Level = Literal["warning", "error"]
+
+WireStatus = Literal["stable", "running"]
+
+
+MOST_EVENT = 127 * 1024
+"""Bytes of an event: the Go client gives up at 128 KiB."""
+
+MOST_SCREEN = 255 * 1024
+"""Bytes of a screen: whoever is attached gives up at 256 KiB."""
+
+LEFT_OUT = "\n\n[… the middle of this message is left out here; GET /messages has all of it …]\n\n"
+
+
+class MessageUpdate(msgspec.Struct, frozen=True):
+    id: int
+    role: str
+    message: str
+    time: str
+
+
+class StatusChange(msgspec.Struct, frozen=True):
+    status: WireStatus
+    agent_type: str
+
+
+class AgentError(msgspec.Struct, frozen=True):
+    message: str
+    level: Level
+    time: str
+
+
+class ScreenUpdate(msgspec.Struct, frozen=True):
+    screen: str
+
+
+def message_frame(message: ScreenMessage) -> bytes:
+    """Of a text that is too long, its beginning and its end: a client that is cut off would see nothing."""
+    text = message.text
+    frame = _frame_of_message(message, text)
+    kept = len(text)
+    while len(frame) > MOST_EVENT:
+        kept = max(0, kept * MOST_EVENT // len(frame) - len(LEFT_OUT))
+        half = kept // 2
+        frame = _frame_of_message(message, text[:half] + LEFT_OUT + text[len(text) - half :])
+    return frame
+
+
+def _frame_of_message(message: ScreenMessage, text: str) -> bytes:
+    update = MessageUpdate(message.id, message.role, text, timestamp(message.time))
+    return _frame(b"message_update", update)
+
+
+def wire_status(status: Status) -> WireStatus:
+    """Clients know no other two."""
+    return "stable" if status == "stable" else "running"
+
+
+def status_frame(status: WireStatus, agent_type: str) -> bytes:
+    return _frame(b"status_change", StatusChange(status, agent_type))
+
+
+def error_frame(message: str, level: Level, time: float) -> bytes:
+    return _frame(b"agent_error", AgentError(message, level, timestamp(time)))
+
+
+def screen_frame(text: str) -> bytes:
+    """Of a screen that is too large, its newest rows."""
+    rows = text.rstrip(ASCII_WHITESPACE).split("\n")
+    frame = _frame(b"screen", ScreenUpdate("\n".join(rows)))
+    while len(frame) > MOST_SCREEN:
+        rows = rows[len(rows) - len(rows) * MOST_SCREEN // len(frame) + 1 :]
+        frame = _frame(b"screen", ScreenUpdate("\n".join(rows)))
+    return frame
+
+
+def _frame(name: bytes, data: msgspec.Struct) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name, for_html(to_json(data)))
+
+
+Kind = Literal["message_update", "status_change", "screen_update", "agent_error"]
+
+
+EVERYTHING: frozenset[Kind] = frozenset({"message_update", "status_change", "screen_update", "agent_error"})
+
+MOST_QUEUED = 1024
+"""Events that one subscriber may be behind."""
+
+MOST_ERRORS = 100
+
+
+class _Message(msgspec.Struct):
+    message: ScreenMessage
+    frame: bytes | None = None
+    """Made when the first subscriber wants it, and then the same for all."""
+
+
+class Emitter:
+    """Keeps the state, finds what changed, and hands it on. It never waits, so it needs no lock.
+
+    - State and subscription are taken at once: nothing is missed, nothing comes twice.
+    - A subscriber that is too far behind is dropped. What it has queued it can still read. No other notices.
+    - A frame is made once, and only if somebody wants it.
+    """
+
+    def __init__(
+        self, agent_type: str, *, now: Callable[[], float] = time.time, most_queued: int = MOST_QUEUED
+    ) -> None:
+        self.agent_type = agent_type
+        self.closed = asyncio.Event()
+        """Set when the server is about to end."""
+        self._now = now
+        self._most_queued = most_queued
+        self._messages: list[_Message] = []
+        self._status: WireStatus = "running"
+        self._screen = ""
+        self._errors: deque[bytes] = deque(maxlen=MOST_ERRORS)
+        self._subscriptions: dict[int, Subscription] = {}
+        self._next_id = 0
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def emit_messages(self, messages: Sequence[ScreenMessage]) -> None:
+        """Compared place by place. Of those that are gone nobody is told."""
+        known, changed = self._messages, []
+        self._messages = []
+        for place, message in enumerate(messages):
+            if place < len(known) and _is_same(known[place].message, message):
+                self._messages.append(known[place])
+                continue
+            new = _Message(message)
+            self._messages.append(new)
+            changed.append(new)
+        for new in changed:
+            self._tell("message_update", partial(_frame_of, new))
+
+    def emit_status(self, status: Status) -> None:
+        shown = wire_status(status)
+        if shown == self._status:
+            return
+        self._status = shown
+        self._tell("status_change", self._status_frame)
+
+    def emit_screen(self, text: str) -> None:
+        if text == self._screen:
+            return
+        self._screen = text
+        self._tell("screen_update", lambda: screen_frame(text))
+
+    def emit_error(self, message: str, level: Level = "error") -> None:
+        frame = error_frame(message, level, self._now())
+        self._errors.append(frame)
+        self._tell("agent_error", lambda: frame)
+
+    def warn(self, message: str) -> None:
+        self.emit_error(message, "warning")
+
+    # --- who is told ----------------------------------------------------------------------------------
+
+    def wants(self, kind: Kind) -> bool:
+        return any(kind in one.kinds for one in self._subscriptions.values())
+
+    def subscribe(self, kinds: Collection[Kind] = EVERYTHING) -> Subscription:
+        subscription = Subscription(self._next_id, kinds, self._state(kinds), self._most_queued)
+        self._next_id += 1
+        self._subscriptions[subscription.id] = subscription
+        if self.closed.is_set():
+            self.unsubscribe(subscription.id)
+        return subscription
+
+    def unsubscribe(self, id: int) -> None:
+        """Also of one that was dropped, or has left before."""
+        if (subscription := self._subscriptions.pop(id, None)) is not None:
+            subscription.close()
+
+    def close_streams(self) -> None:
+        """All of them end, and a message that is on its way is given up."""
+        self.closed.set()
+        for id in list(self._subscriptions):
+            self.unsubscribe(id)
+
+    def _state(self, kinds: Collection[Kind]) -> list[bytes]:
+        frames: list[bytes] = []
+        if "message_update" in kinds:
+            frames += [_frame_of(one) for one in self._messages]
+        if "status_change" in kinds:
+            frames.append(self._status_frame())
+        if "screen_update" in kinds:
+            frames.append(screen_frame(self._screen))
+        if "agent_error" in kinds:
+            frames += self._errors
+        return frames
+
+    def _status_frame(self) -> bytes:
+        return status_frame(self._status, self.agent_type)
+
+    def _tell(self, kind: Kind, make: Callable[[], bytes]) -> None:
+        told = [one for one in self._subscriptions.values() if kind in one.kinds]
+        if not told:
+            return
+        frame = make()
+        for subscription in told:
+            if not subscription.put(frame):
+                self.unsubscribe(subscription.id)
+
+
+def _is_same(known: ScreenMessage, message: ScreenMessage) -> bool:
+    return known is message or known == message  # nearly all are, each time
+
+
+def _frame_of(one: _Message) -> bytes:
+    if one.frame is None:
+        one.frame = message_frame(one.message)
+    return one.frame
+
+
+class Subscription:
+    """One who is told. `state` comes before what can be read with `next`."""
+
+    def __init__(self, id: int, kinds: Collection[Kind], state: list[bytes], most: int) -> None:
+        self.id = id
+        self.kinds = kinds
+        self.state = state
+        self._most = most
+        self._queue: deque[bytes] = deque()
+        self._is_closed = False
+        self._woken = asyncio.Event()
+
+    def put(self, frame: bytes) -> bool:
+        """False when there is no room."""
+        if len(self._queue) >= self._most:
+            return False
+        self._queue.append(frame)
+        self._woken.set()
+        return True
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._woken.set()
+
+    async def next(self) -> bytes | None:
+        """The next event, when there is one; None at the end. One that is not waited for is not lost."""
+        while not self._queue:
+            if self._is_closed:
+                return None
+            self._woken.clear()
+            await self._woken.wait()
+        return self._queue.popleft()
+
+
+SCREEN_INTERVAL = 0.025
+"""Seconds between two screens."""
+
+
+class Following:
+    """Passes on what changes: first the status, then messages, then the screen.
+
+    A screen is only read while somebody looks at it, and not for each piece that is drawn.
+    """
+
+    def __init__(self, agent: DrivenAgent, emitter: Emitter) -> None:
+        self._agent = agent
+        self._emitter = emitter
+        self._next_screen = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stop = agent.observe(self)
+        self.changed()
+
+    def changed(self) -> None:
+        self._emitter.emit_status(self._agent.status)
+        self._emitter.emit_messages(self._agent.messages)
+        if self._timer is None and self._emitter.wants("screen_update"):
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._next_screen:
+                self.show_screen()
+            else:
+                self._timer = loop.call_at(self._next_screen, self.show_screen)
+
+    def warned(self, problem: str) -> None:
+        self._emitter.warn(problem)
+
+    def show_screen(self) -> None:
+        """As it is now, whoever looks or is about to."""
+        self._forget_timer()
+        self._next_screen = asyncio.get_running_loop().time() + SCREEN_INTERVAL
+        self._emitter.emit_screen(self._agent.shown)
+
+    def close(self) -> None:
+        self._forget_timer()
+        self._stop()
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

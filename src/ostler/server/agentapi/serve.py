@@ -1,0 +1,320 @@
+"""`ostler serve … -- AGENT`: from a plan to an agent that is served, until one of the two ends."""
+# MERGED: A server and an agent that end together, with whatever signal or end of either comes first.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, SIGUSR1, getsignal
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ostler.app.console import piped_in, say
+from ostler.app.harness import settings_from
+from ostler.drivers.agent_spec import detect
+from ostler.drivers.driver import DrivenAgent, StructuredTransport
+from ostler.drivers.lifecycle import start_terminal_session
+from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.session import TerminalSession
+from ostler.drivers.tracker import Saved
+from ostler.schema.errors import UsageError
+from ostler.server.agentapi import Emitter, create_agent_app, parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.options import STANDARD_INPUT, AgentPlan
+from ostler.server.agentapi.state_file import StateFile, UnreadableState, pid_file, read_state
+from ostler.server.app import PREFIX, create_app
+from ostler.server.auth import CODE, TokenBook, TokenWall
+from ostler.server.http_server import HttpServer
+from ostler.server.main import (
+    NO_TOKEN,
+    Address,
+    address_of,
+    http_config,
+    listen,
+    make_server,
+    names,
+    say_where,
+    url,
+)
+from ostler.server.state import Server
+from ostler.server.streams import terminal_stream
+
+
+class Signals:
+    """Heeded from before the agent is started: until there is a server to end, the start is given up."""
+
+    def __init__(self) -> None:
+        starting = asyncio.current_task()
+        assert starting is not None
+        self.end: Callable[[], object] = starting.cancel
+        self.save: Callable[[], object] = lambda: None
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        heeded = [SIGINT, SIGTERM]
+        if getsignal(SIGHUP) is not SIG_IGN:  # else it was started with `nohup`
+            heeded.append(SIGHUP)
+        for signal in heeded:
+            loop.add_signal_handler(signal, lambda: self.end())
+        loop.add_signal_handler(SIGUSR1, lambda: self.save())
+        try:
+            yield
+        finally:
+            for signal in (*heeded, SIGUSR1):
+                loop.remove_signal_handler(signal)
+
+
+class AgentServer(HttpServer):
+    """Ends with its agent, and its agent with it."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server: Server,
+        agent: DrivenAgent,
+        emitter: Emitter,
+        state: StateFile | None,
+    ) -> None:
+        super().__init__(config, server)
+        self._agent = agent
+        self._emitter = emitter
+        self._state = state
+        self._was_told = False
+        self._ending: asyncio.Future[None] | None = None
+        agent.ended.add_done_callback(lambda ended: self._end_with_agent())
+
+    def save(self) -> None:
+        if self._state is not None:
+            self._state.save()
+
+    def end(self) -> None:
+        """At the same time as the streams, so that nobody waits for an answer of an agent that is to end.
+        The second time it is not asked any more."""
+        super().end()
+        self._emitter.close_streams()
+        if self._ending is not None:
+            self._ending.cancel()
+            return
+        self._was_told = not self._agent.ended.done()
+        if self._state is not None:
+            self._state.close()
+        self._ending = asyncio.ensure_future(self._agent.close())
+
+    def _end_with_agent(self) -> None:
+        if not self.should_exit:
+            self.end()
+
+    async def outcome(self) -> int:
+        """The exit code, when nothing of the agent is left."""
+        if self._ending is None:  # serving has failed
+            self.end()
+        assert self._ending is not None
+        await asyncio.wait([self._ending])
+        await asyncio.wait([self._agent.ended])
+        if self._was_told or self._agent.ended.result() == 0:
+            return 0
+        screen = f"========\n{self._agent.last_screen}\n========\n"
+        print(f"agent exited with error: {screen}: non-zero exit code", file=sys.stderr)
+        return 1
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # they are heeded already
+
+
+def serve_agent(plan: AgentPlan, options: argparse.Namespace) -> int:
+    parse_allowed_hosts(plan.allowed_hosts)
+    parse_allowed_origins(plan.allowed_origins)
+    if plan.print_openapi:
+        return _print_openapi()
+    if plan.exit:
+        return 0
+    try:
+        return asyncio.run(_serve(_with_piped_prompt(plan), options))
+    except asyncio.CancelledError:  # told to end before it had begun
+        return 0
+
+
+def _print_openapi() -> int:
+    """As agentapi prints it: the older version, everything in a fixed order."""
+    from ostler.server.agentapi.openapi import document, downgraded
+
+    print(json.dumps(_in_order(downgraded(document())), indent=2, ensure_ascii=False))
+    return 0
+
+
+def _in_order(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _in_order(value[name]) for name in sorted(value)}
+        case list():
+            return sorted((_in_order(one) for one in value), key=json.dumps)
+    return value
+
+
+def _with_piped_prompt(plan: AgentPlan) -> AgentPlan:
+    if plan.initial_prompt and plan.initial_prompt != STANDARD_INPUT:
+        return plan
+    piped = piped_in(waits=plan.initial_prompt == STANDARD_INPUT)
+    return msgspec.structs.replace(plan, initial_prompt=piped)
+
+
+async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
+    settings = settings_from(options, plan.cwd)
+    tokens = TokenBook()
+    signals = Signals()
+    with ExitStack() as stack:
+        if plan.pid_file is not None:
+            stack.enter_context(pid_file(plan.pid_file, say))
+        listening = stack.enter_context(closing(listen(options.host, plan.port)))
+        address = address_of(listening)
+        is_walled = not address.is_loopback and not plan.allow_unauthenticated
+        if is_walled and not tokens.all():
+            raise UsageError(f"{NO_TOKEN.format(address)}, or do without with --allow-unauthenticated")
+        kept = _Kept.of(plan)
+        server, _ = make_server(options, settings, plan.cwd, tokens)
+        native = create_app(
+            server,
+            hosts=[*names(options, address), *_plain(parse_allowed_hosts(plan.allowed_hosts))],
+            origins=[one for one in _plain(parse_allowed_origins(plan.allowed_origins)) if one[:4] == "http"],
+        )
+        uploads = stack.enter_context(TemporaryDirectory(prefix="agentapi-uploads-"))
+        stack.enter_context(signals.heeded())
+
+        agent = await _started(plan, server, kept.saved)
+        server.driven.add(agent)
+        emitter = Emitter(agent.agent_type)
+        if kept.problem:
+            emitter.warn(f"Failed to restore previous session: {kept.problem}")
+        state = kept.file_of(agent)
+        app = create_agent_app(
+            agent,
+            native,
+            emitter=emitter,
+            allowed_hosts=_asked_for_by(plan, options.host, address),
+            allowed_origins=plan.allowed_origins,
+            chat_base_path=plan.chat_base_path,
+            uploads=Path(uploads),
+            extra_routes=_routes(agent, server),
+        )
+        if is_walled:
+            app = TokenWall(app, server.doorkeeper, PREFIX)
+        http = AgentServer(http_config(app, options), server, agent, emitter, state)
+        signals.end, signals.save = http.end, http.save
+        _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if is_walled else "")
+        await http.serve(sockets=[listening])
+        return await http.outcome()
+
+
+def _asked_for_by(plan: AgentPlan, host: str, address: Address) -> list[str]:
+    """What it was told to listen at is a name of its own, unless it stands for all."""
+    if address.is_loopback or address.is_unspecified:
+        return [*plan.allowed_hosts]
+    return [*plan.allowed_hosts, *(f"[{one}]" if ":" in one else one for one in {host, str(address)})]
+
+
+def _plain(names: list[str]) -> list[str]:
+    """Ostler's own API has tokens to lose: none of its names stands for others."""
+    return [one for one in names if "*" not in one]
+
+
+async def _started(plan: AgentPlan, server: Server, saved: Saved | None) -> DrivenAgent:
+    if plan.transport != "pty":
+        return await _started_without_screen(plan, server, plan.transport)
+    agent = TerminalAgent(
+        command=plan.command,
+        cwd=plan.cwd,
+        agent_type=plan.agent_type,
+        columns=plan.columns,
+        rows=plan.rows,
+        initial_prompt=plan.initial_prompt,
+        ready_regex=plan.ready_regex,
+        ready_after=plan.ready_timeout,
+        emulator=plan.emulator,
+    )
+    return await start_terminal_session(server.store, agent, saved=saved, attend=server.driven.attend)
+
+
+async def _started_without_screen(
+    plan: AgentPlan, server: Server, transport: StructuredTransport
+) -> DrivenAgent:
+    from ostler.drivers.driver import StructuredAgent
+    from ostler.drivers.lifecycle import start_structured_session
+
+    agent = StructuredAgent(
+        command=plan.command,
+        cwd=plan.cwd,
+        transport=transport,
+        agent_type=plan.agent_type,
+        initial_prompt=plan.initial_prompt,
+    )
+    return await start_structured_session(server.store, agent, attend=server.driven.attend)
+
+
+def _routes(agent: DrivenAgent, server: Server) -> list[Route]:
+    if not isinstance(agent, TerminalSession):
+        return []
+
+    async def live(request: Request) -> ASGIApp:
+        return terminal_stream(agent, server.terminal_streams)
+
+    return [Route("/internal/terminal", live)]
+
+
+def _welcome(plan: AgentPlan, agent: DrivenAgent, address: Address, port: int, code: str) -> None:
+    say(f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}")
+    say_where(address, port)
+    if not address.is_loopback and not code:
+        say("whoever can reach this address can type into the agent: no token is asked for")
+    link = f"{url(address, port)}?{CODE}={code}" if code else url(address, port)
+    say(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What the state file holds."""
+
+    plan: AgentPlan
+    saved: Saved | None = None
+    problem: str = ""
+    """Why nobody could read it."""
+
+    @classmethod
+    def of(cls, plan: AgentPlan) -> _Kept:
+        path = plan.state_file
+        if path is None:
+            return cls(plan)
+        if path.is_dir():
+            raise UsageError(f"the state file {path} is a directory: name a file in it")
+        if plan.save_state:
+            _make_folder(path.parent)
+        if not plan.load_state:
+            return cls(plan)
+        try:
+            return cls(plan, read_state(path))
+        except UnreadableState as error:
+            say(f"the state file {path} is not gone on with: {error.message}")
+            return cls(plan, problem=error.message)
+
+    def file_of(self, agent: DrivenAgent) -> StateFile | None:
+        path = self.plan.state_file
+        if path is None or not self.plan.save_state:
+            return None
+        return StateFile(path, agent, kept=self.saved, set_aside=bool(self.problem), say=say)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the state file cannot be kept in {folder}: {error.strerror}") from None

@@ -1,0 +1,102 @@
+"""The server itself: is it alive, does it take work, what does it offer."""
+# MERGED: Logging in: a token, or the code of a link, becomes a cookie.
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostler import __version__
+from ostler.server.auth import COOKIE_SECONDS, TokenScope
+from ostler.server.operations import Operations
+from ostler.server.problems import NotAllowed, ServerBusy
+from ostler.server.state import Server
+
+operations = Operations("server")
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+    version: str
+
+
+@operations.add("GET", "/health", access="none")
+async def health() -> Health:
+    """The process is alive"""
+    return Health("ok", __version__)
+
+
+@operations.add("GET", "/ready", access="none")
+async def ready(server: Server) -> Health:
+    """The server takes work: its store answers, and it is not about to end"""
+    if server.is_draining:
+        raise ServerBusy("the server is about to end")
+    await server.store.sessions(limit=1)
+    return Health("ready", __version__)
+
+
+@operations.add("GET", "/openapi.json")
+async def describe() -> dict[str, Any]:
+    """This document"""
+    from ostler.server.app import OPERATIONS, PREFIX
+    from ostler.server.openapi import openapi
+
+    return openapi(OPERATIONS, PREFIX)
+
+
+login_operations = Operations("login")
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    token: str
+
+
+@login_operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
+async def log_in(server: Server, request: Request, body: Login) -> Response:
+    """Exchange a token for a cookie
+
+    Also the code of the link that the server prints, which can be used once."""
+    book, keeper = server.doorkeeper.book, server.doorkeeper
+    principal = keeper.checked(request, book.of_token(body.token) or book.of_code(body.token))
+    if principal is None:
+        raise NotAllowed("that token is not known; `ostler token new NAME` makes another")
+    response = Response(status_code=204)
+    response.set_cookie(
+        book.cookie_name,
+        book.cookie(principal),
+        max_age=COOKIE_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@login_operations.add("POST", "/logout", status=204, access="none", answers=type(None))
+async def log_out(server: Server) -> Response:
+    """Forget the cookie"""
+    response = Response(status_code=204)
+    response.delete_cookie(server.doorkeeper.book.cookie_name, httponly=True, samesite="strict")
+    return response
+
+
+class Me(msgspec.Struct, frozen=True):
+    scope: TokenScope
+    version: str
+    cwd: str
+    model: str = ""
+    """The one that would answer in a new session; empty if none can."""
+    notice: str = ""
+    """What a person should be told of it; when none can answer, what to do."""
+
+
+@login_operations.add("GET", "/me")
+async def me(server: Server, request: Request) -> Me:
+    """What the token allows, and where the server works"""
+    principal = server.doorkeeper.principal(request)
+    assert principal is not None
+    answering = await server.answering()
+    return Me(principal.scope, __version__, str(server.cwd), answering.model, answering.notice)

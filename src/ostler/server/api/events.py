@@ -1,0 +1,191 @@
+"""What happens in a session: pages of facts, and streams."""
+# MERGED: What is shown in a session now, and is nowhere in its log.
+# MERGED: Blobs: outputs that were too long for a fact.
+# MERGED: Uploads: files for prompts.
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from ostler.schema.errors import NotFound, UsageError
+from ostler.schema.events import Event, LiveValue
+from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.state import Server
+from ostler.server.streams import EventStream, asks_for_stream
+from ostler.server.uploads import MOST_BYTES, Upload, content_response
+from ostler.sessions.live_socket import Listening, listen
+from ostler.sessions.streams import no_such_fact
+
+operations = Operations("events")
+
+
+STREAM = "text/event-stream"
+
+
+class EventsQuery(msgspec.Struct, frozen=True):
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    """Only facts with a higher number. A stream that goes on says it with `Last-Event-ID`."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 1000
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+    """Seconds to wait for a fact, if there is none yet."""
+
+
+class FactPage(msgspec.Struct, frozen=True):
+    facts: list[FactLine]
+    last_seq: int
+    has_more: bool
+
+
+@operations.add("GET", "/sessions/{session}/events", answers=FactPage, also_as=(STREAM,))
+async def read_events(server: Server, session: str, query: EventsQuery, request: Request) -> ASGIApp:
+    """Facts after a number, or a live stream
+
+    With `Accept: text/event-stream`: the facts, what is open, and then everything as it happens. Only facts
+    have an `id`, which is their number: whoever was cut off goes on with `Last-Event-ID`. A number that the
+    session does not have yet is refused."""
+    if asks_for_stream(request.scope):
+        after = _last_id(request) or query.after
+        return EventStream(await server.watch.follow(session, after))
+    facts = await server.store.read(session, query.after, query.limit)
+    last = await server.store.last_seq(session)
+    if query.after > last:
+        raise no_such_fact(query.after, last)
+    if not facts and query.wait:
+        facts = await server.next_facts(session, query.after, query.wait)
+        last = await server.store.last_seq(session)
+    shown = facts[-1].seq if facts else query.after
+    return json_response(FactPage([msgspec.Raw(fact.line()) for fact in facts], last, shown < last))
+
+
+def _last_id(request: Request) -> int:
+    given = request.headers.get("last-event-id", "")
+    if given and not (given.isdecimal() and len(given) < 16):
+        raise UsageError(f"Last-Event-ID must be the number of a fact, not {given!r}")
+    return int(given or 0)
+
+
+class EverythingQuery(msgspec.Struct, frozen=True):
+    after: str = ""
+    """The cursor of the last fact that was seen; from now on, if it is left out."""
+    deltas: bool = False
+    """In a stream: also the live events of sessions that this server drives."""
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+    """Seconds to wait for a fact, if there is none yet."""
+
+
+class EverythingPage(msgspec.Struct, frozen=True):
+    facts: list[FactLine]
+    after: str
+    """The cursor behind them."""
+
+
+@operations.add("GET", "/events", answers=EverythingPage, also_as=(STREAM,))
+async def read_all_events(server: Server, query: EverythingQuery, request: Request) -> ASGIApp:
+    """Facts of all sessions after a cursor, or a live stream of them
+
+    With `Accept: text/event-stream`. The `id` of a fact is the stream's own cursor, for `Last-Event-ID` or
+    `after`; the number of a fact in its session is its `seq`."""
+    if asks_for_stream(request.scope):
+        after = request.headers.get("last-event-id", "") or query.after
+        return EventStream(await server.everything.follow(after, live=query.deltas))
+    facts, cursor = await server.everything.page(query.after, query.wait)
+    return json_response(EverythingPage([msgspec.Raw(fact.line()) for fact in facts], cursor))
+
+
+live_operations = Operations("live")
+
+
+class LiveValues(msgspec.Struct, frozen=True):
+    values: dict[str, Any]
+    """By name: widgets, header, footer and words of status, as their extensions have set them."""
+    open: bool
+    """Some process has the session open."""
+
+
+@live_operations.add("GET", "/sessions/{session}/live")
+async def show_live(server: Server, session: str) -> LiveValues:
+    """The live values of a session; a stream begins with them, and tells of their changes"""
+    owner = await server.store.holder(session)
+    is_open = owner is not None or server.supervisor.driven(session) is not None
+    for hub in server.watch.hubs():
+        if hub.session == session:
+            return LiveValues(_values(hub.tail.events()), is_open)
+    heard = await listen(session, server.store.meeting_place, owner) if owner else ""
+    if not isinstance(heard, Listening):
+        return LiveValues({}, is_open)
+    heard.close()
+    return LiveValues(_values(heard.tail), is_open)
+
+
+def _values(tail: list[Event]) -> dict[str, Any]:
+    return {one.name: one.value for one in tail if isinstance(one, LiveValue)}
+
+
+blob_operations = Operations("blobs")
+
+
+@blob_operations.add(
+    "GET", "/sessions/{session}/blobs/{blob}", media_type="application/octet-stream", answers=bytes
+)
+async def read_blob(server: Server, request: Request, session: str, blob: str) -> Response:
+    """What is in a blob of a session; `Range` asks for a part"""
+    await server.store.summary(session)
+    found = await server.store.blob(session, blob)
+    if found is None:
+        raise NotFound(f"the session has no blob {blob[:100]!r}")
+
+    async def read(start: int, size: int) -> bytes:
+        return await server.store.read_blob(session, blob, start, size)
+
+    return content_response(request, blob, found.media_type, found.size, read)
+
+
+upload_operations = Operations("uploads")
+
+
+class UploadQuery(msgspec.Struct, frozen=True):
+    name: str = ""
+    """What the file is called."""
+
+
+@upload_operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
+async def upload_file(server: Server, request: Request, query: UploadQuery) -> Upload:
+    """Send a file: its bytes are the body
+
+    A prompt names it as a block: `{"type": "file", "media_type": "…", "url": "upload:ID"}`, or `image`. The
+    model is shown a picture, a PDF or a text; of anything else it is told where it is."""
+    said_type = request.headers.get("content-type", "")
+    return await server.uploads.take(query.name, said_type, request.stream())
+
+
+class UploadList(msgspec.Struct, frozen=True):
+    uploads: list[Upload]
+
+
+@upload_operations.add("GET", "/uploads")
+async def list_uploads(server: Server) -> UploadList:
+    """What was uploaded, the newest first"""
+    return UploadList(server.uploads.all())
+
+
+@upload_operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
+async def read_upload(server: Server, request: Request, upload: str) -> Response:
+    """What is in an uploaded file; `Range` asks for a part"""
+    found = server.uploads.find(upload)
+
+    async def read(start: int, size: int) -> bytes:
+        return await asyncio.to_thread(server.uploads.read, found, start, size)
+
+    return content_response(request, found.name, found.media_type, found.size, read)
+
+
+@upload_operations.add("DELETE", "/uploads/{upload}", status=204)
+async def remove_upload(server: Server, upload: str) -> None:
+    """Delete an uploaded file"""
+    server.uploads.remove(upload)

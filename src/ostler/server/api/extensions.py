@@ -1,0 +1,149 @@
+"""What extensions draw themselves: widgets and calls, as lines of a width."""
+# MERGED: The web page as a face of extensions: what they want of it reaches it by the stream of their
+# MERGED: session.
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from ostler.core.harness import Harness
+from ostler.extensions.idle_host import present_host
+from ostler.extensions.ui.front_end import Headless
+from ostler.schema.errors import NotFound
+from ostler.schema.events import LiveValue, ToolCalled, ToolResultFact
+from ostler.schema.messages import text_of
+from ostler.server.operations import Operations
+from ostler.server.state import Server
+
+operations = Operations("rendered")
+
+
+class ToolDress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How calls of a tool are to be shown."""
+
+    tool: str
+    title: str = ""
+    color: str = ""
+    background: str = ""
+    markdown: bool = False
+    """The body is Markdown."""
+    header: bool = False
+    """Its calls are drawn: ask for the fact `tool_called`."""
+    body: bool = False
+    """What comes of them is drawn: ask for the fact `tool_result`."""
+
+
+class Dresses(msgspec.Struct, frozen=True):
+    tools: list[ToolDress]
+
+
+@operations.add("GET", "/sessions/{session}/renderers")
+async def list_renderers(server: Server, session: str) -> Dresses:
+    """The tools whose calls extensions want to be shown in their own way"""
+    host = present_host(await server.folders.of_session(session))
+    tools = sorted({tool for one in host.loaded for tool in one.registered.tool_renderers}) if host else []
+    found = [one for tool in tools if host and (one := host.tool_renderer(tool))]
+    return Dresses(
+        [
+            ToolDress(
+                one.tool,
+                one.title,
+                one.color,
+                one.background,
+                one.markdown,
+                one.header is not None,
+                one.body is not None,
+            )
+            for one in found
+        ]
+    )
+
+
+class WidthQuery(msgspec.Struct, frozen=True):
+    width: Annotated[int, msgspec.Meta(ge=1, le=500)] = 80
+    """In columns."""
+
+
+class LiveQuery(WidthQuery, frozen=True, kw_only=True):
+    id: str
+    """That of the `render` of a live value, or of a question's details."""
+
+
+class FactQuery(WidthQuery, frozen=True, kw_only=True):
+    seq: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    """The number of a fact `tool_called` or `tool_result`."""
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    text: str | None
+    """With the colours of terminals. Empty to hide it; null where nobody draws it, or the session is not open
+    here: then show it in your own way."""
+
+
+@operations.add("GET", "/sessions/{session}/live/rendered")
+async def render_live(server: Server, session: str, query: LiveQuery) -> Rendered:
+    """The lines of a live value or an overlay that has a `render`
+
+    Ask again as often as its `hz` says: with 0, once for each width."""
+    await server.store.summary(session)
+    opened = server.supervisor.driven(session)
+    host = present_host(opened.harness) if opened else None
+    return Rendered(await host.render(session, query.id, query.width) if host else None)
+
+
+@operations.add("GET", "/sessions/{session}/events/rendered")
+async def render_fact(server: Server, session: str, query: FactQuery) -> Rendered:
+    """A call, or what came of it, as the extension draws it that has a renderer for the tool"""
+    facts = await server.store.read(session, query.seq - 1, 1)
+    fact = facts[0].event if facts else None
+    if not isinstance(fact, ToolCalled | ToolResultFact):
+        raise NotFound(f"the fact {query.seq} is no call and no result")
+    opened = server.supervisor.driven(session)
+    host = present_host(opened.harness) if opened else None
+    if host is None:
+        return Rendered(None)
+    if isinstance(fact, ToolCalled):
+        return Rendered(await host.tool_header(session, fact.name, fact.arguments, query.width))
+    result, failed = text_of(fact.content), fact.failed is not None
+    return Rendered(await host.tool_body(session, fact.name, result, failed, query.width))
+
+
+Switch = Callable[[Path, str, str], Awaitable[str]]
+"""Goes on in that session, or in a new one in that folder, with this prompt; returns its id."""
+
+
+class WebFace(Headless):
+    """Pages come and go, there may be none or many, and each is somebody's own: an extension can speak to
+    all of them that follow its session, and knows nothing of what they look like.
+
+    Two live values are for the page to act on, when they come behind `caught_up`: `switch` names a session
+    to show, `editor` a text to put where one types. Each has a `number`: the same once more is another wish.
+    """
+
+    name = "web"
+    interactive = True
+
+    def __init__(self, harness: Harness, switch: Switch) -> None:
+        self.notices: list[str] = []
+        """What was said of extensions while they were loaded."""
+        self._harness = harness
+        self._switch = switch
+        self._wishes = 0
+
+    def set_editor_text(self, text: str) -> None:
+        self._wish("editor", {"text": text})
+
+    async def switch(self, session: str, prompt: str) -> str:
+        shown = await self._switch(self._harness.cwd, session, prompt)
+        self._wish("switch", {"session": shown})
+        return shown
+
+    def _wish(self, name: str, value: dict[str, Any]) -> None:
+        self._wishes += 1
+        for attending in getattr(self._harness.attendant, "sessions", {}).values():
+            if attending.session.harness is self._harness:
+                attending.session.journal.publish([LiveValue(name, {**value, "number": self._wishes})])

@@ -1,0 +1,154 @@
+"""What models used, and what that cost."""
+# MERGED: What the model was told in a step, how many tokens that took, and why.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Annotated
+
+import msgspec
+
+from ostler.history.context_trace import (
+    ToldDifference,
+    ToldStep,
+    difference,
+    numbered,
+    told_steps,
+    used,
+    with_compactions,
+)
+from ostler.history.costs import By, Group, Spent, spent, start_of_day
+from ostler.schema.errors import NotFound
+from ostler.schema.facts import Fact
+from ostler.server.operations import Operations
+from ostler.server.state import Server
+
+usage_operations = Operations("usage")
+
+
+class UsageQuery(msgspec.Struct, frozen=True):
+    by: By = "day"
+    since: str = ""
+    """Only from that day on: 2026-01-31, today, or 7d for today and the six days before."""
+
+
+class SessionUsageQuery(UsageQuery, frozen=True):
+    by: By = "model"
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What children used stands apart, in each group and in the sum. A cost that is not known is null."""
+
+    groups: list[Group]
+    own: Spent
+    children: Spent
+
+
+@usage_operations.add("GET", "/usage")
+async def show_usage(server: Server, query: UsageQuery) -> Used:
+    """Tokens and dollars of all sessions, by day, model, session or run"""
+    return await _used(server, query)
+
+
+@usage_operations.add("GET", "/sessions/{session}/usage")
+async def show_session_usage(server: Server, session: str, query: SessionUsageQuery) -> Used:
+    """Tokens and dollars of a session and its children"""
+    await server.store.summary(session)
+    return await _used(server, query, session)
+
+
+async def _used(server: Server, query: UsageQuery, session: str = "") -> Used:
+    since = start_of_day(query.since) if query.since else 0
+    groups, _ = await spent(server.store, (query.by,), since=since, session=session)
+    own = reduce(add, [group.own for group in groups], Spent())
+    return Used(groups, own, reduce(add, [group.children for group in groups], Spent()))
+
+
+context_operations = Operations("context")
+
+
+PARTS = ("fixed", "fences", "messages", "reminders")
+
+
+class Part(msgspec.Struct, frozen=True):
+    name: str
+    """`fixed` is the system prompt and the tools, `told` what was counted in one, `reserve` is for the
+    answer."""
+    tokens: int
+
+
+class ContextStep(ToldStep, frozen=True, omit_defaults=True, kw_only=True):
+    """A step, and what a meter shows of it."""
+
+    last: int
+    """The last step there is."""
+    used: int
+    window: int
+    """0 where nothing was counted."""
+    parts: tuple[Part, ...]
+    """Which add up to the window."""
+
+
+class StepQuery(msgspec.Struct, frozen=True):
+    step: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Counted over the session; the last one if it is left out."""
+
+
+@context_operations.add("GET", "/sessions/{session}/context")
+async def show_context(server: Server, session: str, query: StepQuery) -> ContextStep:
+    """What the model was told in a step, and by which rule"""
+    return await asyncio.to_thread(_step, await server.store.read(session), query.step)
+
+
+def _step(facts: Sequence[Fact], number: int) -> ContextStep:
+    steps = _steps(facts)
+    step = with_compactions(numbered(steps, number or len(steps)), facts)
+    window = step.tokens.get("window", 0)
+    return ContextStep(
+        **{name: getattr(step, name) for name in step.__struct_fields__},
+        last=len(steps),
+        used=used(step.tokens),
+        window=window,
+        parts=_parts(step, window),
+    )
+
+
+def _steps(facts: Sequence[Fact]) -> list[ToldStep]:
+    steps = told_steps(facts)
+    if not steps:
+        raise NotFound("no model was asked in this session yet")
+    return steps
+
+
+def _parts(step: ToldStep, window: int) -> tuple[Part, ...]:
+    if not window:
+        return ()
+    tokens = step.tokens
+    parts = [Part(name, tokens[name]) for name in PARTS if tokens.get(name)]
+    rest = used(tokens) - sum(part.tokens for part in parts)
+    if rest > 0:
+        parts.append(Part("told", rest))
+    if reserve := tokens.get("reserve", 0):
+        parts.append(Part("reserve", reserve))
+    return (*parts, Part("free", max(0, window - sum(part.tokens for part in parts))))
+
+
+class DifferenceQuery(msgspec.Struct, frozen=True):
+    before: Annotated[int, msgspec.Meta(ge=1)]
+    after: Annotated[int, msgspec.Meta(ge=1)]
+
+
+@context_operations.add("GET", "/sessions/{session}/context/difference")
+async def show_context_difference(server: Server, session: str, query: DifferenceQuery) -> ToldDifference:
+    """What is different between what the model was told in two steps"""
+    facts = await server.store.read(session)
+    first, last = sorted((query.before, query.after))
+
+    def compare() -> ToldDifference:
+        steps = _steps(facts)
+        return difference(numbered(steps, first), numbered(steps, last), facts)
+
+    return await asyncio.to_thread(compare)

@@ -1,0 +1,171 @@
+"""Requests: everything that can be asked of a session."""
+# MERGED: What people are asked.
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ostler.schema.errors import NotFound
+from ostler.schema.facts import Fact
+from ostler.schema.ids import NewId
+from ostler.schema.messages import PlainBlock
+from ostler.schema.requests import AnyRequest, TakeBack
+from ostler.server.operations import FactLine, Operations, json_response
+from ostler.server.problems import ServerBusy
+from ostler.server.state import Server
+from ostler.server.submit import Meant, fact_of, meant_by, settled, submit, tell
+from ostler.sessions.run_tree import OPEN, OpenQuestion, open_questions, state_of
+
+operations = Operations("requests")
+
+
+def _as_asked(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The same request as it may be sent: without an id, with no field that it does not have, and with
+    something to say where it says something."""
+    fields: list[Any] = [("id", str, "")]
+    if any(field.name == "content" for field in msgspec.structs.fields(kind)):
+        fields.append(("content", Annotated[tuple[PlainBlock, ...], msgspec.Meta(min_length=1)]))
+    return msgspec.defstruct(
+        f"New{kind.__name__}",
+        fields,
+        bases=(kind,),
+        namespace={"__doc__": kind.__doc__},
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        tag_field="type",
+        tag=kind.__struct_config__.tag,
+    )
+
+
+if TYPE_CHECKING:
+    AskedRequest = AnyRequest
+else:
+    AskedRequest = Union[tuple(_as_asked(kind) for kind in get_args(AnyRequest))]  # noqa: UP007
+
+
+class RequestQuery(msgspec.Struct, frozen=True):
+    wait: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0
+    """Seconds to wait for what comes of it."""
+
+
+class NewRequestQuery(RequestQuery, frozen=True):
+    typed: bool | None = None
+    """A person typed it: in a prompt or a steer, a slash command, a template, a skill and mentioned files are
+    what they stand for. So it is for whoever logged in, and not for whoever has a token."""
+
+
+class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a request."""
+
+    id: str
+    state: Literal["waiting", "settled", "refused"]
+    """`waiting`: nothing has happened yet; it will, when its session gets to it."""
+    seq: int = 0
+    """The number of the fact that settled it."""
+    fact: FactLine | None = None
+
+
+@operations.add("POST", "/sessions/{session}/requests", status=202, also=(200,), answers=RequestState)
+async def make_request(
+    server: Server, session: str, query: NewRequestQuery, body: AskedRequest, ids: NewId, request: Request
+) -> Response:
+    """Ask something of a session
+
+    An `id` is made where none is given; the same id twice is one request. It waits in the session's inbox
+    until whoever drives the session takes it up: 202. What is settled within `wait` seconds is answered with
+    its fact: 200. A secret answer is handed over directly, and only where this server drives the session."""
+    said = msgspec.structs.asdict(body)
+    kind: Any = type(body).__bases__[0]
+    asked: AnyRequest = kind(**{**said, "id": body.id or ids("req"), "by": body.by or "api"})
+    meant = await meant_by(server, session, asked) if _is_typed(server, query, request) else Meant(asked)
+    await submit(server, session, meant.request)
+    tell(server, session, meant)
+    return _answer(asked.id, await fact_of(server, session, asked.id, query.wait))
+
+
+def _is_typed(server: Server, query: NewRequestQuery, request: Request) -> bool:
+    if query.typed is not None:
+        return query.typed
+    principal = server.doorkeeper.principal(request)
+    return principal is not None and principal.by_cookie
+
+
+def _answer(request: str, fact: Fact | None) -> Response:
+    state = state_of_request(request, fact)
+    return json_response(state, 202 if state.state == "waiting" else 200)
+
+
+def state_of_request(request: str, fact: Fact | None) -> RequestState:
+    if fact is None:
+        return RequestState(request, "waiting")
+    state: Literal["settled", "refused"] = "refused" if fact.type == "request_refused" else "settled"
+    return RequestState(request, state, fact.seq, msgspec.Raw(fact.line()))
+
+
+class WaitingRequests(msgspec.Struct, frozen=True):
+    requests: list[AnyRequest]
+
+
+@operations.add("GET", "/sessions/{session}/requests")
+async def list_requests(server: Server, session: str) -> WaitingRequests:
+    """The requests that were not taken up yet, in the order in which they will be"""
+    await server.store.summary(session)
+    return WaitingRequests(await server.store.pending(session))
+
+
+@operations.add("GET", "/sessions/{session}/requests/{request_id}")
+async def show_request(server: Server, session: str, request_id: str, query: RequestQuery) -> RequestState:
+    """What became of a request"""
+    if await server.store.settled(session, request_id) is None:
+        await _require_waiting(server, session, request_id)
+    return state_of_request(request_id, await fact_of(server, session, request_id, query.wait))
+
+
+async def _require_waiting(server: Server, session: str, request: str) -> None:
+    await server.store.summary(session)
+    if all(one.id != request for one in await server.store.pending(session)):
+        raise NotFound(f"no request {request[:100]!r} was made of this session")
+
+
+@operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
+async def take_back_request(server: Server, session: str, request_id: str, ids: NewId) -> None:
+    """Take back a prompt whose turn has not come, or a steer that the model was not told yet"""
+    if await server.store.settled(session, request_id) is None:
+        await _require_waiting(server, session, request_id)
+    taken = TakeBack(id=ids("req"), by="api", request=request_id)
+    if await settled(server, session, taken) is None:
+        raise ServerBusy(f"whoever holds the session has not got to it yet: request {taken.id} waits there")
+
+
+question_operations = Operations("questions")
+
+
+class OpenQuestions(msgspec.Struct, frozen=True):
+    questions: list[OpenQuestion]
+
+
+@question_operations.add("GET", "/sessions/{session}/questions")
+async def list_questions_of_session(server: Server, session: str) -> OpenQuestions:
+    """What a session and its children ask now
+
+    It is answered with the request `answer`, in the session that the question names."""
+    return OpenQuestions(await open_questions(server.store, await state_of(server.store, session)))
+
+
+@question_operations.add("GET", "/questions")
+async def list_questions(server: Server) -> OpenQuestions:
+    """What is asked now in all sessions, whoever drives them"""
+    found: dict[tuple[str, str], OpenQuestion] = {}
+    for summary in await server.store.sessions():
+        if summary.child_of or (summary.status not in OPEN and server.supervisor.driven(summary.id) is None):
+            continue
+        with suppress(NotFound):  # deleted meanwhile
+            for one in await open_questions(server.store, await state_of(server.store, summary.id)):
+                found[one.session, one.asked.id] = one
+    return OpenQuestions(list(found.values()))

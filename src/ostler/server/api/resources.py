@@ -1,0 +1,237 @@
+"""Models: which there are, which can answer now, and which one would."""
+# MERGED: What an agent works with: tools, and the extensions that bring some of them.
+# MERGED: What can be typed behind a slash, and which files can be mentioned behind an `@`.
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+
+from ostler.app.completion import CommandEntry, brought_by, expanding_in, mention_of
+from ostler.app.default_model import Candidate, Finding, Surroundings, can_answer, known_models
+from ostler.app.settings import Settings
+from ostler.core.harness import Harness
+from ostler.extensions.extension import ExtensionRow, row_of
+from ostler.extensions.idle_host import present_host
+from ostler.models.catalogue import Modality, Prices
+from ostler.server.api.extensions import WebFace
+from ostler.server.operations import Operations
+from ostler.server.state import Server
+
+model_operations = Operations("models")
+
+
+class FolderQuery(msgspec.Struct, frozen=True):
+    cwd: str = ""
+    """A folder that a session works in; that of the server if it is left out."""
+
+
+class KnownModel(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    provider: str
+    ready: bool
+    """It can be asked now: there is a key for it, or it needs none."""
+    to_do: str = ""
+    """What is missing before it can answer."""
+    default: bool = False
+    """It is what its provider is asked for where no model is named."""
+    aliases: tuple[str, ...] = ()
+    window: int | None = None
+    """Tokens that it holds."""
+    output_limit: int | None = None
+    input: tuple[Modality, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    """The levels that can be chosen."""
+    prices: Prices | None = None
+    """Dollars a million tokens."""
+
+
+class Models(msgspec.Struct, frozen=True):
+    models: list[KnownModel]
+    """Those first that can answer now."""
+    default: str
+    """The one that answers where none is named; empty when none can."""
+    because: str
+    notice: str
+    """What a person should know of that."""
+    looked_for: list[Finding]
+    """When none can answer: everything that could, and what to do."""
+
+
+@model_operations.add("GET", "/models")
+async def list_models(server: Server, query: FolderQuery) -> Models:
+    """The models, with what they hold and cost, and whether there is a key for them"""
+    settings = server.settings(await server.folders.folder(query.cwd))
+    return await asyncio.to_thread(_models, settings)
+
+
+def _models(settings: Settings) -> Models:
+    around = Surroundings(settings)
+    known = [_shown(one) for one in known_models(around)]
+    answering = can_answer(around)
+    if answering.model and all(answering.model not in (one.name, *one.aliases) for one in known):
+        provider = answering.model.partition("/")[0]
+        known.insert(0, KnownModel(answering.model, provider, ready=True))
+    findings = [] if answering.model else list(around.findings())
+    return Models(known, answering.model, answering.because, answering.notice, findings)
+
+
+def _shown(one: Candidate) -> KnownModel:
+    info = one.info
+    assert info is not None
+    return KnownModel(
+        name=one.name,
+        provider=one.provider,
+        ready=not one.to_do,
+        to_do=one.to_do,
+        default=one.is_default,
+        aliases=one.aliases,
+        window=info.context_window,
+        output_limit=info.output_limit,
+        input=info.input,
+        reasoning=info.reasoning_levels,
+        prices=info.prices,
+    )
+
+
+tool_operations = Operations("tools")
+
+
+class OfferedTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """A JSON Schema."""
+    kind: str
+    extension: str = ""
+    """Which one brings it."""
+
+
+class Tools(msgspec.Struct, frozen=True):
+    tools: list[OfferedTool]
+
+
+@tool_operations.add("GET", "/tools")
+async def list_tools(server: Server, query: FolderQuery) -> Tools:
+    """The tools that a new session in a folder would have"""
+    return _tools(await server.folders.harness(await server.folders.folder(query.cwd)))
+
+
+@tool_operations.add("GET", "/sessions/{session}/tools")
+async def list_session_tools(server: Server, session: str) -> Tools:
+    """The tools of a session: those that it has, or would have if it were opened now"""
+    return _tools(await server.folders.of_session(session))
+
+
+def _tools(harness: Harness) -> Tools:
+    host = present_host(harness)
+    brought = {name: one.name for one in host.loaded for name in one.registered.tools} if host else {}
+    specs = [harness.tools[name].spec for name in sorted(harness.tools)]
+    return Tools(
+        [
+            OfferedTool(one.name, one.description, one.schema, one.kind, brought.get(one.name, ""))
+            for one in specs
+        ]
+    )
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    extensions: list[ExtensionRow]
+    """In the order in which they are asked; also those that were left out, each with its problem."""
+    notices: list[str]
+    """What a person should know of them: that a project's must be looked at first, for example."""
+
+
+@tool_operations.add("GET", "/extensions")
+async def list_extensions(server: Server, query: FolderQuery) -> Extensions:
+    """The extensions that a new session in a folder would have, and those that are left out"""
+    return _extensions(await server.folders.harness(await server.folders.folder(query.cwd)))
+
+
+@tool_operations.add("GET", "/sessions/{session}/extensions")
+async def list_session_extensions(server: Server, session: str) -> Extensions:
+    """The extensions of a session: those that it has, or would have if it were opened now"""
+    return _extensions(await server.folders.of_session(session))
+
+
+def _extensions(harness: Harness) -> Extensions:
+    host = present_host(harness)
+    if host is None:
+        return Extensions([], [])
+    notices = host.face.notices if isinstance(host.face, WebFace) else []
+    return Extensions([row_of(one) for one in host.extensions.values()], notices)
+
+
+command_operations = Operations("commands")
+
+
+class Commands(msgspec.Struct, frozen=True):
+    commands: list[CommandEntry]
+
+
+@command_operations.add("GET", "/sessions/{session}/commands")
+async def list_commands(server: Server, session: str) -> Commands:
+    """Extensions' commands, prompt templates and skills
+
+    A `command` is run with the request `run_command`. A `template` or a `skill` is a prompt that begins with
+    its name behind a slash, said with `typed`."""
+    harness = await server.folders.of_session(session)
+    brought = brought_by(present_host(harness))
+    taken = {one.name for one in brought}
+    return Commands([*brought, *await asyncio.to_thread(expanding_in, harness.cwd, taken)])
+
+
+class ArgumentsQuery(msgspec.Struct, frozen=True):
+    typed: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+    """What stands behind the command so far."""
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    arguments: list[str]
+    """All of what could stand there instead."""
+
+
+@command_operations.add("GET", "/sessions/{session}/commands/{command}/arguments")
+async def complete_arguments(server: Server, session: str, command: str, query: ArgumentsQuery) -> Arguments:
+    """What may come behind an extension's command
+
+    Nothing where nobody says, and while the session is not open here, for the extension answers in it."""
+    host = present_host(await server.folders.of_session(session))
+    return Arguments(await host.completions(session, command, query.typed) if host else [])
+
+
+class FilesQuery(msgspec.Struct, frozen=True):
+    cwd: str = ""
+    """A folder that a session works in; that of the server if it is left out."""
+    q: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+    """Letters of the path, in their order. With none, or behind a slash, what lies in a folder."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+
+
+class MentionedFile(msgspec.Struct, frozen=True):
+    path: str
+    """Below the folder; a folder ends with a slash."""
+    mention: str
+    """How it is written in a prompt."""
+    positions: tuple[int, ...]
+    """The letters of the path that were asked for."""
+
+
+class Files(msgspec.Struct, frozen=True):
+    files: list[MentionedFile]
+    """The best first."""
+    complete: bool
+    """False while there are files that were not found yet: ask again."""
+
+
+@command_operations.add("GET", "/files")
+async def find_files(server: Server, query: FilesQuery) -> Files:
+    """Files and folders that a prompt may mention, without those that are ignored
+
+    Nothing outside of the folder is found, whatever the query says."""
+    folder = await server.folders.folder(query.cwd)
+    listed = await server.folders.search(folder, query.q, query.limit)
+    found = [MentionedFile(one.path, mention_of(one.path), one.positions) for one in listed.found]
+    return Files(found, listed.is_complete)

@@ -1,0 +1,327 @@
+"""Sessions: create, list, search, show, delete."""
+# MERGED: The tree of a session: its entries, where it stands, forks and labels.
+# MERGED: Sessions as files: export and import.
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ostler.core.model import harness_without_model
+from ostler.core.state import leaf_of
+from ostler.core.store import SessionSummary
+from ostler.history.export import EXTENSIONS, exported, file_name
+from ostler.history.tree import Node, nodes_of
+from ostler.schema import events
+from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError
+from ostler.schema.events import Audited, SessionListed
+from ostler.schema.ids import NewId
+from ostler.schema.messages import PlainBlock
+from ostler.schema.requests import AnyRequest, Fork, Label, Navigate, Prompt, Rename, SetModel
+from ostler.server.agent_registry import NewAgent, agent_to_start
+from ostler.server.api.requests import RequestState, state_of_request
+from ostler.server.operations import Operations, json_response
+from ostler.server.problems import ServerBusy
+from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
+from ostler.server.state import Server
+from ostler.server.submit import settled, submit
+from ostler.sessions.run_tree import as_it_is, state_of
+from ostler.sessions.session import create_session, delete_session
+from ostler.store.portable import read_export
+
+operations = Operations("sessions")
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    cwd: str | None = None
+    """Only those that work in this folder."""
+    q: str = ""
+    """Only those whose title or first prompt has this text in it."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    before: Annotated[str, msgspec.Meta(pattern=r"^(\d{1,15}\.\w+)?$")] = ""
+    """Those behind this cursor: the `next` of the page before."""
+    children: bool = False
+    """Also the sessions of children."""
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    sessions: list[SessionRow]
+    next: str
+    """The cursor of the next page; empty at the end."""
+
+
+@operations.add("GET", "/sessions")
+async def list_sessions(server: Server, query: ListQuery) -> SessionList:
+    """The sessions, newest activity first"""
+    wanted = query.q.casefold()
+    found = [
+        one
+        for one in await server.store.sessions(cwd=query.cwd)
+        if (query.children or not one.child_of)
+        and (not wanted or wanted in one.title.casefold() or wanted in one.preview.casefold())
+    ]
+    if query.before:
+        last = _position(query.before)
+        found = [one for one in found if (one.updated_ms, one.id) < last]
+    page = found[: query.limit]
+    more = f"{page[-1].updated_ms}.{page[-1].id}" if len(found) > len(page) else ""
+    rows = [await row_of(server.store, server.driven, await as_it_is(server.store, one)) for one in page]
+    return SessionList(rows, more)
+
+
+def _position(cursor: str) -> tuple[int, str]:
+    updated, _, session = cursor.partition(".")
+    return int(updated), session
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    q: str
+    """Words that a message must have in it, all of them."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
+
+
+class FoundMessage(msgspec.Struct, frozen=True):
+    session: str
+    seq: int
+    """The number of the message."""
+    snippet: str
+    time_ms: int
+    title: str
+    """The session's, or the beginning of its first prompt."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    hits: list[FoundMessage]
+
+
+@operations.add("GET", "/sessions/search")
+async def search_sessions(server: Server, query: SearchQuery) -> Found:
+    """Messages with certain words, best first"""
+    hits = []
+    for hit in await server.store.search(query.q, limit=query.limit):
+        about = await server.store.summary(hit.session)
+        title = about.title or about.preview
+        hits.append(FoundMessage(hit.session, hit.seq, hit.snippet, hit.time_ms, title))
+    return Found(hits)
+
+
+class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cwd: str = ""
+    """The folder to work in; that of the server if it is left out."""
+    title: str = ""
+    model: str = ""
+    """Whom to ask; whom the settings name if it is left out."""
+    reasoning: str = ""
+    prompt: tuple[PlainBlock, ...] = ()
+    """What to do first, if anything."""
+    agent: NewAgent | None = None
+    """Another vendor's agent, whose session it shall be."""
+
+
+@operations.add("POST", "/sessions", status=201)
+async def begin_session(server: Server, body: NewSession, ids: NewId) -> SessionRow:
+    """Begin a session
+
+    With a `prompt` it is at work at once. Without a model that could answer nothing is begun. With an `agent`
+    that is started, and the session is its own: where it cannot be started there is none."""
+    session, cwd, title = ids("ses"), folder_of(body.cwd, server.cwd), " ".join(body.title.split())
+    if body.agent is not None and (body.model or body.reasoning):
+        raise UsageError("another vendor's agent brings its own model: leave out `model` and `reasoning`")
+    try:
+        await server.store.summary(session)
+    except NotFound:
+        if body.agent is None:
+            await _create(server, session, cwd, title)
+        else:
+            await server.driven.start(agent_to_start(body.agent, cwd), session=session)
+    try:
+        if title and body.agent is not None:
+            await settled(server, session, Rename(id=ids("ren"), by="api", title=title))
+        if body.model:
+            chosen = SetModel(id=ids("mod"), by="api", model=body.model, reasoning=body.reasoning)
+            await settled(server, session, chosen)
+        if body.prompt:
+            await submit(server, session, Prompt(id=ids("req"), by="api", content=body.prompt))
+    except OstlerError:
+        await server.supervisor.let_go(session)
+        if server.driven.get(session) is not None:
+            await server.driven.end(session)
+        await delete_session(server.store, session)
+        raise
+    return await row_of(server.store, server.driven, await server.store.summary(session))
+
+
+async def _create(server: Server, session: str, cwd: Path, title: str) -> None:
+    made = await create_session(server.store, harness_without_model(str(cwd)), session=session)
+    if title:
+        made.journal.record(events.SessionRenamed(title))
+        await made.journal.commit()
+    await made.close()
+
+
+def folder_of(named: str, otherwise: Path) -> Path:
+    """A folder to work in. Raises `UsageError` for one that is not there."""
+    folder = Path(named) if named else otherwise
+    try:
+        is_there = folder.is_absolute() and folder.is_dir()
+    except (OSError, ValueError):  # a name that no folder can have
+        is_there = False
+    if not is_there:
+        raise UsageError(f"{named[:200]!r} is not a folder that is there; name one from the root on")
+    return folder
+
+
+@operations.add("GET", "/sessions/{session}")
+async def show_session(server: Server, session: str) -> SessionView:
+    """A session and its state: the open run, what waits, what is asked, what it cost"""
+    return await view_session(server.store, session, server.supervisor.driven(session), server.driven)
+
+
+@operations.add("DELETE", "/sessions/{session}", status=204)
+async def remove_session(server: Server, session: str) -> None:
+    """Delete a session and its children
+
+    Not while a run is under way in it, or another process has it open. Its streams end."""
+    from ostler.sessions.run_tree import require_no_parent_at_work
+
+    if server.driven.get(session) is not None:
+        raise SessionBusy(f"the agent of session {session} is at work: end it first")
+    await require_no_parent_at_work(server.store, session)
+    await server.supervisor.let_go(session)
+    await delete_session(server.store, session)
+    server.driven.forget(session)
+    server.everything.tell(session, events.SessionListed("deleted"))
+
+
+tree_operations = Operations("tree")
+
+
+EntryNumber = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+
+
+class Tree(msgspec.Struct, frozen=True):
+    leaf: int
+    """The entry that the next one follows; 0 before the first."""
+    entries: list[Node]
+
+
+@tree_operations.add("GET", "/sessions/{session}/tree")
+async def show_tree(server: Server, session: str) -> Tree:
+    """All entries of a session, each with its parent"""
+    facts = await server.store.read(session)
+    return Tree(leaf_of(facts), nodes_of(facts))
+
+
+class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: EntryNumber | None = None
+    """The last entry to copy; where the session stands, if it is left out."""
+    title: str = ""
+
+
+@tree_operations.add("POST", "/sessions/{session}/fork", status=201)
+async def fork_session(server: Server, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
+    """A new session that begins with a copy of the path to an entry"""
+    entry = (await state_of(server.store, session)).leaf if body.entry is None else body.entry
+    title = " ".join(body.title.split())
+    request = Fork(id=ids("req"), by="api", entry=entry, title=title)
+    fact = await settled(server, session, request)
+    if fact is None:
+        raise ServerBusy(f"whoever holds the session has not got to it yet: request {request.id} waits there")
+    assert isinstance(fact.event, Audited) and fact.event.details is not None
+    return await server.store.summary(fact.event.details["session"])
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: EntryNumber
+    """0: before the first entry."""
+
+
+@tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
+async def navigate(server: Server, session: str, body: Place, ids: NewId) -> Response:
+    """The next entry follows this one, from now on"""
+    return await _asked(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
+
+
+class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: EntryNumber
+    label: str
+    """Empty to remove it."""
+
+
+@tree_operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
+async def label_entry(server: Server, session: str, body: LabelAt, ids: NewId) -> Response:
+    """A name for an entry"""
+    label = " ".join(body.label.split())
+    return await _asked(server, session, Label(id=ids("req"), by="api", entry=body.entry, label=label))
+
+
+async def _asked(server: Server, session: str, request: AnyRequest) -> Response:
+    fact = await settled(server, session, request)
+    return json_response(state_of_request(request.id, fact), 200 if fact else 202)
+
+
+copy_operations = Operations("copies")
+
+
+LINES = "application/x-ndjson"
+
+MOST_BYTES = 200 * 1024 * 1024
+
+Format = Literal["jsonl", "md", "html"]
+
+_FORMATS = {
+    "jsonl": ("jsonl", LINES),
+    "md": ("markdown", "text/markdown; charset=utf-8"),
+    "html": ("html", "text/html; charset=utf-8"),
+}
+
+
+class ExportQuery(msgspec.Struct, frozen=True):
+    format: Format = "jsonl"
+    """`jsonl` holds everything and can be imported; the others are to read."""
+
+
+@copy_operations.add(
+    "GET",
+    "/sessions/{session}/export",
+    media_type=LINES,
+    also_as=("text/markdown", "text/html"),
+    answers=bytes,
+)
+async def export_session(server: Server, session: str, query: ExportQuery) -> Response:
+    """A session as a file"""
+    kind, media_type = _FORMATS[query.format]
+    name = file_name(await server.store.summary(session)) + EXTENSIONS[kind]
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"',
+        "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+        "x-content-type-options": "nosniff",
+    }
+    pieces = exported(server.store, session, kind)
+    return StreamingResponse(pieces, headers=headers, media_type=media_type)
+
+
+class ImportQuery(msgspec.Struct, frozen=True):
+    cwd: str = ""
+    """The folder that the session works in from now on; that of the server if it is left out."""
+
+
+@copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
+async def import_session(server: Server, request: Request, query: ImportQuery, ids: NewId) -> SessionSummary:
+    """Add the session of an exported file, under a new id
+
+    A file that is not whole and sound adds nothing."""
+    session, cwd = ids("ses"), folder_of(query.cwd, server.cwd)
+    lines = (await request.body()).splitlines()
+    try:
+        return await server.store.summary(session)
+    except NotFound:
+        read = await asyncio.to_thread(read_export, lines, session, str(cwd))
+        await server.store.import_session(read.facts, read.blobs)
+        server.everything.tell(session, SessionListed("imported"))
+        return await server.store.summary(session)

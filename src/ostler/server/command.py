@@ -1,0 +1,221 @@
+"""`ostler serve`: sessions over HTTP, live streams and a web page; with an agent behind `--`, that agent."""
+# MERGED: `ostler server AGENT …`: said as agentapi's own command line is, for scripts that are given our
+# MERGED: program.
+# MERGED: `ostler token`: who may use the server. A token is shown once, when it is made.
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import datetime
+
+import msgspec
+
+from ostler.app.console import aligned, say
+from ostler.app.options import Parser, RawHelpFormatter, add_model_options, add_work_options, parse_words
+from ostler.schema.errors import ConfigurationError, how_to_install
+from ostler.server.auth import Token, TokenBook
+
+DEFAULT_PORT = 8420
+
+
+_USAGE = """\
+ostler serve [OPTIONS]                         the sessions of this machine
+       ostler serve [OPTIONS] -- AGENT [ARGUMENTS…]   another vendor's agent, as agentapi serves it"""
+
+
+def serve_command(arguments: list[str], *, agent_needs_dashes: bool = True) -> int:
+    """Without dashes, words that are no options are the agent's command: as agentapi has it."""
+    from ostler.server.agentapi.options import with_plain_switches
+
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = _serve_parser()
+    options = parse_words(parser, [*with_plain_switches(arguments[:end]), *arguments[end:]])
+    command: list[str] = options.words
+    if agent_needs_dashes and len(command) > len(arguments[end + 1 :]):
+        parser.error(f"put -- before the agent's command: `ostler serve … -- {command[0]} …`")
+    if not command and end < len(arguments):
+        parser.error("no command was given: name the agent's program behind --")
+    _require_extra()
+    if command:
+        return _serve_agent(parser, options, command, arguments[:end])
+    return _serve_sessions(parser, options)
+
+
+def _serve_agent(parser: Parser, options: argparse.Namespace, command: list[str], typed: list[str]) -> int:
+    from ostler.server.agentapi.options import agent_plan
+
+    if name := _given_of_own(options):
+        flag = next((word.partition("=")[0] for word in typed if name.replace("_", "-") in word), f"--{name}")
+        parser.error(f"{flag} is for sessions without an agent; options of the agent's own stand behind --")
+    plan = agent_plan(options, command, os.environ)
+    from ostler.server.agentapi.serve import serve_agent
+
+    return serve_agent(plan, options)
+
+
+def _serve_sessions(parser: Parser, options: argparse.Namespace) -> int:
+    from ostler.server.agentapi.options import given_agent_options
+
+    if flags := given_agent_options(options):
+        parser.error(f"{flags[0]} is for an agent: name its command behind --, as `ostler serve … -- claude`")
+    if options.openapi:
+        from ostler.server.app import OPERATIONS, PREFIX
+        from ostler.server.openapi import openapi
+        from ostler.server.operations import encode
+
+        sys.stdout.buffer.write(encode(openapi(OPERATIONS, PREFIX)) + b"\n")
+        return 0
+    from ostler.server.main import serve
+
+    options.port = DEFAULT_PORT if options.port is None else options.port
+    return serve(options)
+
+
+def _require_extra() -> None:
+    try:
+        import starlette
+        import uvicorn
+    except ImportError:
+        raise ConfigurationError(f"serving needs starlette and uvicorn: {how_to_install('server')}") from None
+    del starlette, uvicorn
+
+
+def _serve_parser() -> Parser:
+    from ostler.server.agentapi.options import PORT, add_agent_options, port
+
+    parser = Parser(
+        prog="ostler serve",
+        usage=_USAGE,
+        description="Serves the sessions of this machine over HTTP: an API, live streams and a web page.\n"
+        "With an agent behind --, that agent: agentapi's API at the root, the same session in our own.",
+        formatter_class=RawHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen at (127.0.0.1)")
+    parser.add_argument(
+        "-p", "--port", type=port, help=f"0 takes any ({DEFAULT_PORT}; with an agent {PORT.default})"
+    )
+    parser.add_argument(
+        "--behind-proxy",
+        metavar="ADDRESS",
+        type=_network,
+        action="append",
+        default=[],
+        help="a proxy, or a network of them, whose word on its clients (X-Forwarded-For, -Proto) counts",
+    )
+    add_agent_options(parser)
+    _add_own_options(parser)
+    return parser
+
+
+def _add_own_options(parser: Parser) -> None:
+    own = parser.add_argument_group(
+        "without an agent, these and all that follow, but --cwd, which is for both"
+    )
+    own.add_argument(
+        "--allow-host", metavar="NAME", action="append", default=[], help="a name it may be asked for by"
+    )
+    own.add_argument(
+        "--allow-origin", metavar="URL", action="append", default=[], help="pages from there may ask"
+    )
+    own.add_argument("--openapi", action="store_true", help="print the OpenAPI document, and end")
+    add_model_options(parser)
+    add_work_options(parser)
+
+
+def _given_of_own(options: argparse.Namespace) -> str:
+    """The first that was given of those that make no sense with an agent."""
+    own = Parser(add_help=False)
+    _add_own_options(own)
+    defaults = vars(own.parse_args([]))
+    given = (name for name in defaults if name != "cwd" and getattr(options, name) != defaults[name])
+    return next(given, "")
+
+
+def _network(given: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(given, strict=False))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{given!r} is not an address like 127.0.0.1 or 10.0.0.0/8"
+        ) from None
+
+
+def server_command(arguments: list[str]) -> int:
+    return serve_command(arguments, agent_needs_dashes=False)
+
+
+def token_command(arguments: list[str]) -> int:
+    options = _token_parser().parse_args(arguments)
+    book = TokenBook()
+    match options.command:
+        case "new":
+            _make(book, options)
+        case "revoke":
+            revoked = book.revoke(options.name)
+            if options.json:
+                _print_json(revoked)
+            say(f"the token {revoked.name} was revoked; who logged in with it is logged out")
+        case _:
+            _list(book, as_json=options.json)
+    return 0
+
+
+def _token_parser() -> Parser:
+    as_json = Parser(add_help=False)
+    as_json.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help="as one JSON object a line"
+    )
+    parser = Parser(
+        prog="ostler token",
+        description="Lists, makes and revokes the tokens of `ostler serve`.",
+        parents=[as_json],
+    )
+    parser.set_defaults(json=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("list", help="the tokens that there are (default)", parents=[as_json])
+    new = commands.add_parser("new", help="make one, and print it", parents=[as_json])
+    new.add_argument("name", metavar="NAME", help="what it is for")
+    new.add_argument(
+        "--scope", choices=("observe", "all"), default="all", help="observe: only look (default: all)"
+    )
+    revoke = commands.add_parser("revoke", help="take one back", parents=[as_json])
+    revoke.add_argument("name", metavar="NAME", help="its name, or its id")
+    return parser
+
+
+def _make(book: TokenBook, options: argparse.Namespace) -> None:
+    token = book.new(options.name, options.scope)
+    if options.json:
+        made = next(one for one in book.all() if one.name == options.name)
+        _print_json(made, {"token": token})
+    else:
+        print(token)
+    say(f"this token is shown only now; `ostler token revoke {options.name}` takes it back")
+
+
+def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
+    shown = {name: value for name, value in msgspec.structs.asdict(token).items() if name != "sha256"}
+    print(msgspec.json.encode(shown | (beside or {})).decode())
+
+
+def _list(book: TokenBook, *, as_json: bool) -> None:
+    tokens = book.all()
+    if as_json:
+        for one in tokens:
+            _print_json(one)
+        return
+    if not tokens:
+        say("there is no token yet: `ostler serve` makes the first one, `ostler token new NAME` any other")
+        return
+    rows = [
+        (one.name, one.scope, datetime.fromtimestamp(one.created_ms / 1000).isoformat(" ", "minutes"), one.id)
+        for one in tokens
+    ]
+    for line in aligned(rows):
+        print(line)

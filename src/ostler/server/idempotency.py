@@ -1,0 +1,159 @@
+"""`Idempotency-Key`: a POST that is sent again, because nobody knows whether it arrived, happens once.
+
+Two things make it so. An answer is kept for a day and given again. And the ids of what a request makes follow
+from its key, so that also a server which died before it had answered finds what it had done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive
+
+from ostler.schema.errors import UsageError
+from ostler.schema.ids import base32
+from ostler.server.auth import Principal
+from ostler.server.problems import KeyReused
+from ostler.store.sqlite_connection import in_our_words
+
+HEADER = "idempotency-key"
+
+LONGEST_KEY = 255
+
+KEPT_SECONDS = 24 * 3600
+
+REPLAYED = "idempotency-replayed"
+"""The header of an answer that is given again."""
+
+_SCHEMA = """
+create table if not exists answers (
+    name blob primary key, request blob not null, time integer not null, answer blob not null
+) without rowid;
+create index if not exists answers_by_time on answers (time);
+"""
+
+
+class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    @classmethod
+    def of(cls, response: Response) -> KeptAnswer:
+        return cls(response.status_code, response.raw_headers, bytes(response.body))
+
+    def response(self) -> Response:
+        response = Response(self.body, self.status)
+        response.raw_headers = [*self.headers, (REPLAYED.encode(), b"true")]
+        return response
+
+
+class KeyedRequest:
+    """A request with a key. Its body is summed up on its way to whoever reads it.
+
+    The file has neither the key nor the body: only what follows from both, from which nothing is guessed.
+    """
+
+    def __init__(self, key: str, principal: Principal, request: Request, receive: Receive) -> None:
+        named = "\n".join([principal.token, key])
+        self.name = hashlib.sha256(named.encode()).digest()
+        self._digest = hmac.new(key.encode(), digestmod="sha256")
+        said = f"{request.method} {request.url.path}?{request.url.query}\n"
+        self._digest.update(said.encode())
+        self._receive = receive
+        self._is_whole = False
+
+    def new_id(self, prefix: str) -> str:
+        """Of what the request makes: the same for the same key."""
+        number = int.from_bytes(hashlib.sha256(self.name + prefix.encode()).digest()[:17])
+        return f"{prefix}_{base32(number, 26)}"
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._digest.update(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    async def digest(self) -> bytes:
+        """Of the whole of it: what nobody has read is read now."""
+        while not self._is_whole:
+            await self.receive()
+        return self._digest.digest()
+
+
+def keyed(request: Request, principal: Principal | None, receive: Receive) -> KeyedRequest | None:
+    """None for a request that asks for nothing of this. Raises `UsageError` for a key that is none."""
+    key = request.headers.get(HEADER)
+    if key is None or principal is None or request.method != "POST":
+        return None
+    if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
+        raise UsageError(f"an Idempotency-Key has 1 to {LONGEST_KEY} printable ASCII characters")
+    return KeyedRequest(key, principal, request, receive)
+
+
+class KeptAnswers:
+    """The answers of the last day, in a file of their own: a server that is started again knows them."""
+
+    def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now = now
+        self._db: sqlite3.Connection | None = None
+        self._under_way: dict[bytes, asyncio.Future[None]] = {}
+
+    async def once(self, keyed: KeyedRequest, work: Callable[[], Awaitable[Response]]) -> Response:
+        """What `work` answers, or has answered. Only what was done is kept: what failed may be tried again.
+
+        A second one with the same key waits for the first. Raises `KeyReused` for another request.
+        """
+        while (first := self._under_way.get(keyed.name)) is not None:
+            await asyncio.wait({first})
+        if (kept := self._find(keyed.name)) is not None:
+            digest, answer = kept
+            if not hmac.compare_digest(digest, await keyed.digest()):
+                raise KeyReused("this Idempotency-Key was used for another request: take a new one")
+            return answer.response()
+        done = self._under_way[keyed.name] = asyncio.get_running_loop().create_future()
+        try:
+            response = await work()
+            if response.status_code < 300:
+                self._keep(keyed.name, await keyed.digest(), KeptAnswer.of(response))
+            return response
+        finally:
+            del self._under_way[keyed.name]
+            done.set_result(None)
+
+    def _find(self, name: bytes) -> tuple[bytes, KeptAnswer] | None:
+        since = int(self._now()) - KEPT_SECONDS
+        query = "select request, answer from answers where name = ? and time >= ?"
+        with in_our_words(self._path):
+            row = self._connection().execute(query, (name, since)).fetchone()
+        return (row[0], msgspec.msgpack.decode(row[1], type=KeptAnswer)) if row else None
+
+    def _keep(self, name: bytes, digest: bytes, answer: KeptAnswer) -> None:
+        now, packed = int(self._now()), msgspec.msgpack.encode(answer)
+        with in_our_words(self._path), self._connection() as db:
+            db.execute("delete from answers where time < ?", (now - KEPT_SECONDS,))
+            db.execute("insert or replace into answers values (?, ?, ?, ?)", (name, digest, now, packed))
+
+    def _connection(self) -> sqlite3.Connection:
+        """Opened when the first key comes."""
+        if self._db is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._path.touch(mode=0o600)
+            self._db = sqlite3.connect(self._path)
+            self._db.executescript("pragma journal_mode = wal; pragma synchronous = normal;" + _SCHEMA)
+        return self._db
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None

@@ -1,0 +1,193 @@
+"""A session as it is now: what is open in it, what waits, what it cost."""
+# MERGED: Another vendor's agent as it is now: what it is, and whether it waits for a message.
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ostler.context.session_context import KeptContext
+from ostler.core.model import AbsentModel
+from ostler.core.processes import ProcessId
+from ostler.core.state import SessionState, fold
+from ostler.core.store import SessionSummary, Store
+from ostler.history.costs import Spent, spent
+from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
+from ostler.schema.facts import Fact
+from ostler.schema.requests import Continue, Prompt, Steer
+from ostler.server.agent_registry import DrivenAgents
+from ostler.sessions.run_tree import OpenQuestion, as_it_is, open_questions
+from ostler.sessions.session import Session
+
+_FACTS_AT_THE_START = 8
+
+
+class AgentView(msgspec.Struct, frozen=True):
+    """The agent of another vendor whose session it is."""
+
+    type: str
+    """`claude`, `codex` and so on; `custom` for one that is not known."""
+    status: Literal["initializing", "changing", "stable", "elsewhere", "ended"]
+    """`stable`: it waits for the next message. `elsewhere`: another process drives it, and the live value
+    `terminal:status` says more. `ended`: it can be started again."""
+    transport: Literal["", "pty", "acp", "stream-json"]
+    """How it is driven; empty where it is not driven by this server."""
+    remembered: bool
+    """This server knows how it was started: it can be started again without saying it."""
+
+
+class SessionRow(SessionSummary, frozen=True):
+    """A session, as it stands in a list."""
+
+    agent: AgentView | None = None
+    """Where the driver is not `agent`."""
+
+
+async def row_of(store: Store, agents: DrivenAgents, summary: SessionSummary) -> SessionRow:
+    return SessionRow(**msgspec.structs.asdict(summary), agent=await agent_of(store, agents, summary))
+
+
+async def agent_of(store: Store, agents: DrivenAgents, summary: SessionSummary) -> AgentView | None:
+    if summary.driver == "agent":
+        return None
+    session = summary.id
+    is_remembered = agents.started_as(session) is not None
+    if (agent := agents.get(session)) is not None:
+        return AgentView(agent.agent_type, agent.status, agent.transport, is_remembered)
+    is_held = await store.holder(session) is not None
+    kind = await _recorded_type(store, session)
+    return AgentView(kind, "elsewhere" if is_held else "ended", "", is_remembered)
+
+
+async def _recorded_type(store: Store, session: str) -> str:
+    for fact in await store.read(session, 0, _FACTS_AT_THE_START):
+        if isinstance(fact.event, Audited) and fact.event.details and "agent_type" in fact.event.details:
+            return str(fact.event.details["agent_type"])
+    return "custom"
+
+
+class OpenRun(msgspec.Struct, frozen=True):
+    """The run that is open."""
+
+    id: str
+    status: Literal["running", "waiting", "cut"]
+    """`cut`: nobody drives it any more. `resume` or a prompt lets it go on."""
+    started_ms: int
+    model: str
+    step: int
+    waiting: WaitReason | None
+    """What it waits for."""
+    children: list[str]
+    """The sessions of its children that have not ended."""
+
+
+class HeldBy(msgspec.Struct, frozen=True):
+    """The process that has a session open."""
+
+    pid: int
+    host: str
+    here: bool
+    """It is this server."""
+
+
+class ContextMeter(msgspec.Struct, frozen=True):
+    """Tokens, as the vendor counted them last. 0 where that is not known."""
+
+    used: int
+    window: int
+
+
+class SessionView(SessionSummary, frozen=True, kw_only=True):
+    """A session, and its state."""
+
+    agent: AgentView | None
+    """Where the driver is not `agent`."""
+    model: str
+    """The one it was asked last, or is set to; empty before the first run."""
+    reasoning: str
+    leaf: int
+    """The entry that the next one follows."""
+    run: OpenRun | None
+    held: bool
+    """Prompts wait until somebody releases them."""
+    holder: HeldBy | None
+    questions: list[OpenQuestion]
+    """Also those of its children."""
+    waiting: list[Prompt | Steer | Continue]
+    """Prompts whose turn has not come, and what was said to the run and not told yet."""
+    todo: dict[str, tuple[TodoItem, ...]]
+    totals: Spent
+    """What it used, with its children."""
+    children: Spent
+    """The children's part of it."""
+    cost: float | None
+    """In dollars, with the children's; null when a part is not known."""
+    context: ContextMeter
+
+
+async def view_session(
+    store: Store, session: str, driven: Session | None, agents: DrivenAgents
+) -> SessionView:
+    """Raises `NotFound`. `driven` is the session itself, where it is open here."""
+    summary = await as_it_is(store, await store.summary(session))
+    facts = await store.read_opening(session)
+    state = driven.state if driven else fold(facts)
+    pending = await store.pending(session)
+    groups, _ = await spent(store, ("session",), session=session)
+    own, children = (groups[0].own, groups[0].children) if groups else (Spent(), Spent())
+    totals = own + children
+    model = _model(facts, state, driven)
+    return SessionView(
+        **msgspec.structs.asdict(summary),
+        agent=await agent_of(store, agents, summary),
+        model=model,
+        reasoning=state.settings.reasoning,
+        leaf=state.leaf,
+        run=_run(state, summary),
+        held=state.held,
+        holder=_holder(await store.holder(session), here=bool(driven or agents.get(session))),
+        questions=await open_questions(store, state),
+        waiting=[one for one in pending if isinstance(one, Prompt | Steer | Continue)],
+        todo=dict(state.todo),
+        totals=totals,
+        children=children,
+        cost=totals.usage.cost,
+        context=ContextMeter(state.context_tokens, _window(model, driven)),
+    )
+
+
+def _run(state: SessionState, summary: SessionSummary) -> OpenRun | None:
+    run = state.run
+    if run is None:
+        return None
+    status: Literal["running", "waiting", "cut"] = "waiting" if run.waiting else "running"
+    if summary.status == "cut":
+        status = "cut"
+    waiting = run.waiting.reason if run.waiting else None
+    model = run.started.model
+    return OpenRun(run.id, status, run.time_ms, model, run.steps, waiting, run.open_children())
+
+
+def _holder(holder: ProcessId | None, *, here: bool) -> HeldBy | None:
+    return HeldBy(holder.pid, holder.host, here) if holder else None
+
+
+def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> str:
+    if driven is not None and not isinstance(driven.harness.model, AbsentModel):
+        return driven.harness.model.name
+    if state.settings.model:
+        return state.settings.model
+    started = [fact.event for fact in facts if isinstance(fact.event, RunStarted)]
+    return started[-1].model if started else ""
+
+
+def _window(model: str, driven: Session | None) -> int:
+    context = driven.harness.context if driven else None
+    if isinstance(context, KeptContext):
+        return context.window(model)
+    if not model:
+        return 0
+    from ostler.models.catalogue import Catalogue
+
+    return Catalogue().lookup(model).context_limit

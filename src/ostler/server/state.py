@@ -1,0 +1,312 @@
+"""What the routes work on: the store, the sessions that are driven here, and everything that is watched."""
+# MERGED: The folders that sessions work in: which they are, their files, and what an agent would have
+# MERGED: there.
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+
+from ostler.app.console import say
+from ostler.app.default_model import Answering, Surroundings, can_answer
+from ostler.app.project_files import Found, ProjectFiles
+from ostler.app.settings import Settings, load_settings
+from ostler.core.harness import Harness
+from ostler.core.journal import Journal, World
+from ostler.core.model import harness_without_model
+from ostler.core.store import Store
+from ostler.extensions.idle_host import present_host
+from ostler.schema.errors import NotFound, OstlerError
+from ostler.schema.facts import Fact
+from ostler.schema.ids import new_id
+from ostler.schema.messages import as_content
+from ostler.schema.requests import Prompt
+from ostler.server.agent_registry import DrivenAgents
+from ostler.server.auth import Doorkeeper, TokenBook
+from ostler.server.idempotency import KeptAnswers
+from ostler.server.problems import Forbidden
+from ostler.server.streams import (
+    TerminalStreams,
+    as_caught_up_of_all,
+    as_frame_of_all,
+    as_frames,
+    as_live_frames_of_all,
+)
+from ostler.server.uploads import Uploads
+from ostler.sessions.all_sessions import Everything
+from ostler.sessions.live_socket import sweep
+from ostler.sessions.session import create_session
+from ostler.sessions.streams import Patience, Watch
+from ostler.sessions.supervisor import LeftBehind, Supervisor, end_tools_of_the_dead
+
+FRESH = 30.0
+"""Seconds that what was loaded to be looked at is kept."""
+
+MOST = 16
+"""Folders whose files are known at a time."""
+
+PATIENCE = 1.0
+"""Seconds that a search waits for more files to be found."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    found: list[Found]
+    is_complete: bool
+
+
+class Folders:
+    """Nothing outside of these folders is looked at: those of the sessions, and the server's own."""
+
+    def __init__(
+        self, store: Store, supervisor: Supervisor, equip: Callable[[Path], Awaitable[Harness]], own: Path
+    ) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._equip = equip
+        self._own = own
+        self._looked_at: dict[Path, asyncio.Future[Harness]] = {}
+        self._files: OrderedDict[Path, tuple[ProjectFiles, threading.Event]] = OrderedDict()
+        self._leaving: set[asyncio.Future[None]] = set()
+
+    async def folder(self, cwd: str) -> Path:
+        """The folder of that name; the server's own, if none is named. Raises `Forbidden` and `NotFound`."""
+        if not cwd:
+            return self._own
+        if cwd != str(self._own) and not await self._store.sessions(cwd=cwd, limit=1):
+            raise Forbidden("no session works in that folder, and neither does the server")
+        if not await asyncio.to_thread(Path(cwd).is_dir):
+            raise NotFound(f"the folder {cwd} is not there any more")
+        return Path(cwd)
+
+    # --- what an agent would work with ----------------------------------------------------------------
+
+    async def of_session(self, session: str) -> Harness:
+        """That of a session which is open here; else what it would have if it were opened now."""
+        if (opened := self._supervisor.driven(session)) is not None:
+            return opened.harness
+        return await self.harness(await self.folder((await self._store.summary(session)).cwd))
+
+    async def harness(self, cwd: Path) -> Harness:
+        """For looking only: no session ever has it."""
+        if cwd not in self._looked_at:
+            self._looked_at[cwd] = asyncio.ensure_future(self._equip(cwd))
+            asyncio.get_running_loop().call_later(FRESH, self._forget, cwd)
+        looked_at = self._looked_at[cwd]
+        try:
+            return await asyncio.shield(looked_at)
+        except OstlerError:
+            if self._looked_at.get(cwd) is looked_at:
+                del self._looked_at[cwd]
+            raise
+
+    def _forget(self, cwd: Path) -> None:
+        if (made := self._looked_at.pop(cwd, None)) is not None:
+            leaving = asyncio.ensure_future(self._dismiss(made))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _dismiss(self, making: asyncio.Future[Harness]) -> None:
+        await asyncio.wait({making})
+        if making.cancelled() or making.exception():
+            return
+        harness = making.result()
+        if (host := present_host(harness)) is not None:
+            for extension in host.extensions.values():
+                await extension.close()
+        if not self._supervisor.uses(harness.model):
+            await harness.model.aclose()
+
+    # --- files ----------------------------------------------------------------------------------------
+
+    async def search(self, cwd: Path, query: str, limit: int) -> Listed:
+        """The files that may be meant. Those of a large project are found over some time."""
+        files, more = self._files_of(cwd)
+        files.refresh()
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            more.clear()
+            is_complete = files.is_complete
+            found = await asyncio.to_thread(files.search, query, limit)
+            left = deadline - asyncio.get_running_loop().time()
+            if is_complete or len(found) >= limit or left <= 0:
+                return Listed(found, is_complete)
+            await asyncio.to_thread(more.wait, left)
+
+    def _files_of(self, cwd: Path) -> tuple[ProjectFiles, threading.Event]:
+        if cwd not in self._files:
+            more = threading.Event()
+            self._files[cwd] = ProjectFiles(cwd, more.set, is_closed=True), more
+            if len(self._files) > MOST:
+                _, (oldest, _) = self._files.popitem(last=False)
+                threading.Thread(target=oldest.close, daemon=True).start()
+        self._files.move_to_end(cwd)
+        return self._files[cwd]
+
+    async def close(self) -> None:
+        for cwd in tuple(self._looked_at):
+            self._forget(cwd)
+        if self._leaving:
+            await asyncio.wait(set(self._leaving))
+        for files, _ in self._files.values():
+            await asyncio.to_thread(files.close)
+
+
+KEPT_OPEN = 600.0
+"""Seconds that a session stays open behind its last run."""
+
+SIGN_OF_LIFE = 15.0
+"""Seconds of silence after which a stream says that it is alive."""
+
+
+Equip = Callable[[Path], Awaitable[Harness]]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Server:
+    """One for each application. It is open while its life lasts: `async with server`."""
+
+    def __init__(
+        self,
+        store: Store,
+        equip: Equip,
+        cwd: Path,
+        tokens: TokenBook,
+        *,
+        settings: Callable[[Path], Settings] = lambda cwd: load_settings(cwd, {}).settings,
+    ) -> None:
+        """`settings` are those that hold in a folder."""
+        self.store = store
+        self.settings = settings
+        self.doorkeeper = Doorkeeper(tokens)
+        self.uploads = Uploads(tokens.path.parent / "uploads")
+        self.cwd = cwd
+        self.watch = Watch(store, as_frames)
+        self.patience = Patience()
+        self.everything = Everything(
+            store, as_frame_of_all, as_live_frames_of_all, now_ms, as_caught_up_of_all, self.patience
+        )
+        self.watch.on_live = self.everything.see_live
+        self._equip = equip
+        self.supervisor = Supervisor(
+            store,
+            self._equipped,
+            keep_open=KEPT_OPEN,
+            is_wanted=self._is_followed,
+            attend_alone=self._audit,
+        )
+        self.left_behind = LeftBehind(self.supervisor)
+        self.driven = DrivenAgents(store, self._attend_agent)
+        self.terminal_streams = TerminalStreams()
+        self.folders = Folders(store, self.supervisor, equip, cwd)
+        self.answers = KeptAnswers(tokens.path.with_name("answers.db"))
+        self.is_draining = False
+        self._beating: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
+
+    async def _equipped(self, cwd: Path) -> Harness:
+        harness = await self._equip(cwd)
+        own = harness.attend
+
+        def attend(journal: object) -> None:
+            if own is not None:
+                own(journal)  # type: ignore[arg-type]
+            self.watch.attend(journal)  # type: ignore[arg-type]
+
+        harness.attend = attend
+        return harness
+
+    async def switch(self, cwd: Path, session: str, prompt: str) -> str:
+        """Where an extension goes on: in that session, or in a new one in that folder."""
+        if not session:
+            made = await create_session(self.store, harness_without_model(str(cwd)))
+            await made.close()
+            session = made.id
+        if prompt:
+            request = Prompt(id=new_id("req"), by="extension", content=as_content(prompt))
+            await self.supervisor.submit(session, request)
+        return (await self.store.summary(session)).id
+
+    def _is_followed(self, session: str) -> bool:
+        """Then it stays open: what extensions show in it is seen."""
+        return any(hub.session == session and hub.followers for hub in self.watch.hubs())
+
+    def _audit(self, journal: Journal) -> None:
+        """What is taken up without a harness is told to the sinks as well."""
+        if audit := self.settings(Path(journal.state.cwd)).audit:
+            from ostler.history.audit import audit_to, configured_sinks
+
+            audit_to(journal, configured_sinks(audit), say)
+
+    def _attend_agent(self, journal: Journal) -> None:
+        self._audit(journal)
+        self.watch.attend(journal)
+
+    async def next_facts(self, session: str, after: int, wait: float) -> list[Fact]:
+        """Waited for so many seconds, or until the server ends."""
+        async with aclosing(self.store.follow(session, after)) as followed:  # type: ignore[type-var]
+            try:
+                async with self.patience.of(wait):
+                    return await anext(followed)
+            except TimeoutError:
+                return []
+
+    async def answering(self) -> Answering:
+        """Which model would answer in a new session."""
+        return await asyncio.to_thread(can_answer, Surroundings(self.settings(self.cwd)))
+
+    async def __aenter__(self) -> Server:
+        self.start()
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        """Only the first time: where it is mounted, with the first request."""
+        if self._beating is not None:
+            return
+        sweep(self.store.meeting_place)
+        self.uploads.sweep()
+        self._tidying = asyncio.ensure_future(end_tools_of_the_dead(self.store, World()))
+        self._beating = asyncio.ensure_future(self._beat())
+        self._watching = asyncio.ensure_future(self.doorkeeper.watch())
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(SIGN_OF_LIFE)
+            for hub in self.watch.hubs():
+                for follower in hub.followers:
+                    follower.keep_alive()
+            for one in self.everything.followers:
+                one.keep_alive()
+            self.terminal_streams.keep_alive()
+
+    def close_streams(self) -> None:
+        """In the path of the signal: no server ends open streams by itself."""
+        self.is_draining = True
+        self.patience.end()
+        self.watch.close()
+        self.everything.close()
+        self.terminal_streams.close()
+
+    async def close(self) -> None:
+        self.close_streams()
+        for task in (self._beating, self._watching, self._tidying):
+            if task is not None:
+                task.cancel()
+        self.left_behind.close()
+        await asyncio.gather(self.supervisor.close("the server ends"), self.driven.close())
+        await self.folders.close()
+        self.answers.close()
+        await self.store.tidy()

@@ -1,0 +1,145 @@
+"""What a person typed into a prompt: a command, a template, a skill, mentioned files.
+
+It is expanded here, before it is put into the session's inbox, as the command line and the terminal do:
+whoever drives the session, it is told the same, and whoever reads the log sees what the model was told.
+"""
+# MERGED: How a request gets from the wire into its session, and what became of it.
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+
+import msgspec
+
+from ostler.app.prompt_expansion import Expansion, expansion_of, see
+from ostler.core.harness import Harness
+from ostler.core.model import harness_without_model
+from ostler.extensions.idle_host import present_host
+from ostler.schema import requests
+from ostler.schema.errors import UsageError
+from ostler.schema.events import Printed, RequestRefused
+from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.messages import Text
+from ostler.schema.requests import AnyRequest, Prompt, RunCommand, Steer
+from ostler.server.problems import Conflict
+from ostler.server.state import Server
+from ostler.server.uploads import with_uploads
+from ostler.sessions.run_tree import state_of
+
+_COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
+
+
+class Meant(msgspec.Struct, frozen=True):
+    """What was asked for in fact."""
+
+    request: AnyRequest
+    expansion: Expansion | None = None
+
+
+async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
+    """Of a prompt or a steer the first text is what was typed; all else was attached, and is data. What is
+    typed to another vendor's agent is that one's to understand.
+
+    Raises `UsageError` for a command that nobody has.
+    """
+    if not isinstance(request, Prompt | Steer) or not request.content:
+        return Meant(request)
+    first, *attached = request.content
+    if not isinstance(first, Text):
+        return Meant(request)
+    typed = first.text.strip()
+    if not typed.startswith("/") and "@" not in typed:
+        return Meant(request)
+    if (await server.store.summary(session)).driver != "agent":
+        return Meant(request)
+    harness, names = await _surroundings(server, session, typed)
+    command = _COMMAND.fullmatch(typed)
+    if command and not attached and (host := present_host(harness)) and host.command_named(command[1]):
+        arguments = (command[2] or "").strip()
+        return Meant(RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments))
+    expansion = await asyncio.to_thread(expansion_of, (typed,), typed, harness, names)
+    content = (*expansion.blocks, *attached)
+    return Meant(msgspec.structs.replace(request, content=content), expansion)
+
+
+async def _surroundings(server: Server, session: str, typed: str) -> tuple[Harness, list[str]]:
+    """Mentions need the folder only: no extension is loaded for them."""
+    if not typed.startswith("/"):
+        return harness_without_model((await server.store.summary(session)).cwd), []
+    harness = await server.folders.of_session(session)
+    host = present_host(harness)
+    return harness, list(host.commands()) if host else []
+
+
+def tell(server: Server, session: str, meant: Meant) -> None:
+    """Once it is submitted: the session has seen the files, and who follows it is told what is missing."""
+    if meant.expansion is None:
+        return
+    if (opened := server.supervisor.driven(session)) is not None:
+        see(opened.harness, meant.expansion)
+    for hub in server.watch.hubs():
+        if hub.session == session and meant.expansion.notices:
+            hub.see([Printed(notice, "info") for notice in meant.expansion.notices])
+
+
+PATIENCE = 10.0
+"""Seconds that a secret is kept for the call which asked for it, and that a route waits for its fact."""
+
+
+_STARTING = (requests.Prompt, requests.Continue)
+
+
+async def submit(server: Server, session: str, request: AnyRequest) -> None:
+    """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is.
+
+    What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
+    """
+    driver = (await server.store.summary(session)).driver
+    request = await with_uploads(server.uploads, request, driver)
+    if problem := storing_problem(request):
+        raise UsageError(f"that request cannot be stored: {problem}")
+    if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
+        bare = msgspec.structs.replace(request, answer=None)
+        await server.supervisor.answer_secret(session, bare, request.answer, PATIENCE)
+        return
+    releases = isinstance(request, _STARTING) and await _is_held(server, session)
+    is_new = await server.supervisor.submit(session, request)
+    if releases and is_new:
+        await server.supervisor.release(session)
+    if server.driven.get(session) is None:
+        await server.left_behind.look_after(session)
+
+
+async def _is_held(server: Server, session: str) -> bool:
+    """Because its last run did not complete; and no prompt waits for somebody to look at it."""
+    state = await state_of(server.store, session)
+    waiting = await server.store.pending(session) if state.held and state.run is None else None
+    return waiting is not None and not any(isinstance(one, _STARTING) for one in waiting)
+
+
+async def _is_secret(server: Server, session: str, request: requests.Answer) -> bool:
+    asked = (await state_of(server.store, session)).questions.get(request.question)
+    return asked is not None and asked.question.secret and not request.declined
+
+
+async def fact_of(server: Server, session: str, request: str, wait: float) -> Fact | None:
+    """The fact that settled a request, waited for so many seconds, or until the server ends."""
+    seq = None
+    with suppress(TimeoutError):
+        async with server.patience.of(None):
+            seq = await server.supervisor.until_settled(session, request, wait)
+    return None if seq is None else (await server.store.read(session, seq - 1, 1))[0]
+
+
+async def settled(server: Server, session: str, request: AnyRequest) -> Fact | None:
+    """Asks, and waits for the fact; None when whoever holds the session has not got to it yet.
+
+    Raises `Conflict` with the reason when it was refused.
+    """
+    await submit(server, session, request)
+    fact = await fact_of(server, session, request.id, PATIENCE)
+    if fact is not None and isinstance(fact.event, RequestRefused):
+        raise Conflict(fact.event.reason)
+    return fact

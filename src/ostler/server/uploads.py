@@ -1,0 +1,364 @@
+"""Files that were sent to the server, kept under names of our own.
+
+What a file was called is only text: no path is made of it but its ending, and only if that is plain.
+"""
+# MERGED: Uploads in a prompt: a block with the address `upload:ID` becomes one with what was uploaded.
+# MERGED: Bytes that people or tools brought, answered so that a browser never runs any of them as a page of
+# MERGED: ours.
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import shutil
+import time
+import unicodedata
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ostler.models.credentials import write_privately
+from ostler.schema.errors import NotFound, StoreError, StoreFull, ToolFailed
+from ostler.schema.messages import File, Image, PlainBlock, Text
+from ostler.schema.requests import AnyRequest, Prompt, Steer
+from ostler.server.problems import RangeNotThere, TooLarge, problem_of, problem_response
+from ostler.tools import media
+from ostler.tools.read import look_at
+from ostler.tools.truncation import LineWindow, size_text
+
+MOST_BYTES = 50 * 1024 * 1024
+"""Of one file."""
+
+MOST_OF_ALL = 1024 * 1024 * 1024
+"""Bytes of all of them."""
+
+MOST_FILES = 2000
+
+KEPT_DAYS = 30
+"""Since it came, or was last named in a prompt."""
+
+LONGEST_NAME = 200
+
+_ABOUT = "about.json"
+
+_ID = re.compile(r"upl_[0-9a-f]{32}")
+
+_MEDIA_TYPE = re.compile(r"(?:text|application|audio|video|font|model)/[a-z0-9][a-z0-9.+-]{0,99}")
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """A file that was sent here. A prompt names it with the address `upload:ID` of a block."""
+
+    id: str
+    name: str
+    media_type: str
+    size: int
+    created_ms: int
+    path: str = ""
+    """Where it is on the server's machine, for the tools of an agent."""
+
+
+class Uploads:
+    """Each has a folder that only its owner can look into. It counts when `about.json` is there."""
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
+        self.folder = folder
+        self._now = now
+        self._arriving: dict[str, int] = {}
+        """Bytes of those that are on their way."""
+
+    async def take(self, name: str, said_type: str, pieces: AsyncIterator[bytes]) -> Upload:
+        """Keeps what comes. One that breaks off leaves nothing."""
+        self.sweep()
+        there = self.all()
+        if len(there) >= MOST_FILES:
+            raise TooLarge(f"there are {len(there)} uploads already: delete some first")
+        used = sum(one.size for one in there)
+        id, name = f"upl_{secrets.token_hex(16)}", safe_name(name)
+        path = self.folder / id / _file_name(name)
+        size, head = 0, b""
+        with self._writing(id, path) as descriptor:
+            async for piece in pieces:
+                size += len(piece)
+                self._arriving[id] = size
+                if used + sum(self._arriving.values()) > MOST_OF_ALL:
+                    raise TooLarge(f"there are {size_text(used)} of uploads already: delete some first")
+                head += piece[: media.SNIFFED - len(head)]
+                _write(descriptor, piece)
+            about = Upload(id, name, _media_type(head, said_type), size, int(self._now() * 1000))
+            write_privately(path.with_name(_ABOUT), msgspec.json.encode(about))
+        return msgspec.structs.replace(about, path=str(path))
+
+    @contextmanager
+    def _writing(self, id: str, path: Path) -> Iterator[int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700)
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except BaseException as error:
+            shutil.rmtree(path.parent, ignore_errors=True)
+            if isinstance(error, OSError):
+                kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+                raise kind(f"the upload cannot be kept: {error.strerror}") from None
+            raise
+        finally:
+            self._arriving.pop(id, None)
+
+    def find(self, id: str) -> Upload:
+        """Raises `NotFound`."""
+        missing = NotFound(f"there is no upload {id[:100]!r}; they are kept for {KEPT_DAYS} days")
+        if not _ID.fullmatch(id):
+            raise missing
+        folder = self.folder / id
+        try:
+            about = msgspec.json.decode((folder / _ABOUT).read_bytes(), type=Upload)
+        except (OSError, msgspec.DecodeError):
+            raise missing from None
+        path = folder / _file_name(about.name)
+        if folder.is_symlink() or path.is_symlink() or not path.is_file():
+            raise missing
+        return msgspec.structs.replace(about, id=id, path=str(path))
+
+    def all(self) -> list[Upload]:
+        """The newest first."""
+        found = []
+        for id in self._ids():
+            try:
+                found.append(self.find(id))
+            except NotFound:  # it is on its way, or was just removed
+                continue
+        return sorted(found, key=lambda one: one.created_ms, reverse=True)
+
+    def read(self, upload: Upload, start: int, size: int) -> bytes:
+        try:
+            descriptor = os.open(upload.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            raise NotFound(f"there is no upload {upload.id!r}") from None
+        try:
+            return os.pread(descriptor, size, start)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, id: str) -> None:
+        """Raises `NotFound`."""
+        self.find(id)
+        shutil.rmtree(self.folder / id, ignore_errors=True)
+
+    def keep_longer(self, upload: Upload) -> None:
+        now = self._now()
+        os.utime(self.folder / upload.id / _ABOUT, (now, now))
+
+    def sweep(self) -> None:
+        """Removes those that nobody has used for long, and what was left when a process ended."""
+        oldest = self._now() - KEPT_DAYS * 86400
+        for id in self._ids():
+            folder = self.folder / id
+            about = folder / _ABOUT
+            try:
+                used = (about if about.exists() else folder).stat().st_mtime
+            except OSError:  # somebody else removes it
+                continue
+            if used < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _ids(self) -> list[str]:
+        try:
+            return [one.name for one in self.folder.iterdir() if _ID.fullmatch(one.name)]
+        except OSError:  # nothing was sent yet
+            return []
+
+
+def _write(descriptor: int, piece: bytes) -> None:
+    left = memoryview(piece)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def safe_name(name: str) -> str:
+    """The last part of a name, without what a terminal, a header or a path would obey."""
+    shown = "".join("/" if _is_slash(one) else one for one in name if one.isprintable())
+    last = shown.rpartition("/")[2].lstrip(" ").rstrip(" .")
+    while len(last.encode()) > LONGEST_NAME:
+        stem, dot, ending = last.rpartition(".")
+        last = f"{stem[:-1]}.{ending}" if dot and stem and len(ending) < 20 else last[:-1]
+    return last.rstrip(" .") or "file"
+
+
+def _is_slash(character: str) -> bool:
+    """Also what becomes one when a name is normalised."""
+    folded = unicodedata.normalize("NFKC", character)
+    return "/" in folded or "\\" in folded or character in "\u2215\u29f5\u29f8\u2044\ufe68"
+
+
+def _file_name(name: str) -> str:
+    ending = name.rpartition(".")[2]
+    return f"file.{ending.lower()}" if re.fullmatch(r"[A-Za-z0-9]{1,10}", ending) and "." in name else "file"
+
+
+def _media_type(head: bytes, said: str) -> str:
+    """What its bytes say; else what was said of it, where that claims nothing that bytes would show."""
+    if picture := media.image_type(head):
+        return picture
+    if media.is_pdf(head):
+        return "application/pdf"
+    said = said.partition(";")[0].strip().lower()
+    if _MEDIA_TYPE.fullmatch(said) and said != "application/pdf":
+        return said
+    return "application/octet-stream" if media.is_binary(head) else "text/plain"
+
+
+SCHEME = "upload:"
+
+MOST_TEXT = 200 * 1024
+"""Bytes of a text that the model is shown: of a longer one it is told where it is."""
+
+MOST_ATTACHED = 20 * 1024 * 1024
+"""Characters of pictures and documents in one prompt, in base64."""
+
+
+async def with_uploads(uploads: Uploads, request: AnyRequest, driver: str = "agent") -> AnyRequest:
+    """The request with what it names. An agent of another vendor, which is told text only, is told where it
+    is. Raises `NotFound`."""
+    if not isinstance(request, Prompt | Steer):
+        return request
+    show = block_of if driver == "agent" else _place_of
+    return msgspec.structs.replace(request, content=await filled(uploads, request.content, show))
+
+
+async def filled(
+    uploads: Uploads, content: Sequence[PlainBlock], show: Callable[[Uploads, Upload], PlainBlock]
+) -> tuple[PlainBlock, ...]:
+    """The content with what it names, as it is to be shown. Raises `NotFound`."""
+    blocks: list[PlainBlock] = []
+    for block in content:
+        if isinstance(block, Text) or not block.url.startswith(SCHEME):
+            blocks.append(block)
+            continue
+        upload = uploads.find(block.url.removeprefix(SCHEME))
+        uploads.keep_longer(upload)
+        blocks.append(await asyncio.to_thread(show, uploads, upload))
+    if sum(len(one.data) for one in blocks if not isinstance(one, Text)) > MOST_ATTACHED:
+        raise TooLarge(f"a prompt may have {size_text(MOST_ATTACHED)} of pictures and documents at most")
+    return tuple(blocks)
+
+
+def block_of(uploads: Uploads, upload: Upload) -> PlainBlock:
+    """What a model is shown: a picture or a document as such, a text with its name; of anything else, where
+    it is. Takes its time: not for the event loop."""
+    if upload.media_type.startswith("image/") or upload.media_type == "application/pdf":
+        return _attached(upload) or Text(_place(upload))
+    if upload.size > MOST_TEXT:
+        return Text(_place(upload))
+    content = uploads.read(upload, 0, MOST_TEXT)
+    if media.is_binary(content):
+        return Text(_place(upload))
+    text = content.decode("utf-8-sig", "replace")
+    return Text(f"--- {upload.name}, uploaded ---\n{text}")
+
+
+def _attached(upload: Upload) -> Image | File | None:
+    """None for one that is too large for vendors."""
+    path = Path(upload.path)
+    try:
+        found = look_at(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
+    except ToolFailed:
+        return None
+    shown = found.content[-1]
+    if isinstance(shown, File):
+        return msgspec.structs.replace(shown, name=upload.name)
+    return shown if isinstance(shown, Image) else None
+
+
+def _place_of(uploads: Uploads, upload: Upload) -> Text:
+    return Text(_place(upload))
+
+
+def _place(upload: Upload) -> str:
+    about = f"{upload.media_type}, {size_text(upload.size)}"
+    return f"the file {upload.name} ({about}) was uploaded; it is at {upload.path}"
+
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+
+PIECE = 256 * 1024
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+Read = Callable[[int, int], Awaitable[bytes]]
+"""Bytes from a position on."""
+
+
+def content_response(request: Request, name: str, media_type: str, size: int, read: Read) -> Response:
+    """All of it, or the range that is asked for."""
+    shown_type, is_inline = _shown_as(media_type)
+    shown_how = "inline" if is_inline else "attachment"
+    headers = {
+        "accept-ranges": "bytes",
+        "content-disposition": f"{shown_how}; filename*=UTF-8''{quote(name, '')}",
+        "x-content-type-options": "nosniff",
+        "content-security-policy": "default-src 'none'; sandbox",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "private, no-cache",
+    }
+    # Without a validator nobody can know that a condition holds: then all of it is sent.
+    asked = "" if "if-range" in request.headers else request.headers.get("range", "")
+    found = _range(asked, size)
+    if found is None:
+        refused = problem_response(problem_of(RangeNotThere(f"there are {size} bytes")))
+        refused.headers["content-range"] = f"bytes */{size}"
+        return refused
+    start, end = found
+    is_part = (start, end) != (0, size)
+    if is_part:
+        headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
+    headers["content-length"] = str(end - start)
+    pieces = _pieces(read, start, end)
+    return StreamingResponse(pieces, 206 if is_part else 200, headers, shown_type)
+
+
+def _shown_as(media_type: str) -> tuple[str, bool]:
+    """The media type to say, and whether a browser may show it instead of keeping it."""
+    plain = media_type.partition(";")[0].strip().lower()
+    if plain in PICTURES:
+        return plain, True
+    if plain.startswith("text/") or plain == "application/json":
+        return "text/plain; charset=utf-8", True
+    return ("application/pdf" if plain == "application/pdf" else "application/octet-stream"), False
+
+
+def _range(asked: str, size: int) -> tuple[int, int] | None:
+    """From where to where; None for what is not there. One that is not understood is passed over."""
+    found = _RANGE.fullmatch(asked.strip())
+    if found is None or not (found[1] or found[2]):
+        return 0, size
+    if not found[1]:
+        last = int(found[2])
+        return (max(0, size - last), size) if last and size else None
+    start = int(found[1])
+    if found[2] and int(found[2]) < start:
+        return 0, size
+    end = min(size, int(found[2]) + 1) if found[2] else size
+    return (start, end) if start < size else None
+
+
+async def _pieces(read: Read, start: int, end: int) -> AsyncIterator[bytes]:
+    while start < end:
+        piece = await read(start, min(PIECE, end - start))
+        if not piece:
+            return
+        start += len(piece)
+        yield piece

@@ -1,0 +1,359 @@
+"""Children: runs in sessions of their own, whose parent is another run's call."""
+# MERGED: The children of a session, loaded with the first one: most runs never have any.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from typing import Any
+
+import msgspec
+
+from ostler.context.session_context import KeptContext
+from ostler.core.call_context import record_child_end
+from ostler.core.children import ChildPeek, ChildRequest, ChildResult, ChildWaits, HistoryPolicy
+from ostler.core.context import Context
+from ostler.core.harness import Children, Harness, ParentCall, Place
+from ostler.core.journal import Journal, World
+from ostler.core.model import Transcript
+from ostler.core.run_state import Used
+from ostler.core.state import SessionState
+from ostler.core.store import Store
+from ostler.schema import events
+from ostler.schema.errors import CallRefused, NotFound, OstlerError, SessionHeld
+from ostler.schema.events import RunEnded, RunWaiting, ToolResultFact
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Block, Message, ToolCall, ToolResult, text_of
+from ostler.schema.outcomes import Failed, Ok, failed, ok
+from ostler.schema.requests import Cancel
+from ostler.sessions.lease import end_cut_agent
+from ostler.sessions.run_tree import facts_in, is_stuck, state_of
+from ostler.sessions.session import Quiet, Session, create_session, open_session
+
+LOOK_AGAIN = 2.0
+"""Seconds after which a child that another process drives is tried again."""
+
+
+class RunsChildren:
+    """The children of one session's calls, in the process that drives it: so many at a time."""
+
+    def __init__(self, store: Store, world: World, together: int) -> None:
+        self._store = store
+        self._world = world
+        self._turns = asyncio.Semaphore(together)
+        self._rested: dict[str, int] = {}
+        """How many facts a child and its own had when it last came to rest here."""
+
+    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        if ended := await self._ended(child, request, parent):
+            return ended
+        async with self._turns:
+            while True:
+                try:
+                    session = await self._open(child, request, parent)
+                    break
+                except SessionHeld:  # somebody answers its question, and drives it on
+                    await self._comes_to_rest(child)
+            try:
+                return await self._drive(session, request, parent)
+            finally:
+                await session.close()
+
+    async def _comes_to_rest(self, child: str) -> None:
+        """Waits until a child that another process drives has come to rest, or that process is gone."""
+        last = await self._store.last_seq(child)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN), aclosing(self._store.follow(child, last)) as followed:  # type: ignore[type-var]
+                async for facts in followed:
+                    if any(fact.type in ("run_ended", "run_waiting") for fact in facts):
+                        return
+
+    async def _drive(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        if request.trace.live:
+            session.observe(lambda batch: parent.publish_trace(session.id, batch))
+        judge = request.execution.judge
+        try:
+            while (result := await self._result(session.state, judge)) is None:
+                if session.state.run is None:
+                    quiet: Quiet = await session.prompt(request.prompt, at_once=True)
+                else:
+                    quiet = await session.advance()
+                if isinstance(quiet, RunWaiting):
+                    self._rested[session.id] = await facts_in(self._store, session.state)
+                    raise ChildWaits(session.id)
+        except asyncio.CancelledError:
+            if cut := await self._result(session.state, judge):
+                record_child_end(parent.journal, parent.budget, cut)
+            raise
+        record_child_end(parent.journal, parent.budget, result)
+        return result
+
+    async def _ended(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult | None:
+        """What came of a child whose end is a fact already, even if it never began: nor will it now."""
+        run = parent.journal.state.run
+        known = run.children.get(child) if run else None
+        told = known.ended if known else None
+        if told is None:
+            return None
+        with suppress(NotFound):
+            state = await state_of(self._store, child)
+            if result := await self._result(state, request.execution.judge):
+                return result
+        return ChildResult(child, "", told.status, reason=told.reason)
+
+    async def _result(self, state: SessionState, judge: str = "") -> ChildResult | None:
+        return result_of(await self._store.read(state.id), judge) if state.last_run else None
+
+    async def _open(self, child: str, request: ChildRequest, parent: ParentCall) -> Session:
+        harness = child_harness(request, parent)
+        try:
+            session = await open_session(self._store, child, harness, world=self._world)
+        except NotFound:
+            session = await create_session(
+                self._store,
+                harness,
+                world=self._world,
+                session=child,
+                child_of=parent.session,
+                call=parent.call,
+            )
+        seed = await self._seed(request, parent)
+        if seed and session.state.run is None and not session.state.leaf:  # also if a process died in between
+            await session.replace_history(seed)
+        return session
+
+    async def _seed(self, request: ChildRequest, parent: ParentCall) -> tuple[Message, ...]:
+        if request.resumes:
+            return tuple((await state_of(self._store, request.resumes)).transcript)
+        return inherited(parent.journal.state.transcript, request.history)
+
+    async def peek(self, child: str) -> ChildPeek:
+        try:
+            state = await state_of(self._store, child)
+        except NotFound:
+            return ChildPeek(False, Used())
+        if result := await self._result(state):
+            return ChildPeek(False, Used.of(result.own, result.children))
+        # One that was just driven, and did not get any further, is not driven again and again.
+        waits = await is_stuck(self._store, state) or (
+            self._rested.get(child) == await facts_in(self._store, state)
+        )
+        return ChildPeek(waits, await self._used_by(state))
+
+    async def _used_by(self, state: SessionState) -> Used:
+        """By an open run and all below it."""
+        used = state.run.used() if state.run else Used()
+        for child in state.run.open_children() if state.run else ():
+            used.add((await self.peek(child)).used)
+            used.children += 1
+        return used
+
+    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
+        """Asked for in its inbox; done here, unless somebody else drives it."""
+        while True:
+            try:
+                state = await state_of(self._store, child)
+            except NotFound:
+                return None
+            result = await self._result(state)
+            if result is not None or state.run is None:
+                return result
+            if state.driver != "agent" and (cut := await end_cut_agent(self._store, child, self._world)):
+                return cut
+            await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
+            await self._take_up_cancel(child, harness)
+
+    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
+        try:
+            session = await self._open_to_end(child, harness)
+        except (NotFound, SessionHeld):
+            return await self.end(child, "its process ended", harness)
+        try:
+            if session.state.run is None or session.state.run.waiting is None:
+                await session.close_broken_run()
+        finally:
+            await session.close()
+        return await self.end(child, "its process ended", harness)
+
+    async def _open_to_end(self, child: str, harness: Harness) -> Session:
+        harness = msgspec.structs.replace(harness, memory={}, place=None)
+        return await open_session(self._store, child, harness, world=self._world)
+
+    async def _take_up_cancel(self, child: str, harness: Harness) -> None:
+        try:
+            session = await self._open_to_end(child, harness)
+        except SessionHeld:
+            await self._comes_to_rest(child)  # whoever holds it takes it up
+            return
+        try:
+            if session.state.run is not None:
+                await session.advance()
+        finally:
+            await session.close()
+
+
+def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
+    """What a child works with: its parent's, less what it shall not have, with the same guards."""
+    harness, execution = parent.harness, request.execution
+    if execution.judge and execution.judge not in harness.tools:
+        raise CallRefused(f"There is no tool {execution.judge!r} that could judge the child's work.")
+    allowed = set(harness.tools if execution.tools is None else execution.tools) | {execution.judge}
+
+    def make_system(instead: str) -> str:
+        beginning = instead or execution.system
+        made = harness.make_system(beginning) if harness.make_system else beginning or harness.system
+        return "\n\n".join(part for part in (made, execution.append_system) if part)
+
+    child = msgspec.structs.replace(
+        harness,
+        system=make_system(""),
+        make_system=make_system,
+        limits=msgspec.structs.replace(execution.limits, retries=harness.limits.retries),
+        answer_schema=None,
+        waits_for_answers=harness.waits_for_answers and parent.call != "",
+        context=_context(request, harness),
+        memory={},
+        agent=request.agent,
+        place=Place(
+            root=parent.root_run,
+            parent=parent.run,
+            depth=parent.depth + 1,
+            budget=parent.budget,
+            permissions=lambda: _remembered(parent),
+        ),
+    )
+    child.use(tool for name, tool in harness.tools.items() if name in allowed)
+    if isinstance(child.context, KeptContext):
+        child.context.equip(child)
+    try:
+        if execution.model:
+            child.set_model(execution.model)
+    except OstlerError as error:
+        raise CallRefused(f"The child cannot have the model {execution.model}: {error.message}") from None
+    return child
+
+
+def _context(request: ChildRequest, harness: Harness) -> Context | None:
+    """By its parent's rules, and its own. Only a host's own context has none to change."""
+    rules = request.execution.context
+    if not rules or not isinstance(harness.context, KeptContext):
+        return harness.context.anew() if harness.context else None
+    try:
+        return harness.context.for_agent(rules)
+    except OstlerError as error:
+        raise CallRefused(f"The child cannot be told by its rules: {error.message}") from None
+
+
+def _remembered(parent: ParentCall) -> dict[str, str]:
+    place = parent.harness.place
+    return {**(place.permissions() if place else {}), **parent.journal.state.permissions}
+
+
+def inherited(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:
+    """The messages of the last runs that a child is told: prompts and answers, or what the filter keeps."""
+    if policy.runs <= 0:
+        return ()
+    messages = list(transcript)
+    prompts = [place for place, message in enumerate(messages) if _is_prompt(message)]
+    if not prompts:
+        return ()
+    keep = policy.keep or (lambda message: _is_prompt(message) or _is_answer(message))
+    kept = [message for message in messages[prompts[-policy.runs :][0] :] if keep(message)]
+    return tuple(message for message in _paired(kept) if message.content)
+
+
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user"
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.calls
+
+
+def _paired(messages: list[Message]) -> list[Message]:
+    """Without calls that have no result here, and results that have no call: no model takes those."""
+    called = {call.id for message in messages for call in message.calls}
+    done = {block.call for message in messages for block in message.content if isinstance(block, ToolResult)}
+    both = called & done
+    return [
+        Message(message.role, tuple(block for block in message.content if _id_of(block) in (None, *both)))
+        for message in messages
+    ]
+
+
+def _id_of(block: Block) -> str | None:
+    match block:
+        case ToolCall(id=call) | ToolResult(call=call):
+            return call
+    return None
+
+
+def result_of(facts: Sequence[Fact], judge: str = "") -> ChildResult | None:
+    """What came of a child's run: its answer, or the judge's, or what there was when it was cut.
+
+    None while it has not ended. Runs that people asked for in its session are not the child's. One that was
+    spawned between two runs has no parent.
+    """
+    session, run, first = facts[0].session, "", facts[0].event
+    is_spawned = isinstance(first, events.SessionStarted) and not first.call
+    text, judged, ended = "", None, None
+    for fact in facts:
+        if fact.type != "run_started" and (not run or fact.run != run):
+            continue
+        match fact.event:
+            case events.RunStarted(parent_run=parent) if parent or is_spawned:
+                run = run or fact.run
+            case events.AssistantMessage(content=content) if judged is None:
+                text = text_of(content) or text
+            case ToolResultFact(name=name, failed=None, content=content, details=details) if name == judge:
+                text, judged = text_of(content), details or {}
+            case RunEnded() as end:
+                ended = end
+    if ended is None:
+        return None
+    return ChildResult(
+        session, run, ended.status, text, ended.reason, judged, own=ended.own, children=ended.children
+    )
+
+
+def outcome_of(result: ChildResult) -> Ok | Failed:
+    """What the model of the parent is told of a child's end."""
+    details: dict[str, Any] = {"child": result.session, "status": result.status}
+    if result.judged:
+        details["judged"] = result.judged
+    cost = (result.own + result.children).usage.cost
+    price = "cost unknown" if cost is None else f"${cost:.4f}"
+    steps = "1 step" if result.own.steps == 1 else f"{result.own.steps} steps"
+    summary = f"{result.status} after {steps}, {price}"
+    if result.is_whole:
+        return ok(result.text or "(the child gave no answer)", details=details, summary=summary)
+    so_far = f"\nIts answer so far:\n{result.text}" if result.text else ""
+    why = f": {result.reason}" if result.reason not in ("", result.status) else ""
+    return failed(f"The child was cut ({result.status}{why}).{so_far}", details=details, summary=summary)
+
+
+class ChildrenWhenNeeded:
+    """`RunsChildren`, which needs sessions itself, and which most runs never need."""
+
+    def __init__(self, journal: Journal, together: int) -> None:
+        self._journal = journal
+        self._together = together
+        self._made: Children | None = None
+
+    def _children(self) -> Children:
+        if self._made is None:
+            self._made = RunsChildren(self._journal.store, self._journal.world, self._together)
+        return self._made
+
+    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
+        return await self._children().run(child, request, parent)
+
+    async def peek(self, child: str) -> ChildPeek:
+        return await self._children().peek(child)
+
+    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
+        return await self._children().end(child, reason, harness)
+
+    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
+        return await self._children().cut(child, harness)

@@ -1,0 +1,233 @@
+"""The open tail of a session: what was streamed and has no closing fact yet, and the live values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ostler.schema import events
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact, UnknownEvent, decode_event, type_of
+
+OUTPUT_KEPT = 64_000
+"""Characters of a running tool's output: the end of it is what people look at, and a blob has the rest."""
+
+
+Key = tuple[str, ...]
+"""What a delta is a part of."""
+
+
+class LiveTail:
+    """Joins deltas to what they are parts of, until the fact comes that holds the whole.
+
+    Whoever comes late gets `events`: deltas that begin at offset 0 (of a tool's output, at what is kept),
+    and behind them the stream goes on without gap or repetition.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Key, _Growing] = {}
+        self._values: dict[str, events.LiveValue] = {}
+        self._children: dict[str, tuple[str, LiveTail]] = {}
+        self.last_seq = 0
+        """Of the facts that were seen."""
+        self._growing: _Growing | None = None
+        """Of the delta before: almost always that of the next one, too."""
+
+    def see(self, batch: Iterable[Fact | Event]) -> None:
+        for one in batch:
+            if (growing := self._growing) is not None and growing.takes(one):
+                continue
+            if isinstance(one, Fact):
+                self.last_seq = one.seq
+                if one.type in _CLOSING:
+                    self._growing = None
+                    self._close(one.event)
+            else:
+                self._take(one)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case events.TextDelta() | events.ReasoningDelta() | events.ToolInputDelta() | events.ToolOutput():
+                key = key_of(event)
+                if key not in self._open:
+                    self._open[key] = _Growing(event)
+                self._growing = self._open[key]
+                self._growing.add(event)
+            case events.ToolInputStarted():
+                self._open.setdefault(key_of(event), _Growing(event))
+            case events.LiveValue(name=name, value=value):
+                self._values.pop(name, None)
+                if value is not None:
+                    self._values[name] = event
+            case events.ChildEvent(call=call, child=child):
+                if child not in self._children:
+                    self._children[child] = (call, LiveTail())
+                if (seen := _of_child(event)) is not None:
+                    self._children[child][1].see([seen])
+
+    def _close(self, event: Event | UnknownEvent) -> None:
+        match event:
+            case events.AssistantMessage(call=message) | events.ModelFailed(call=message):
+                self._drop([key for key in self._open if key[0] != "output" and key[1] == message])
+            case events.ToolResultFact(call=call):
+                self._drop([("output", call)])
+                self._leave([child for child, (of, _) in self._children.items() if of == call])
+            case events.ChildEnded(child=child):
+                self._leave([child])
+            case events.RunEnded():
+                self._open.clear()
+                self._leave([child for child, (call, _) in self._children.items() if call])
+
+    def _drop(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._open.pop(key, None)
+
+    def _leave(self, children: list[str]) -> None:
+        for child in children:
+            self._children.pop(child, None)
+
+    def events(self) -> list[Event]:
+        """All of it, as live events."""
+        return [
+            *self._values.values(),
+            *(event for growing in self._open.values() for event in growing.events(0)),
+            *(
+                events.ChildEvent(call, child, event)
+                for child, (call, tail) in self._children.items()
+                for event in tail.events()
+            ),
+        ]
+
+    def since(self, missed: Mapping[Key, int]) -> list[Event]:
+        """What was missed of each key from that offset on; nothing of what is closed by now."""
+        return [event for key, offset in missed.items() for event in self._missed(key, offset)]
+
+    def _missed(self, key: Key, offset: int) -> list[Event]:
+        if key[0] == "value":
+            return [self._values.get(key[1]) or events.LiveValue(key[1])]
+        if key[0] == "child":
+            call, tail = self._children.get(key[1], ("", None))
+            return [events.ChildEvent(call, key[1], event) for event in tail.events()] if tail else []
+        return self._open[key].events(offset) if key in self._open else []
+
+    def clear(self) -> list[Event]:
+        """Forgets everything, for nobody drives the session any more. What takes the values away."""
+        gone: list[Event] = [events.LiveValue(name) for name in self._values]
+        self._open, self._values, self._children, self._growing = {}, {}, {}, None
+        return gone
+
+
+class _Growing:
+    """One text that grows by deltas."""
+
+    def __init__(self, first: Any) -> None:
+        self._first = first
+        self._pieces: list[Any] = []
+        self._kept = 0
+        """Characters of output in the pieces."""
+        self._kind: Any = None
+        """Of its deltas, where they are parts of a message."""
+
+    def takes(self, event: Any) -> bool:
+        """The short way for what comes thousands of times: more of the same block."""
+        if type(event) is not self._kind:
+            return False
+        first = self._first
+        if event.message != first.message or event.block != first.block:
+            return False
+        self._pieces.append(event)
+        return True
+
+    def add(self, delta: Any) -> None:
+        self._pieces.append(delta)
+        if not isinstance(delta, events.ToolOutput):
+            self._kind = type(delta)
+            return
+        self._kept += len(delta.text)
+        if self._kept > 2 * OUTPUT_KEPT:
+            self._forget_the_beginning()
+
+    def _forget_the_beginning(self) -> None:
+        dropped = 0
+        while self._kept - len(self._pieces[dropped].text) > OUTPUT_KEPT:
+            self._kept -= len(self._pieces[dropped].text)
+            dropped += 1
+        del self._pieces[:dropped]
+
+    def events(self, offset: int) -> list[Event]:
+        """What there is from that offset on; `tool_input_started` before arguments that begin."""
+        if isinstance(self._first, events.ToolOutput):
+            return self._output(offset)
+        self._join()
+        parts: list[Event] = []
+        if isinstance(self._first, events.ToolInputStarted) and offset == 0:
+            parts.append(self._first)
+        if self._pieces:
+            whole = self._pieces[0]
+            if text := whole.text[offset - whole.offset :] if offset > whole.offset else whole.text:
+                parts.append(msgspec.structs.replace(whole, offset=max(offset, whole.offset), text=text))
+        return parts
+
+    def _join(self) -> None:
+        if len(self._pieces) > 1:
+            text = "".join([piece.text for piece in self._pieces])
+            self._pieces = [msgspec.structs.replace(self._pieces[0], text=text)]
+
+    def _output(self, offset: int) -> list[Event]:
+        """Pieces of one stream joined: what went to standard error stays apart."""
+        joined: list[list[Any]] = []
+        for piece in self._pieces:
+            if piece.offset + len(piece.text) <= offset:
+                continue
+            if joined and joined[-1][0].stream == piece.stream:
+                joined[-1].append(piece)
+            else:
+                joined.append([piece])
+        parts: list[Event] = []
+        for pieces in joined:
+            text, start = "".join([piece.text for piece in pieces]), pieces[0].offset
+            cut = max(0, offset - start)
+            parts.append(msgspec.structs.replace(pieces[0], offset=start + cut, text=text[cut:]))
+        return parts
+
+
+def key_of(event: Any) -> Key:
+    """What a live event is a part of; empty for one that stands by itself."""
+    match event:
+        case events.TextDelta(message=message, block=block):
+            return ("text", message, str(block))
+        case events.ReasoningDelta(message=message, block=block):
+            return ("reasoning", message, str(block))
+        case (
+            events.ToolInputStarted(message=message, block=block)
+            | events.ToolInputDelta(message=message, block=block)
+            | events.ToolInputEnded(message=message, block=block)
+        ):
+            return ("input", message, str(block))
+        case events.ToolOutput(call=call):
+            return ("output", call)
+        case events.LiveValue(name=name):
+            return ("value", name)
+        case events.ChildEvent(child=child):
+            return ("child", child)
+    return ()
+
+
+def _of_child(told: events.ChildEvent) -> Fact | Event | None:
+    """What matters here of a child's event, as its parent's stream has it: a live event, or a fact's line."""
+    if isinstance(told.event, Event):
+        return told.event
+    body = told.line()
+    tag = type_of(body)
+    kind = events.EVENT_TYPES.get(tag)
+    if tag in _CLOSING:
+        return Fact(0, "", "", 0, body, tag)
+    if kind is None or not issubclass(kind, events.Delta | events.LiveEvent):
+        return None
+    event = decode_event(body)
+    return None if isinstance(event, UnknownEvent) else event
+
+
+_CLOSING = frozenset({"assistant_message", "model_failed", "tool_result", "child_ended", "run_ended"})

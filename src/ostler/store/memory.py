@@ -1,0 +1,261 @@
+"""A store in memory: for tests, for the simulator, and for agents that need not survive their process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ostler.core.journal import World
+from ostler.core.processes import ProcessId
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.schema.errors import NotFound, StoreError
+from ostler.schema.events import AssistantMessage, ToolResultFact, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import BlobRef, text_of
+from ostler.schema.requests import OVERTAKING, AnyRequest
+from ostler.schema.visibility import is_opening
+from ostler.store.change_notifier import ANYWHERE, Pulse, inbox_of
+from ostler.store.rules import (
+    LEASE_MS,
+    excerpt,
+    is_current,
+    living_holder,
+    lost,
+    new_summary,
+    next_lease,
+    no_session,
+    require_order,
+    require_whole_session,
+    summarised,
+    words_of,
+)
+
+
+class _Session:
+    def __init__(self, first: Fact) -> None:
+        self.facts = [first]
+        self.summary = new_summary(first)
+        self.lease: Lease | None = None
+        self.generation = 0
+        self.requests: dict[str, AnyRequest] = {}
+        self.settled: dict[str, int] = {}
+        self.processes: dict[str, list[ProcessId]] = {}
+
+
+class MemoryStore:
+    """All four contracts of a store, in dictionaries."""
+
+    meeting_place: Path | None = None
+
+    def __init__(self, world: World | None = None) -> None:
+        self._now_ms: Callable[[], int] = (world or World()).now_ms
+        self._sessions: dict[str, _Session] = {}
+        self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
+        self._pulse = Pulse()
+
+    # --- log ----------------------------------------------------------------------------------------
+
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        return self._grant(self._add([first]), owner)
+
+    async def append(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> None:
+        self.append_now(lease, facts, settled)
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool:
+        session = self._held(lease)
+        require_order(lease.session, facts, session.summary.last_seq + 1)
+        finished = [fact.event.call for fact in facts if isinstance(fact.event, ToolResultFact)]
+        session.summary = summarised(session.summary, facts)
+        session.facts.extend(facts)
+        for request, seq in settled.items():
+            session.requests.pop(request, None)
+            session.settled.setdefault(request, seq)
+        for call in finished:
+            session.processes.pop(call, None)
+        self._pulse.tick(lease.session)
+        return True
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
+        facts = self._session(session).facts[after:]
+        return facts if limit is None else facts[:limit]
+
+    async def read_opening(self, session: str) -> list[Fact]:
+        facts = self._session(session).facts
+        tail = max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=1)
+        return [fact for fact in facts if fact.seq >= tail or is_opening(fact.type, fact.run)]
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        while True:
+            seen = self._pulse.version(session)
+            facts = await self.read(session, after)
+            if facts:
+                after = facts[-1].seq
+                yield facts
+            else:
+                await self._pulse.wait(session, seen)
+
+    async def changes(self, seen: int) -> int:
+        return await self._pulse.wait(ANYWHERE, seen)
+
+    async def last_seq(self, session: str) -> int:
+        return self._session(session).summary.last_seq
+
+    async def summary(self, session: str) -> SessionSummary:
+        return self._session(session).summary
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
+    ) -> list[SessionSummary]:
+        found = [
+            summary
+            for summary in [session.summary for session in self._sessions.values()]
+            if (cwd is None or summary.cwd == cwd)
+            and summary.id.startswith(prefix)
+            and summary.updated_ms >= since_ms
+        ]
+        found.sort(key=lambda summary: (summary.updated_ms, summary.id), reverse=True)
+        return found if limit is None else found[:limit]
+
+    async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        words = words_of(query)
+        hits: list[Hit] = []
+        for session in self._sessions.values():
+            for fact in session.facts:
+                if words and isinstance(fact.event, UserMessage | AssistantMessage):
+                    text = text_of(fact.event.content)
+                    if _holds(text, words):
+                        hits.append(Hit(fact.session, fact.seq, excerpt(text, words), fact.time_ms))
+        hits.sort(key=lambda hit: hit.time_ms, reverse=True)
+        return hits[:limit]
+
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        sessions = [self._session(session)] if session else self._sessions.values()
+        facts = [fact for one in sessions for fact in one.facts if fact.type == "usage" and not fact.origin]
+        return sorted([fact for fact in facts if fact.time_ms >= since_ms], key=lambda fact: fact.time_ms)
+
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
+        self._add(facts)
+        for part in blobs:
+            await self.append_blob(facts[0].session, part.blob, part.data, part.media_type)
+
+    async def delete(self, session: str, owner: ProcessId) -> None:
+        found = self._session(session)
+        next_lease(session, found.lease, found.generation, owner, self._now_ms())
+        del self._sessions[session]
+        self._blobs = {name: blob for name, blob in self._blobs.items() if name[0] != session}
+        self._pulse.tick(session)
+        self._pulse.tick(inbox_of(session))
+
+    # --- leases -------------------------------------------------------------------------------------
+
+    async def acquire(self, session: str, owner: ProcessId) -> Lease:
+        return self._grant(self._session(session), owner)
+
+    async def renew(self, lease: Lease) -> Lease:
+        return self._until(lease, self._now_ms() + LEASE_MS)
+
+    async def rest(self, lease: Lease) -> Lease:
+        return self._until(lease, self._now_ms())
+
+    def _until(self, lease: Lease, expires_ms: int) -> Lease:
+        session = self._held(lease)
+        session.lease = msgspec.structs.replace(lease, expires_ms=expires_ms)
+        return session.lease
+
+    async def holder(self, session: str) -> ProcessId | None:
+        return living_holder(self._session(session).lease, self._now_ms())
+
+    async def release(self, lease: Lease) -> None:
+        session = self._sessions.get(lease.session)
+        if session and session.lease and is_current(lease, session.lease.owner, session.generation):
+            session.lease = None
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
+        self._held(lease).processes.setdefault(call, []).append(process)
+
+    async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
+        rows = self._session(session).processes.items()
+        return [(call, process) for call, processes in rows for process in processes]
+
+    # --- inbox --------------------------------------------------------------------------------------
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        found = self._session(session)
+        if request.id in found.requests or request.id in found.settled:
+            return False
+        found.requests[request.id] = request
+        self._pulse.tick(inbox_of(session))
+        return True
+
+    async def pending(self, session: str) -> list[AnyRequest]:
+        requests = list(self._session(session).requests.values())
+        return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
+
+    async def settled(self, session: str, request: str) -> int | None:
+        return self._session(session).settled.get(request)
+
+    async def arrivals(self, session: str, seen: int) -> int:
+        self._session(session)
+        return await self._pulse.wait(inbox_of(session), seen)
+
+    # --- blobs --------------------------------------------------------------------------------------
+
+    async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        self._session(session)
+        self._blobs.setdefault((session, blob), (media_type, bytearray()))[1].extend(data)
+
+    async def blob(self, session: str, blob: str) -> BlobRef | None:
+        if (session, blob) not in self._blobs:
+            return None
+        media_type, data = self._blobs[session, blob]
+        return BlobRef(blob, len(data), media_type)
+
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        if (session, blob) not in self._blobs:
+            raise NotFound(f"no blob {blob!r} in session {session}")
+        data = self._blobs[session, blob][1]
+        return bytes(data[start:] if size is None else data[start : start + size])
+
+    async def tidy(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        await self._pulse.close()
+
+    def _session(self, session: str) -> _Session:
+        found = self._sessions.get(session)
+        if found is None:
+            raise no_session(session)
+        return found
+
+    def _held(self, lease: Lease) -> _Session:
+        session = self._sessions.get(lease.session)
+        if session and session.lease and is_current(lease, session.lease.owner, session.generation):
+            return session
+        raise lost(lease)
+
+    def _add(self, facts: Sequence[Fact]) -> _Session:
+        require_whole_session(facts)
+        if facts[0].session in self._sessions:
+            raise StoreError(f"session {facts[0].session} exists already")
+        session = _Session(facts[0])
+        session.summary = summarised(session.summary, facts[1:])
+        session.facts.extend(facts[1:])
+        self._sessions[facts[0].session] = session
+        return session
+
+    def _grant(self, session: _Session, owner: ProcessId) -> Lease:
+        lease = next_lease(session.summary.id, session.lease, session.generation, owner, self._now_ms())
+        session.lease, session.generation = lease, lease.generation
+        return lease
+
+
+def _holds(text: str, words: list[str]) -> bool:
+    present = words_of(text)
+    return all(any(word.startswith(wanted) for word in present) for wanted in words)

@@ -1,0 +1,273 @@
+"""Sessions as portable files: JSON lines with a version.
+
+    {"type":"ostler_export","version":1,"ostler":…,"session":…,"facts":…,"blobs":…}
+    a line for each fact, as `--json` prints it
+    {"type":"ostler_blob","blob":…,"media_type":…,"size":…,"data":…}, in pieces, for each blob that facts name
+
+Bodies survive byte for byte, also those of events and fields that only a newer version knows. The folder
+where the session worked stays at home: it is blank in the file, and the importing folder takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ostler import __version__
+from ostler.core.journal import World
+from ostler.core.store import BlobPart, Store
+from ostler.schema.errors import UsageError
+from ostler.schema.events import EVENT_TYPES, Entry
+from ostler.schema.facts import Fact, decode_event
+from ostler.store.rules import blobs_named_by, read_in_parts
+
+VERSION = 1
+
+
+_PAGE = 100
+
+_HOLDS_CWD = ("session_started", "run_started")
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+_LINE = re.compile(
+    rb'\{"type":"(?P<type>[^"\\]+)","seq":(?P<seq>\d+),"session":"[^"\\]*","run":"(?P<run>[^"\\]*)"'
+    rb',"time":"(?P<time>[^"\\]*)"(?:,"parent":(?P<parent>\d+))?(?:,"origin":"(?P<origin>[^"\\]*)")?(?=[,}])'
+)
+"""The beginning of a line as `Fact.line` writes it: what was put in is what is taken out again."""
+
+
+class _Header(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_export"):
+    version: int
+    ostler: str = ""
+    session: str = ""
+    facts: int | None = None
+    blobs: int | None = None
+
+
+class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="ostler_blob"):
+    blob: str
+    media_type: str
+    size: int
+    """Of the whole blob."""
+    data: str
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """A line's envelope and type, wherever in the line they stand."""
+
+    type: str
+    seq: int
+    time: str
+    run: str = ""
+    parent: int | None = None
+    origin: str = ""
+
+
+# --- out --------------------------------------------------------------------------------------------
+
+
+async def export_session(store: Store, session: str) -> AsyncIterator[bytes]:
+    """The lines of the file. Facts that are added meanwhile are not in it."""
+    last = await store.last_seq(session)
+    named: dict[str, None] = {}
+    async for page in _pages(store, session, last):
+        named |= blobs_named_by(page)
+    blobs = [found for blob in named if (found := await store.blob(session, blob))]
+    yield msgspec.json.encode(_Header(VERSION, __version__, session, last, len(blobs))) + b"\n"
+    async for page in _pages(store, session, last):
+        for fact in page:
+            yield _without_folders(fact).line() + b"\n"
+    for blob in blobs:
+        async for part in read_in_parts(store, session, blob.id):
+            line = _BlobLine(part.blob, part.media_type, blob.size, b64encode(part.data).decode())
+            yield msgspec.json.encode(line) + b"\n"
+
+
+async def _pages(store: Store, session: str, last: int) -> AsyncIterator[list[Fact]]:
+    for after in range(0, last, _PAGE):
+        yield await store.read(session, after, min(_PAGE, last - after))
+
+
+def _without_folders(fact: Fact) -> Fact:
+    """The same fact without the names of folders on the machine that it was made on."""
+    if fact.type in _HOLDS_CWD:
+        return _with_cwd(fact, "")
+    if fact.type == "permission_remembered" and b'"scope":"project"' in fact.body:
+        return _changed(fact, {"where": msgspec.Raw(b'""')})
+    if fact.type == "question_asked" and b'"project":' in fact.body:
+        question = msgspec.json.decode(fact.body)["question"]
+        if isinstance(question.get("details"), dict):
+            question["details"].pop("project", None)
+        return _changed(fact, {"question": msgspec.Raw(msgspec.json.encode(question))})
+    return fact
+
+
+def _with_cwd(fact: Fact, cwd: str) -> Fact:
+    """The same fact in another folder. Its other fields stay as they are, known or not."""
+    return _changed(fact, {"cwd": msgspec.Raw(msgspec.json.encode(cwd))})
+
+
+def _changed(fact: Fact, changes: dict[str, msgspec.Raw]) -> Fact:
+    fields = msgspec.json.decode(fact.body, type=dict[str, msgspec.Raw]) | changes
+    return Fact(
+        fact.seq,
+        fact.session,
+        fact.run,
+        fact.time_ms,
+        msgspec.json.encode(fields),
+        type=fact.type,
+        parent=fact.parent,
+        origin=fact.origin,
+    )
+
+
+# --- in ---------------------------------------------------------------------------------------------
+
+
+async def import_session(store: Store, lines: Iterable[bytes], cwd: str, world: World) -> str:
+    """Adds the session of an export, in the folder `cwd`; returns its id, which is always a new one.
+
+    Facts keep their numbers. A file that is not whole and sound adds nothing at all, and the error says
+    which line is to blame.
+    """
+    read = read_export(lines, world.new_id("ses"), cwd)
+    await store.import_session(read.facts, read.blobs)
+    return read.session
+
+
+def read_export(lines: Iterable[bytes], session: str, cwd: str) -> ReadExport:
+    """What is in a file, for a session with that id. Raises `UsageError`."""
+    reader = ReadExport(session, cwd)
+    number = 0
+    for number, line in enumerate(lines, 1):
+        if line := line.strip():
+            try:
+                reader.take(line)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise UsageError(f"line {number} cannot be imported: {error}") from None
+    reader.check_is_whole(number)
+    return reader
+
+
+class ReadExport:
+    """Takes one line after the other, and refuses the first that does not fit."""
+
+    def __init__(self, session: str, cwd: str) -> None:
+        self.session = session
+        self.facts: list[Fact] = []
+        self.blobs: list[BlobPart] = []
+        self._cwd = cwd
+        self._header: _Header | None = None
+        self._entries = {0}
+        self._missing: dict[str, int] = {}
+
+    def take(self, line: bytes) -> None:
+        if self._header is None:
+            self._header = _header(line)
+        elif line.startswith(b'{"type":"ostler_blob"'):
+            self._take_blob(msgspec.json.decode(line, type=_BlobLine))
+        else:
+            self._take_fact(read_line(line, self.session))
+
+    def _take_blob(self, piece: _BlobLine) -> None:
+        data = b64decode(piece.data, validate=True)
+        self.blobs.append(BlobPart(piece.blob, data, piece.media_type))
+        self._missing[piece.blob] = self._missing.get(piece.blob, piece.size) - len(data)
+
+    def _take_fact(self, fact: Fact) -> None:
+        expected = len(self.facts) + 1
+        if fact.seq != expected:
+            raise ValueError(f"it holds fact {fact.seq}, but {expected} comes next")
+        if (fact.seq == 1) != (fact.type == "session_started"):
+            raise ValueError("session_started must be the first fact, and only the first")
+        msgspec.json.decode(fact.body, type=msgspec.Raw)
+        decode_event(fact.body)
+        known = EVENT_TYPES.get(fact.type)
+        if known is not None and issubclass(known, Entry) != (fact.parent is not None):
+            raise ValueError(f"a {fact.type} {'needs a' if fact.parent is None else 'has no'} parent")
+        if fact.parent is not None:
+            if fact.parent not in self._entries:
+                raise ValueError(f"its parent {fact.parent} is no entry before it")
+            self._entries.add(fact.seq)
+        self.facts.append(_with_cwd(fact, self._cwd) if fact.type in _HOLDS_CWD else fact)
+
+    def check_is_whole(self, lines: int) -> None:
+        if self._header is None:
+            raise UsageError("the file is empty: there is nothing to import")
+        for what, announced, found in (
+            ("facts", self._header.facts, len(self.facts)),
+            ("blobs", self._header.blobs, len({part.blob for part in self.blobs})),
+        ):
+            if announced is not None and found < announced:
+                raise UsageError(
+                    f"the file is cut short at line {lines}: it has {found} of {announced} {what}"
+                )
+            if announced is not None and found > announced:
+                raise UsageError(f"the file has {found} {what}, but its first line says {announced}")
+        if not self.facts:
+            raise UsageError("the file holds no session: there are no facts in it")
+        for blob, missing in self._missing.items():
+            if missing:
+                raise UsageError(
+                    f"the file is cut short at line {lines}: {missing} bytes of {blob!r} are missing"
+                )
+
+
+def _header(line: bytes) -> _Header:
+    try:
+        header = msgspec.json.decode(line, type=_Header)
+    except msgspec.MsgspecError:
+        raise ValueError("it is not the first line of an ostler export") from None
+    if header.version > VERSION:
+        raise ValueError(
+            f"the file has version {header.version}, and this ostler reads up to {VERSION}: upgrade it"
+        )
+    return header
+
+
+def read_line(line: bytes, session: str) -> Fact:
+    """A fact from its line, in that session. Raises `ValueError` or `MsgspecError`."""
+    match = _LINE.match(line)
+    if match is None:
+        return _read_edited_line(line, session)
+    tag, run, time, origin = ((match[name] or b"").decode() for name in ("type", "run", "time", "origin"))
+    return Fact(
+        int(match["seq"]),
+        session,
+        run,
+        _milliseconds(time),
+        b'{"type":"%b"%b' % (match["type"], line[match.end() :]),
+        type=tag,
+        parent=None if match["parent"] is None else int(match["parent"]),
+        origin=origin,
+    )
+
+
+def _read_edited_line(line: bytes, session: str) -> Fact:
+    """A line that somebody wrote or reordered: the same fields, encoded anew with the type first."""
+    envelope = msgspec.json.decode(line, type=_Envelope)
+    fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    for name in ("type", "seq", "session", "run", "time", "parent", "origin"):
+        fields.pop(name, None)
+    return Fact(
+        envelope.seq,
+        session,
+        envelope.run,
+        _milliseconds(envelope.time),
+        msgspec.json.encode({"type": envelope.type, **fields}),
+        parent=envelope.parent,
+        origin=envelope.origin,
+    )
+
+
+def _milliseconds(time: str) -> int:
+    moment = datetime.fromisoformat(time)
+    if moment.tzinfo is None:
+        raise ValueError(f"its time {time!r} does not say in which zone")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,195 @@
+"""The rules of leases that every store shares."""
+# MERGED: What every store demands of facts before it writes them.
+# MERGED: The row of a session in the list of sessions, kept up from its facts.
+# MERGED: What counts as a word in a search, and what is shown of a message that was found: in every store.
+# MERGED: The blobs that facts name, read in pieces.
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+
+import msgspec
+
+from ostler.core.processes import ProcessId
+from ostler.core.store import BlobPart, Lease, SessionSummary, Store
+from ostler.schema import events
+from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, StoreError
+from ostler.schema.events import ToolResultFact
+from ostler.schema.facts import Fact
+from ostler.schema.messages import BlobRef, text_of
+
+LEASE_MS = 30_000
+
+RENEW_SECONDS = LEASE_MS / 3 / 1000
+
+
+def next_lease(session: str, held: Lease | None, generation: int, owner: ProcessId, now_ms: int) -> Lease:
+    """The lease that `owner` gets; raises `SessionHeld` while another living process has it.
+
+    `held` is None when it was released; `generation` is the last one there was.
+    """
+    if held is not None and held.owner != owner and not _is_free(held, now_ms):
+        raise SessionHeld(
+            f"session {session} is held by process {held.owner.pid} on {held.owner.host}; "
+            "wait for it to end, or work in a fork"
+        )
+    taken_from = held.owner if held is not None and held.owner != owner else None
+    return Lease(session, generation + 1, owner, now_ms + LEASE_MS, taken_from)
+
+
+def living_holder(held: Lease | None, now_ms: int) -> ProcessId | None:
+    return held.owner if held is not None and not _is_free(held, now_ms) else None
+
+
+def is_current(lease: Lease, owner: ProcessId | None, generation: int) -> bool:
+    """Whether a lease still holds, given who has the session now. The owner counts too: a session that was
+    deleted and brought back begins with the first generation again."""
+    return owner == lease.owner and generation == lease.generation
+
+
+def _is_free(held: Lease, now_ms: int) -> bool:
+    if held.expires_ms <= now_ms:
+        return True
+    return held.owner.is_here() and not held.owner.is_alive()
+
+
+def lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(
+        f"session {lease.session} was taken over by another process; nothing more is written from here"
+    )
+
+
+def no_session(session: str) -> NotFound:
+    return NotFound(f"no session {session!r}; `ostler sessions` lists those there are")
+
+
+def require_order(session: str, facts: Sequence[Fact], first: int) -> None:
+    """Raises `StoreError` unless the facts are of this session and numbered from `first` on."""
+    if not facts:
+        raise StoreError(f"an append to session {session} needs at least one fact")
+    for expected, fact in enumerate(facts, first):
+        if fact.seq != expected:
+            raise StoreError(
+                f"the next fact of session {session} must have number {expected}, not {fact.seq}"
+            )
+        if fact.session != session:
+            raise StoreError(f"a fact of session {fact.session} cannot be appended to session {session}")
+
+
+def require_whole_session(facts: Sequence[Fact]) -> None:
+    """Raises `StoreError` unless the facts are a session from its beginning on."""
+    if not facts or facts[0].type != "session_started":
+        raise StoreError("a session must begin with session_started")
+    require_order(facts[0].session, facts, 1)
+
+
+PREVIEW_LENGTH = 120
+
+CHANGING = frozenset(
+    {
+        "session_started",
+        "session_renamed",
+        "run_started",
+        "run_waiting",
+        "run_resumed",
+        "run_ended",
+        "user_message",
+    }
+)
+"""The types that change more of the row than its number and its time."""
+
+
+def new_summary(first: Fact) -> SessionSummary:
+    event = first.event
+    if not isinstance(event, events.SessionStarted):
+        raise StoreError("a session must begin with session_started")
+    return SessionSummary(
+        id=first.session,
+        cwd=event.cwd,
+        created_ms=first.time_ms,
+        updated_ms=first.time_ms,
+        last_seq=first.seq,
+        driver=event.driver,
+        forked_from=event.forked_from,
+        child_of=event.child_of,
+    )
+
+
+def summarised(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary:
+    """The row after these facts."""
+    for fact in facts:
+        if fact.type in CHANGING:
+            summary = _after(summary, fact)
+        # A fork's copies keep their own time; that does not make it older than its beginning.
+        updated_ms = max(summary.updated_ms, fact.time_ms)
+        summary = msgspec.structs.replace(summary, last_seq=fact.seq, updated_ms=updated_ms)
+    return summary
+
+
+def _after(summary: SessionSummary, fact: Fact) -> SessionSummary:
+    replace = msgspec.structs.replace
+    match fact.event:
+        case events.SessionRenamed(title=title):
+            return replace(summary, title=title)
+        case events.RunStarted() | events.RunResumed():
+            return replace(summary, status="running")
+        case events.RunWaiting():
+            return replace(summary, status="waiting")
+        case events.RunEnded(status=status):
+            return replace(summary, status=status)
+        case events.UserMessage(content=content, hidden=False) if not summary.preview:
+            return replace(summary, preview=" ".join(text_of(content).split())[:PREVIEW_LENGTH])
+    return summary
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+
+_BEFORE, _AFTER = 40, 120
+
+
+def words_of(text: str) -> list[str]:
+    """Letters and digits in a row, without case and accents; all else (quotes, emoji, …) parts words."""
+    return _WORD.findall(_folded(text))
+
+
+def excerpt(text: str, words: list[str]) -> str:
+    """The place where the first of the words stands, on one line."""
+    found = re.search(rf"(?<![^\W_]){re.escape(words[0])}", _folded(text))
+    place = found.start() if found else 0
+    start = max(0, place - _BEFORE)
+    return ("… " if start else "") + " ".join(text[start : place + _AFTER].split())
+
+
+def _folded(text: str) -> str:
+    """As long as the text, give or take a few characters, so that a place in one is a place in the other."""
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", plain).lower()
+
+
+PIECE = 192 * 1024
+"""So that a line of an export with a piece in base64 has about 256 KiB."""
+
+
+def blobs_named_by(facts: Iterable[Fact]) -> dict[str, None]:
+    """Their names, in the order of the facts, each once."""
+    return {output.id: None for output in outputs_named_by(facts)}
+
+
+def outputs_named_by(facts: Iterable[Fact]) -> Iterator[BlobRef]:
+    for fact in facts:
+        if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact) and fact.event.output:
+            yield fact.event.output
+
+
+async def read_in_parts(store: Store, session: str, blob: str) -> AsyncIterator[BlobPart]:
+    """A whole blob; nothing when there is none of that name."""
+    found = await store.blob(session, blob)
+    if found is None:
+        return
+    for start in range(0, max(found.size, 1), PIECE):
+        size = min(PIECE, found.size - start)
+        yield BlobPart(blob, await store.read_blob(session, blob, start, size), found.media_type)

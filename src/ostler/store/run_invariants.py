@@ -1,0 +1,431 @@
+"""The checks of invariants that are about runs: their order, their calls, their questions, their ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ostler.schema import events
+from ostler.schema.facts import Fact
+from ostler.schema.usage import NOTHING_USED
+
+_AFTER: dict[str, frozenset[str]] = {
+    "run_started": frozenset({"user_message", "step_started", "run_ended"}),
+    "user_message": frozenset({"user_message", "step_started", "run_ended"}),
+    "step_started": frozenset({"model_called", "step_ended"}),
+    "model_called": frozenset({"usage"}),
+    "usage": frozenset({"assistant_message", "model_failed"}),
+    "model_failed": frozenset({"model_called", "step_ended"}),
+    "assistant_message": frozenset({"tool_called", "step_ended"}),
+    "tool_called": frozenset({"tool_called", "tool_started", "tool_result"}),
+    "tool_started": frozenset({"tool_started", "tool_result", "step_ended"}),
+    "tool_result": frozenset({"tool_started", "tool_result", "step_ended"}),
+    "step_ended": frozenset({"step_started", "user_message", "run_ended"}),
+}
+"""What may follow what inside a run, of the facts whose order is promised."""
+
+
+_AFTER_IN_OTHER_AGENTS: dict[str, frozenset[str]] = {
+    "run_started": frozenset({"user_message"}),
+    "user_message": frozenset({"user_message", "assistant_message", "usage", "run_ended"}),
+    "assistant_message": frozenset(
+        {
+            "assistant_message",
+            "user_message",
+            "tool_called",
+            "tool_started",
+            "tool_result",
+            "usage",
+            "run_ended",
+        }
+    ),
+    "tool_called": frozenset({"assistant_message", "tool_started", "tool_result"}),
+    "tool_started": frozenset({"assistant_message", "tool_started", "tool_result"}),
+    "tool_result": frozenset({"assistant_message", "tool_started", "tool_result", "usage", "run_ended"}),
+    "usage": frozenset({"run_ended"}),
+}
+"""The same where another vendor's agent runs: it tells of no steps and no model calls. A call stands behind
+the message that has it, and what the agent used, if it tells, before the end."""
+
+
+_OF_MODEL_CALLS = frozenset({"model_called", "usage", "assistant_message", "model_failed"})
+
+_OF_TOOL_CALLS = frozenset({"tool_called", "question_asked", "tool_started", "tool_result"})
+
+_OF_WAITING = frozenset({"question_asked", "question_answered", "tool_called", "tool_result", "run_waiting"})
+
+_OPENING_AND_CLOSING = frozenset(
+    {"tool_called", "tool_result", "question_asked", "question_answered", "run_ended"}
+)
+
+_COUNTED = frozenset(
+    {
+        "run_started",
+        "step_started",
+        "model_called",
+        "usage",
+        "tool_called",
+        "child_used",
+        "child_ended",
+        "tool_result",
+        "run_ended",
+    }
+)
+
+
+def runs_are_well_ordered(facts: Sequence[Fact]) -> Iterator[str]:
+    open_run, last, waiting = "", "", False
+    begun: set[str] = set()
+    asides: set[str] = set()
+    after = _AFTER_IN_OTHER_AGENTS if _is_other_agents(facts) else _AFTER
+    for fact in facts:
+        kind = fact.type
+        if kind == "leaf_moved" and open_run:
+            yield f"the leaf was moved at {fact.seq}, while {open_run} was open"
+        if fact.origin or not fact.run:
+            continue
+        if kind == "run_started":
+            if open_run:
+                yield f"run {fact.run} began at {fact.seq} while {open_run} was open"
+            if fact.run in begun:
+                yield f"run {fact.run} began again at {fact.seq}"
+            begun.add(fact.run)
+            open_run, last, waiting = fact.run, kind, False
+            continue
+        if fact.run != open_run:
+            yield f"{kind} at {fact.seq} belongs to {fact.run}, but the open run is {open_run or 'none'}"
+            continue
+        if kind in ("run_waiting", "run_resumed"):
+            if (kind == "run_waiting") == waiting:
+                yield f"{kind} at {fact.seq} has no partner"
+            waiting = kind == "run_waiting"
+        if (kind not in _AFTER and kind != "run_ended") or _is_aside(fact, asides):
+            continue
+        if kind not in after.get(last, ()):
+            yield f"{kind} at {fact.seq} follows {last}"
+        if kind == "run_ended":
+            if waiting:
+                yield f"run {open_run} ended at {fact.seq} while it waited"
+            open_run, last = "", ""
+        else:
+            last = kind
+
+
+def _is_other_agents(facts: Sequence[Fact]) -> bool:
+    return bool(facts) and getattr(facts[0].event, "driver", "agent") != "agent"
+
+
+def _is_aside(fact: Fact, asides: set[str]) -> bool:
+    """Whether it belongs to a model call that is no step's: such a call may stand anywhere."""
+    if fact.type not in _OF_MODEL_CALLS:
+        return False
+    match fact.event:
+        case events.ModelCalled(id=call, purpose=purpose) if purpose != "step":
+            asides.add(call)
+            return True
+        case events.UsageReported(call=call) | events.ModelFailed(call=call):
+            return call in asides
+    return False
+
+
+def steps_are_counted(facts: Sequence[Fact]) -> Iterator[str]:
+    step = attempt = 0
+    for fact in facts:
+        if fact.origin:
+            continue
+        if fact.type == "run_started":
+            step = 0
+            continue
+        if fact.type not in ("step_started", "step_ended", "tool_called", "model_called"):
+            continue
+        match fact.event:
+            case events.StepStarted(number=number):
+                if number != step + 1:
+                    yield f"step {number} began at {fact.seq} after step {step}"
+                step, attempt = number, 0
+            case events.StepEnded(number=number) | events.ToolCalled(step=number) if number != step:
+                yield f"{fact.type} at {fact.seq} is of step {number}, but the present one is {step}"
+            case events.ModelCalled(purpose="step", attempt=number):
+                if number != attempt + 1:
+                    yield f"attempt {number} at {fact.seq} comes after attempt {attempt}"
+                attempt = number
+
+
+def model_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
+    asked: dict[str, events.ModelCalled] = {}
+    used: set[str] = set()
+    answered: set[str] = set()
+    is_other_agents = _is_other_agents(facts)
+    for fact in facts:
+        if fact.origin or fact.type not in _OF_MODEL_CALLS:
+            continue
+        match fact.event:
+            case events.UsageReported() if is_other_agents:
+                continue  # it is of no call of ours
+            case events.AssistantMessage(call=call) if is_other_agents:
+                if call and call in answered:
+                    yield f"{fact.type} at {fact.seq} has the id of another, {call}"
+                answered.add(call)
+            case events.ModelCalled(id=call) as called:
+                if call in asked:
+                    yield f"model call {call} was made again at {fact.seq}"
+                asked[call] = called
+            case events.UsageReported(call=call, model=model, purpose=purpose):
+                if call not in asked:
+                    yield f"usage at {fact.seq} is of {call}, which was not made before"
+                elif (asked[call].model, asked[call].purpose) != (model, purpose):
+                    yield f"usage at {fact.seq} is of {model} for {purpose}, but {call} was not"
+                if call in used:
+                    yield f"usage at {fact.seq} is another one of {call}"
+                used.add(call)
+            case events.AssistantMessage(call=call) | events.ModelFailed(call=call):
+                if call not in asked:
+                    yield f"{fact.type} at {fact.seq} answers {call}, which was not made before"
+                if call in answered:
+                    yield f"{fact.type} at {fact.seq} is another answer to {call}"
+                answered.add(call)
+
+
+def tool_calls_are_paired(facts: Sequence[Fact]) -> Iterator[str]:
+    called: set[str] = set()
+    moved: set[str] = set()
+    """Calls that began, or asked somebody."""
+    finished: set[str] = set()
+    for fact in facts:
+        if fact.origin or fact.type not in _OF_TOOL_CALLS:
+            continue
+        match fact.event:
+            case events.ToolCalled(call=call):
+                if call in called:
+                    yield f"{call} was called again at {fact.seq}"
+                called.add(call)
+            case events.QuestionAsked(call=call):
+                moved.add(call)
+            case events.ToolStarted(call=call):
+                if call not in called:
+                    yield f"{call} began at {fact.seq} before it was called"
+                if call in finished:
+                    yield f"{call} began at {fact.seq} after its result"
+                moved.add(call)
+            case events.ToolResultFact(call=call, failed=failed, repeats=repeats):
+                if call not in called:
+                    yield f"{call} has a result at {fact.seq}, but was not called"
+                if call in finished:
+                    yield f"{call} has another result at {fact.seq}"
+                if call not in moved and failed is None and not repeats:
+                    yield f"{call} succeeded at {fact.seq} without having begun"
+                finished.add(call)
+
+
+def questions_are_answered_once(facts: Sequence[Fact]) -> Iterator[str]:
+    asked: dict[str, events.QuestionAsked] = {}
+    answered: set[str] = set()
+    for fact in facts:
+        if fact.type not in ("question_asked", "question_answered"):
+            continue
+        match fact.event:
+            case events.QuestionAsked(id=question) as event:
+                if question in asked:
+                    yield f"question {question} was asked again at {fact.seq}"
+                asked[question] = event
+            case events.QuestionAnswered(id=question, answer=answer):
+                if question not in asked:
+                    yield f"question {question} was answered at {fact.seq} before it was asked"
+                elif asked[question].question.secret and answer is not None:
+                    yield f"the answer to the secret question {question} is kept at {fact.seq}"
+                if question in answered:
+                    yield f"question {question} was answered again at {fact.seq}"
+                answered.add(question)
+
+
+def ends_leave_nothing_open(facts: Sequence[Fact]) -> Iterator[str]:
+    open_now: dict[str, None] = {}
+    for fact in facts:
+        if fact.type not in _OPENING_AND_CLOSING or fact.origin or not fact.run:
+            continue
+        match fact.event:
+            case events.ToolCalled(call=one) | events.QuestionAsked(id=one):
+                open_now[one] = None
+            case events.ToolResultFact(call=one) | events.QuestionAnswered(id=one):
+                open_now.pop(one, None)
+            case events.RunEnded() if open_now:
+                yield f"the run ended at {fact.seq} before {', '.join(open_now)}"
+                open_now.clear()
+
+
+def effects_are_not_repeated(facts: Sequence[Fact]) -> Iterator[str]:
+    begun: dict[str, int] = {}
+    asked: Counter[str] = Counter()
+    for fact in facts:
+        if fact.type not in ("question_asked", "tool_started"):
+            continue
+        match fact.event:
+            case events.QuestionAsked(call=call):
+                asked[call] += 1
+            case events.ToolStarted(call=call, attempt=attempt, key=key, child=child):
+                if attempt != begun.get(call, 0) + 1:
+                    yield f"{call} has attempt {attempt} at {fact.seq} after {begun.get(call, 0)}"
+                if attempt > 1 + asked[call] and not key and not child:
+                    yield f"{call} is not idempotent, and began again at {fact.seq}"
+                begun[call] = attempt
+
+
+def waiting_is_for_something(facts: Sequence[Fact]) -> Iterator[str]:
+    open_now: set[str] = set()
+    for fact in facts:
+        if fact.type not in _OF_WAITING:
+            continue
+        match fact.event:
+            case events.QuestionAsked(id=one) | events.ToolCalled(call=one):
+                open_now.add(one)
+            case events.QuestionAnswered(id=one) | events.ToolResultFact(call=one):
+                open_now.discard(one)
+            case events.RunWaiting(reason=reason, questions=questions, calls=calls):
+                if closed := sorted({*questions, *calls} - open_now):
+                    yield f"the run waits at {fact.seq} for {', '.join(closed)}, which is not open"
+                if not questions and not calls and reason != "paused":
+                    yield f"the run waits at {fact.seq} for nothing"
+
+
+def totals_are_sums(facts: Sequence[Fact]) -> Iterator[str]:
+    counted: Counter[str] = Counter()
+    usage = NOTHING_USED
+    steps, of_children = 0, events.Totals()
+    for fact in facts:
+        if fact.origin or not fact.run:
+            continue
+        if fact.type not in _COUNTED:
+            continue
+        counted[fact.type] += 1
+        match fact.event:
+            case events.RunStarted():
+                counted, usage, steps, of_children = Counter(), NOTHING_USED, 0, events.Totals()
+            case events.StepStarted(number=number):
+                steps = number
+            case events.UsageReported(usage=used):
+                usage += used
+            case events.ChildUsed() as by_agent:
+                of_children += by_agent.totals
+            case events.ChildEnded(own=own, children=children):
+                of_children += events.Totals(runs=1) + own + children
+            case events.ToolResultFact(failed="call_refused"):
+                counted["refused"] += 1
+            case events.RunEnded(own=own, children=children):
+                sums = (steps, counted["model_called"], counted["tool_called"], counted["refused"], usage)
+                told = (own.steps, own.model_calls, own.tool_calls, own.refused_calls, own.usage)
+                if told != sums:
+                    yield f"the run that ended at {fact.seq} tells {told}, but its facts {sums}"
+                if own.duration_ms < 0:
+                    yield f"the run that ended at {fact.seq} took {own.duration_ms} ms"
+                if children != of_children:
+                    yield f"the run that ended at {fact.seq} tells {children} of children, not {of_children}"
+
+
+def children_end_before_their_parent(facts: Sequence[Fact]) -> Iterator[str]:
+    begun: dict[str, str] = {}
+    open_now: set[str] = set()
+    between: set[str] = set()
+    """Those that belong to no run."""
+    for fact in facts:
+        if fact.type not in ("child_started", "child_ended", "run_ended") or fact.origin:
+            continue
+        match fact.event:
+            case events.ChildStarted(child=child, call=call):
+                if child in begun:
+                    yield f"the child {child} began again at {fact.seq}"
+                begun[child] = call
+                if fact.run:
+                    open_now.add(child)
+                else:
+                    between.add(child)
+            case events.ChildEnded(child=child, call=call):
+                under_way = open_now if fact.run else between
+                if child not in under_way or begun[child] != call:
+                    yield f"the child {child} of {call} ended at {fact.seq}, but was not under way"
+                under_way.discard(child)
+            case events.RunEnded() if open_now:
+                yield f"the run ended at {fact.seq} before its children {', '.join(sorted(open_now))}"
+                open_now.clear()
+
+
+def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
+    results: dict[int, events.ToolResultFact] = {}
+    for fact in facts:
+        if fact.type != "tool_result" or not isinstance(fact.event, events.ToolResultFact):
+            continue
+        result, earlier = fact.event, results.get(fact.event.repeats)
+        results[fact.seq] = result
+        if not result.repeats or fact.origin:
+            continue
+        if earlier is None or earlier.failed or (earlier.name, earlier.key) != (result.name, result.key):
+            yield f"the result at {fact.seq} repeats {result.repeats}, which is no result of the same call"
+
+
+# --- at rest ----------------------------------------------------------------------------------------
+
+
+def runs_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+    open_run = _open_run(facts)
+    if open_run and not _waits(facts):
+        yield f"run {open_run} has not ended, and its last fact is {facts[-1].type}"
+
+
+def model_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+    unused: dict[str, None] = {}
+    unanswered: dict[str, None] = {}
+    for fact in facts:
+        if fact.origin or fact.type not in _OF_MODEL_CALLS:
+            continue
+        match fact.event:
+            case events.ModelCalled(id=call, purpose=purpose):
+                unused[call] = None
+                if purpose == "step":
+                    unanswered[call] = None
+            case events.UsageReported(call=call):
+                unused.pop(call, None)
+            case events.AssistantMessage(call=call) | events.ModelFailed(call=call):
+                unanswered.pop(call, None)
+    if unused:
+        yield f"these model calls have no usage: {', '.join(unused)}"
+    if unanswered:
+        yield f"these model calls have neither message nor failure: {', '.join(unanswered)}"
+
+
+def tool_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+    unfinished: dict[str, None] = {}
+    for fact in facts:
+        if fact.origin or fact.type not in ("tool_called", "tool_result"):
+            continue
+        match fact.event:
+            case events.ToolCalled(call=call):
+                unfinished[call] = None
+            case events.ToolResultFact(call=call):
+                unfinished.pop(call, None)
+    if unfinished and not _waits(facts):
+        yield f"these calls have no result: {', '.join(unfinished)}"
+
+
+def questions_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+    unanswered: dict[str, None] = {}
+    for fact in facts:
+        if fact.type not in ("question_asked", "question_answered"):
+            continue
+        match fact.event:
+            case events.QuestionAsked(id=question):
+                unanswered[question] = None
+            case events.QuestionAnswered(id=question):
+                unanswered.pop(question, None)
+    if unanswered and not _waits(facts):
+        yield f"these questions have no answer: {', '.join(unanswered)}"
+
+
+def _open_run(facts: Sequence[Fact]) -> str:
+    bounds = (fact for fact in reversed(facts) if fact.type in ("run_started", "run_ended"))
+    last = next(bounds, None)
+    return last.run if last is not None and last.type == "run_started" else ""
+
+
+def _waits(facts: Sequence[Fact]) -> bool:
+    turns = ("run_started", "run_waiting", "run_resumed", "run_ended")
+    last = next((fact.type for fact in reversed(facts) if fact.type in turns), "")
+    return last == "run_waiting"

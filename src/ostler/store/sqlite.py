@@ -1,0 +1,413 @@
+"""The store in one SQLite file, for all sessions of a user: the embedded default."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ostler.core.journal import World
+from ostler.core.processes import ProcessId
+from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
+from ostler.schema.errors import NotFound
+from ostler.schema.events import ToolResultFact
+from ostler.schema.facts import Fact
+from ostler.schema.messages import BlobRef
+from ostler.schema.requests import OVERTAKING, AnyRequest, decode_request, encode_request
+from ostler.store.change_notifier import ANYWHERE, Pulse, inbox_of
+from ostler.store.rules import (
+    CHANGING,
+    LEASE_MS,
+    is_current,
+    living_holder,
+    lost,
+    next_lease,
+    no_session,
+    require_order,
+    require_whole_session,
+)
+from ostler.store.sqlite_connection import PATIENCE, Durability, connect_again, in_our_words
+from ostler.store.sqlite_rows import (
+    SUMMARY_COLUMNS,
+    append_blob_part,
+    delete_session,
+    fact_of,
+    insert_facts,
+    insert_session,
+    update_summary,
+)
+from ostler.store.sqlite_writer import Writer
+
+PAGE = 2000
+
+
+# Rows are always found through the session's id: another process may have deleted a session, and a new
+# one have got its key.
+_KEY = "(select key from sessions where id = ?)"
+
+_FACTS = "select seq, type, parent, run, time, origin, body from facts"
+
+_READ = f"{_FACTS} where session = {_KEY} and seq > ? order by seq limit ?"
+
+_READ_OPENING = (
+    f"{_FACTS} where session = (select key from sessions where id = :session)"
+    " and (opening = 1 or seq >= (select tail_seq from sessions where id = :session)) order by seq"
+)
+
+# The sessions come first, so that those which nobody used since then are not looked through.
+_USAGES = (
+    "select id, seq, type, parent, run, time, origin, body from sessions cross join facts on session = key"
+    " where updated >= :since and (:session = '' or id = :session)"
+    " and type = 'usage' and origin = '' and time >= :since"
+    " order by time, session, seq"
+)
+
+
+class SqliteStore:
+    """All four contracts of a store, in one file with a write-ahead log.
+
+    `patience` is how many seconds a write waits for another process's transaction before `StoreBusy`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "process",
+        world: World | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.path = path
+        self.meeting_place: Path | None = path.parent / "live"
+        self._now_ms: Callable[[], int] = (world or World()).now_ms
+        self._reader: sqlite3.Connection
+        self._writer = Writer(path, durability, patience)
+        try:
+            self._reader = connect_again(path)
+        except BaseException:
+            self._writer.close_at_once()
+            raise
+        self._version_of_others = 0
+        self._pulse = Pulse(self._changed_elsewhere, self._writer.wal)
+
+    # --- log ----------------------------------------------------------------------------------------
+
+    async def create(self, first: Fact, owner: ProcessId) -> Lease:
+        require_whole_session([first])
+        lease = next_lease(first.session, None, 0, owner, self._now_ms())
+        await self._writer.run(lambda db: insert_session(db, [first], lease))
+        return lease
+
+    async def append(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> None:
+        try:
+            await self._writer.run(_appending(lease, facts, settled))
+        finally:  # also when we were cancelled meanwhile: it may have been written
+            self._pulse.tick(lease.session)
+
+    def append_now(
+        self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
+    ) -> bool | asyncio.Future[None]:
+        tick = partial(self._pulse.tick, lease.session)
+        return self._writer.run_soon(_appending(lease, facts, settled), lease.session, tick)
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
+        rows = self._query(_READ, (session, after, -1 if limit is None else limit))
+        if not rows:
+            self._require(session)
+        return [fact_of(session, row) for row in rows]
+
+    async def read_opening(self, session: str) -> list[Fact]:
+        with in_our_words(self.path):
+            rows = self._reader.execute(_READ_OPENING, {"session": session})
+            # Of thousands of rows, the memory of one serves the next.
+            facts = [
+                Fact(seq, session, run, time_ms, body, tag, parent, origin)
+                for seq, tag, parent, run, time_ms, origin, body in rows
+            ]
+        if not facts:
+            raise no_session(session)
+        return facts
+
+    async def follow(self, session: str, after: int = 0) -> AsyncIterator[list[Fact]]:
+        while True:
+            seen = self._pulse.version(session)
+            facts = await self.read(session, after, PAGE)
+            if facts:
+                after = facts[-1].seq
+                yield facts
+            else:
+                await self._pulse.wait(session, seen)
+
+    async def changes(self, seen: int) -> int:
+        return await self._pulse.wait(ANYWHERE, seen)
+
+    async def last_seq(self, session: str) -> int:
+        return (await self.summary(session)).last_seq
+
+    async def summary(self, session: str) -> SessionSummary:
+        rows = self._query(f"select {SUMMARY_COLUMNS} from sessions where id = ?", (session,))
+        if not rows:
+            raise no_session(session)
+        return SessionSummary(*rows[0])
+
+    async def sessions(
+        self, *, cwd: str | None = None, limit: int | None = None, prefix: str = "", since_ms: int = 0
+    ) -> list[SessionSummary]:
+        rows = self._query(
+            f"select {SUMMARY_COLUMNS} from sessions"
+            " where updated >= :since and (:cwd is null or cwd = :cwd)"
+            " and substr(id, 1, length(:prefix)) = :prefix"
+            " order by updated desc, id desc limit :limit",
+            {"since": since_ms, "cwd": cwd, "prefix": prefix, "limit": -1 if limit is None else limit},
+        )
+        return [SessionSummary(*row) for row in rows]
+
+    async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
+        from ostler.store.sqlite_rows import is_index_stale, search, update_index
+
+        with in_our_words(self.path):
+            while is_index_stale(self._reader):
+                await self._writer.run(update_index, lengthy=True)
+            return search(self._reader, query, limit)
+
+    async def usages(self, *, since_ms: int = 0, session: str = "") -> list[Fact]:
+        rows = self._query(_USAGES, {"since": since_ms, "session": session})
+        if not rows and session:
+            self._require(session)
+        return [fact_of(row[0], row[1:]) for row in rows]
+
+    async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
+        require_whole_session(facts)
+
+        def work(db: sqlite3.Connection) -> None:
+            key = insert_session(db, facts, None)
+            for part in blobs:
+                append_blob_part(db, key, part)
+
+        await self._writer.run(work, lengthy=True)
+
+    async def delete(self, session: str, owner: ProcessId) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            key, held, generation = _lease_row(db, session)
+            next_lease(session, held, generation, owner, self._now_ms())
+            delete_session(db, key, session)
+
+        try:
+            await self._writer.run(work, lengthy=True)
+        finally:
+            self._pulse.tick(session)
+            self._pulse.tick(inbox_of(session))
+
+    # --- leases -------------------------------------------------------------------------------------
+
+    async def acquire(self, session: str, owner: ProcessId) -> Lease:
+        def work(db: sqlite3.Connection) -> Lease:
+            key, held, generation = _lease_row(db, session)
+            lease = next_lease(session, held, generation, owner, self._now_ms())
+            db.execute(
+                "update sessions set generation = ?, owner = ?, expires = ? where key = ?",
+                (lease.generation, msgspec.json.encode(owner), lease.expires_ms, key),
+            )
+            return lease
+
+        return await self._writer.run(work)
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self._until(lease, self._now_ms() + LEASE_MS)
+
+    async def rest(self, lease: Lease) -> Lease:
+        return await self._until(lease, self._now_ms())
+
+    async def _until(self, lease: Lease, expires_ms: int) -> Lease:
+        def work(db: sqlite3.Connection) -> None:
+            key, _ = _held_row(db, lease)
+            db.execute("update sessions set expires = ? where key = ?", (expires_ms, key))
+
+        await self._writer.run(work)
+        return msgspec.structs.replace(lease, expires_ms=expires_ms)
+
+    async def holder(self, session: str) -> ProcessId | None:
+        with in_our_words(self.path):
+            _, held, _ = _lease_row(self._reader, session)
+        return living_holder(held, self._now_ms())
+
+    async def release(self, lease: Lease) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                "update sessions set owner = null where id = ? and generation = ? and owner = ?",
+                (lease.session, lease.generation, msgspec.json.encode(lease.owner)),
+            )
+
+        await self._writer.run(work)
+
+    async def own_process(self, lease: Lease, call: str, process: ProcessId) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            key, _ = _held_row(db, lease)
+            db.execute("insert into processes values (?, ?, ?)", (key, call, msgspec.json.encode(process)))
+
+        await self._writer.run(work)
+
+    async def owned_processes(self, session: str) -> list[tuple[str, ProcessId]]:
+        rows = self._query(f"select call, process from processes where session = {_KEY}", (session,))
+        if not rows:
+            self._require(session)
+        return [(call, msgspec.json.decode(process, type=ProcessId)) for call, process in rows]
+
+    # --- inbox --------------------------------------------------------------------------------------
+
+    async def submit(self, session: str, request: AnyRequest) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            added = db.execute(
+                "insert or ignore into inbox (session, id, body) values (?, ?, ?)",
+                (_key(db, session), request.id, encode_request(request)),
+            ).rowcount
+            return added == 1
+
+        try:
+            return await self._writer.run(work)
+        finally:
+            self._pulse.tick(inbox_of(session))
+
+    async def pending(self, session: str) -> list[AnyRequest]:
+        rows = self._query(
+            f"select body from inbox where session = {_KEY} and settled is null order by arrived", (session,)
+        )
+        if not rows:
+            self._require(session)
+        known = [decode_request(body) for (body,) in rows]
+        requests = [request for request in known if request is not None]
+        return sorted(requests, key=lambda request: not isinstance(request, OVERTAKING))
+
+    async def settled(self, session: str, request: str) -> int | None:
+        rows = self._query(f"select settled from inbox where session = {_KEY} and id = ?", (session, request))
+        if not rows:
+            self._require(session)
+        return rows[0][0] if rows else None
+
+    async def arrivals(self, session: str, seen: int) -> int:
+        self._require(session)
+        return await self._pulse.wait(inbox_of(session), seen)
+
+    # --- blobs --------------------------------------------------------------------------------------
+
+    async def append_blob(self, session: str, blob: str, data: bytes, media_type: str = "text/plain") -> None:
+        part = BlobPart(blob, data, media_type)
+        await self._writer.run(lambda db: append_blob_part(db, _key(db, session), part))
+
+    async def blob(self, session: str, blob: str) -> BlobRef | None:
+        rows = self._query(
+            f"select id, size, media_type from blobs where session = {_KEY} and id = ?", (session, blob)
+        )
+        return BlobRef(*rows[0]) if rows else None
+
+    async def read_blob(self, session: str, blob: str, start: int = 0, size: int | None = None) -> bytes:
+        rows = self._query(f"select key, size from blobs where session = {_KEY} and id = ?", (session, blob))
+        if not rows:
+            raise NotFound(f"no blob {blob!r} in session {session}")
+        key, whole = rows[0]
+        end = whole if size is None else min(whole, start + size)
+        parts = self._query(
+            "select start, data from blob_parts where blob = ? and start < ? and start + length(data) > ?"
+            " order by start",
+            (key, end, start),
+        )
+        return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
+
+    async def tidy(self) -> None:
+        if self._writer.has_long_wal():
+            await self.close()
+
+    async def close(self) -> None:
+        """Whoever follows or waits is told; what was begun is finished. Harmless to call twice."""
+        try:
+            await self._pulse.close()
+        finally:  # also when we are cancelled: a connection that nobody closes holds the file
+            try:
+                await self._writer.close()
+            finally:
+                self._reader.close()
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    def _query(self, sql: str, values: tuple[Any, ...] | dict[str, Any]) -> list[tuple[Any, ...]]:
+        with in_our_words(self.path):
+            return self._reader.execute(sql, values).fetchall()
+
+    def _require(self, session: str) -> None:
+        if not self._query("select 1 from sessions where id = ?", (session,)):
+            raise no_session(session)
+
+    def _changed_elsewhere(self) -> bool:
+        before = self._version_of_others
+        self._version_of_others = self._writer.version_of_others()
+        return self._version_of_others != before
+
+
+def _key(db: sqlite3.Connection, session: str) -> int:
+    row = db.execute("select key from sessions where id = ?", (session,)).fetchone()
+    if row is None:
+        raise no_session(session)
+    key: int = row[0]
+    return key
+
+
+def _lease_row(db: sqlite3.Connection, session: str) -> tuple[int, Lease | None, int]:
+    """The session's key, its lease unless that is free, and the last generation there was."""
+    row = db.execute(
+        "select key, generation, owner, expires from sessions where id = ?", (session,)
+    ).fetchone()
+    if row is None:
+        raise no_session(session)
+    key, generation, owner, expires = row
+    if owner is None:
+        return key, None, generation
+    return key, Lease(session, generation, msgspec.json.decode(owner, type=ProcessId), expires), generation
+
+
+def _held_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
+    """The key and the last number of a session; raises `LeaseLost` unless this lease is the present one."""
+    row = db.execute(
+        "select key, last_seq, generation, owner from sessions where id = ?", (lease.session,)
+    ).fetchone()
+    if row is None or row[3] is None or not is_current(lease, _owner(row[3]), row[2]):
+        raise lost(lease)
+    return row[0], row[1]
+
+
+def _owner(encoded: bytes) -> ProcessId:
+    return msgspec.json.decode(encoded, type=ProcessId)
+
+
+def _appending(
+    lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int]
+) -> Callable[[sqlite3.Connection], None]:
+    def work(db: sqlite3.Connection) -> None:
+        key, last_seq = _held_row(db, lease)
+        require_order(lease.session, facts, last_seq + 1)
+        latest = max([fact.time_ms for fact in facts])
+        db.execute(
+            "update sessions set last_seq = ?, updated = max(updated, ?) where key = ?",
+            (facts[-1].seq, latest, key),
+        )
+        insert_facts(db, key, facts)
+        if not CHANGING.isdisjoint([fact.type for fact in facts]):
+            update_summary(db, key, facts)
+        for request, seq in settled.items():
+            db.execute(
+                "insert into inbox (session, id, body, settled) values (?, ?, x'', ?)"
+                " on conflict (session, id) do update"
+                " set settled = coalesce(settled, excluded.settled), body = x''",
+                (key, request, seq),
+            )
+        for fact in facts:
+            if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
+                db.execute("delete from processes where session = ? and call = ?", (key, fact.event.call))
+
+    return work

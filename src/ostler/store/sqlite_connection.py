@@ -1,0 +1,332 @@
+"""Opening the one SQLite file."""
+# MERGED: The tables of the SQLite store, and how an older store becomes a present one.
+# MERGED: SQLite's errors, and the disk's, in our words: each of the tree, on one line, with what to do.
+# MERGED: Refusing a place where SQLite's write-ahead log does not work: a disk that other machines share.
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from ostler.schema.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly
+
+SCHEMA = """
+create table sessions (
+    key integer primary key,
+    id text not null unique,
+    cwd text not null,
+    created integer not null,
+    updated integer not null,
+    last_seq integer not null,
+    tail_seq integer not null,       -- opening needs every fact from here on
+    title text not null,
+    preview text not null,
+    status text not null,
+    driver text not null,
+    forked_from text not null,
+    child_of text not null,
+    generation integer not null,
+    owner blob,                      -- null: the lease is free
+    expires integer not null,
+    indexed_seq integer not null     -- the search index holds messages up to here
+);
+create index sessions_by_use on sessions (updated desc);
+create table facts (
+    session integer not null,
+    seq integer not null,
+    type text not null,
+    opening integer not null,        -- needed to open the session after its run has ended
+    parent integer,
+    run text not null,
+    time integer not null,
+    origin text not null,
+    body blob not null,
+    primary key (session, seq)
+) without rowid;
+create table inbox (
+    arrived integer primary key autoincrement,
+    session integer not null,
+    id text not null,
+    body blob not null,              -- empty when it was settled without having been submitted
+    settled integer,
+    unique (session, id)
+);
+create table processes (session integer not null, call text not null, process blob not null);
+create table blobs (
+    key integer primary key,
+    session integer not null,
+    id text not null,
+    media_type text not null,
+    size integer not null,
+    unique (session, id)
+);
+create table blob_parts (blob integer not null, start integer not null, data blob not null);
+create index blob_parts_by_place on blob_parts (blob, start);
+create virtual table messages using fts5 (
+    words, session unindexed, seq unindexed, tokenize = 'ascii'  -- split already, as in `words.py`
+);
+"""
+
+
+Migration = Callable[[sqlite3.Connection], None]
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+"""The first takes a store from version 1 to 2, the next from 2 to 3. Each stays as it is for ever."""
+
+
+APPLICATION = int.from_bytes(b"Ostl", "big")
+"""SQLite's `application_id`: tells our files from other programs' databases."""
+
+
+def version_of(migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    return 1 + len(migrations)
+
+
+def prepare(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Makes the tables in a new file, brings an older store forward, and refuses a newer or foreign one."""
+    present = version_of(migrations)
+    version = _pragma(connection, "user_version")
+    if version == present and _pragma(connection, "application_id") == APPLICATION:
+        return
+    if version == 0 and not connection.execute("select 1 from sqlite_master limit 1").fetchone():
+        _initialise(connection, path, present)
+        version = _pragma(connection, "user_version")
+    if _pragma(connection, "application_id") != APPLICATION:
+        raise StoreError(f"{path} is a database of another program; set OSTLER_HOME to another place")
+    if version > present:
+        raise StoreNewer(
+            f"{path} was written by a newer version (store {version}, this program knows {present}); "
+            "upgrade ostler, or set OSTLER_HOME to another place"
+        )
+    if version < present:
+        _migrate(connection, path, migrations)
+
+
+def _initialise(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(
+            f"{path} cannot have a write-ahead log on this disk; set OSTLER_HOME to a folder on a local disk"
+        )
+    connection.execute("begin immediate")
+    if _pragma(connection, "user_version") == 0:  # nobody was faster
+        for statement in _statements(SCHEMA):
+            connection.execute(statement)
+        connection.execute(f"pragma application_id = {APPLICATION}")
+        connection.execute(f"pragma user_version = {version}")
+    connection.execute("commit")
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
+    """All steps in one transaction, after a copy: what fails in the middle has changed nothing."""
+    connection.execute("begin immediate")
+    version = _pragma(connection, "user_version")
+    try:
+        if version < version_of(migrations):  # nobody was faster
+            copy_store(path, path.with_name(f"{path.name}.version-{version}"))
+            for migration in migrations[version - 1 :]:
+                migration(connection)
+            connection.execute(f"pragma user_version = {version_of(migrations)}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def copy_store(path: Path, to: Path) -> None:
+    """A whole copy as of this moment, or none."""
+    part = to.with_name(f"{to.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(part)) as target:
+        source.backup(target)
+    part.replace(to)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"pragma {name}").fetchone()[0]
+    return value
+
+
+def _statements(script: str) -> Iterator[str]:
+    for statement in script.split(";\n"):
+        if statement.strip():
+            yield statement
+
+
+_TIGHT = 1024 * 1024
+"""An I/O error with less room than this on the disk is taken for a full disk."""
+
+_ELSEWHERE = "check that place, or set OSTLER_HOME to another"
+
+
+@contextmanager
+def in_our_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explained(error, path) from error
+    except OSError as error:
+        raise _explained_by_disk(error, path) from error
+
+
+def _explained(error: sqlite3.Error, path: Path) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{path} is locked by another process; try again when it has finished")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+        return StoreReadOnly(f"{path} cannot be opened for writing; check its owner and its folder's")
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _free(path) < _TIGHT):
+        return _full(path)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(
+            f"{path} is damaged ({error}); move it away to start afresh, or try `sqlite3 FILE .recover`"
+        )
+    return StoreError(f"{path} cannot be used: {error}; {_ELSEWHERE}")
+
+
+def _explained_by_disk(error: OSError, path: Path) -> StoreError:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreReadOnly(f"{path} cannot be written ({error.strerror}); check who owns it and its folder")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _full(path)
+    return StoreError(f"{path} cannot be used: {error.strerror or error}; {_ELSEWHERE}")
+
+
+def _full(path: Path) -> StoreFull:
+    return StoreFull(
+        f"{path} cannot grow ({_free(path) // 2**20} MiB free on its disk); make room and try again"
+    )
+
+
+def _free(path: Path) -> int:
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return 0
+    return disk.f_bavail * disk.f_frsize
+
+
+MOUNTS = Path("/proc/self/mounts")
+
+
+_LOCAL = frozenset({"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
+"""What nearly everybody has: no pattern is compiled for it."""
+
+_NETWORK = (
+    r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|beegfs|gpfs|gfs2|ocfs2|orangefs|pvfs2|glusterfs|ncpfs|coda|davfs"
+    r"|fuse\.(sshfs|glusterfs|ceph-fuse|davfs\d?|rclone|s3fs|gcsfuse|blobfuse\d?|smb\w*|nfs\w*|juicefs|goofys)"
+)
+
+
+def refuse_network_disk(path: Path, mounts: str | None = None) -> None:
+    """Raises `StoreError` when `path` is on a network file system; where that cannot be known, it is fine."""
+    if mounts is None:
+        try:
+            mounts = os.fsdecode(MOUNTS.read_bytes())
+        except OSError:
+            return
+    point, kind = _mount_of(os.path.realpath(path), mounts)
+    if kind in _LOCAL or not re.fullmatch(_NETWORK, kind):
+        return
+    if kind == "9p" and point == "/":
+        return  # a sandbox's own root looks like this, and no other machine sees it
+    raise StoreError(
+        f"{path} is on a network file system ({kind} at {point}), where a store would be damaged; "
+        "set OSTLER_HOME to a folder on a local disk"
+    )
+
+
+def _mount_of(path: str, mounts: str) -> tuple[str, str]:
+    """The longest mount point above `path`, and its type; of two on one point the later hides the earlier."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _unescaped(fields[1])
+        if len(point) >= len(best) and _is_above(point, path):
+            best, kind = point, fields[2]
+    return best, kind
+
+
+def _is_above(point: str, path: str) -> bool:
+    return path == point or path.startswith(point if point.endswith("/") else f"{point}/")
+
+
+def _unescaped(point: str) -> str:
+    """Spaces and the like are written as octal numbers there."""
+    if "\\" not in point:
+        return point
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
+
+
+PATIENCE = 10.0
+"""Seconds to wait for another process's transaction."""
+
+
+Durability = Literal["process", "power"]
+"""What a committed fact survives: the end of the process, or the loss of power too, for an fsync each."""
+
+
+def connect(
+    path: Path,
+    durability: Durability = "process",
+    *,
+    patience: float = PATIENCE,
+    migrations: Sequence[Migration] = MIGRATIONS,
+) -> sqlite3.Connection:
+    """A connection in autocommit mode, to a store of our version; made, or brought forward, if need be."""
+    refuse_network_disk(path)
+    with in_our_words(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            path.touch(mode=0o600)
+        connection = _connection(path, patience)
+        try:
+            _prepare_patiently(connection, path, migrations, time.monotonic() + patience)
+            connection.execute(f"pragma synchronous = {'full' if durability == 'power' else 'normal'}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _prepare_patiently(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration], deadline: float
+) -> None:
+    """Of several processes that make a store at the same moment, SQLite turns all but one away at once."""
+    while True:
+        try:
+            prepare(connection, path, migrations)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.002)
+
+
+def connect_again(path: Path) -> sqlite3.Connection:
+    """A further connection to a store that `connect` has prepared."""
+    with in_our_words(path):
+        return _connection(path, PATIENCE)
+
+
+def _connection(path: Path, patience: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=patience)
+    try:
+        connection.execute("pragma cache_size = -1024")
+        connection.execute("pragma wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,209 @@
+"""What the SQLite store writes into its tables, inside a transaction."""
+# MERGED: Full-text search over messages. The index is brought up to date when somebody searches, so that
+# MERGED: appending does not pay for it; it can always be rebuilt from the log.
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ostler.core.store import BlobPart, Hit, Lease, SessionSummary
+from ostler.schema.errors import StoreError
+from ostler.schema.events import EVENT_TYPES, AssistantMessage, ExtensionState, UserMessage
+from ostler.schema.facts import Fact, decode_event
+from ostler.schema.messages import text_of
+from ostler.schema.visibility import is_opening, opens_with
+from ostler.store.rules import excerpt, new_summary, summarised, words_of
+
+SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
+"""In the order of the fields of `SessionSummary`."""
+
+
+_OPENING: dict[str, bool] = {tag: opens_with(event) for tag, event in EVENT_TYPES.items()}
+
+
+def insert_session(db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None) -> int:
+    """A whole session; returns its key."""
+    key = insert_row(db, facts, lease)
+    insert_facts(db, key, facts)
+    return key
+
+
+def insert_row(
+    db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None, key: int | None = None
+) -> int:
+    """The row of a session with these facts; returns its key."""
+    summary = summarised(new_summary(facts[0]), facts[1:])
+    if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
+        raise StoreError(f"session {summary.id} exists already")
+    row = db.execute(
+        f"insert into sessions (key, {SUMMARY_COLUMNS}, tail_seq, generation, owner, expires, indexed_seq)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        (
+            key,
+            *msgspec.structs.astuple(summary),
+            tail_of(facts, default=1),
+            lease.generation if lease else 0,
+            msgspec.json.encode(lease.owner) if lease else None,
+            lease.expires_ms if lease else 0,
+        ),
+    ).lastrowid
+    assert row is not None
+    return row
+
+
+def insert_facts(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
+    db.executemany(
+        "insert into facts values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                key,
+                fact.seq,
+                fact.type,
+                _OPENING.get(fact.type, True) or (not fact.run and is_opening(fact.type, "")),
+                fact.parent,
+                fact.run,
+                fact.time_ms,
+                fact.origin,
+                fact.body,
+            )
+            for fact in facts
+        ],
+    )
+
+
+def fact_of(session: str, row: tuple[Any, ...]) -> Fact:
+    seq, tag, parent, run, time_ms, origin, body = row
+    return Fact(seq, session, run, time_ms, body, tag, parent, origin)
+
+
+def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
+    row = db.execute(f"select {SUMMARY_COLUMNS} from sessions where key = ?", (key,)).fetchone()
+    summary = summarised(SessionSummary(*row), facts)
+    tail = tail_of(facts, default=0)
+    if tail:
+        _leave_out_replaced(db, key, tail)
+    db.execute(
+        "update sessions set title = ?, preview = ?, status = ?, tail_seq = max(tail_seq, ?) where key = ?",
+        (summary.title, summary.preview, summary.status, tail, key),
+    )
+
+
+def _leave_out_replaced(db: sqlite3.Connection, key: int, tail: int) -> None:
+    """Extensions may set a value a thousand times in a run: once it lies behind the tail, opening needs the
+    last of them only."""
+    rows = db.execute(
+        "select seq, type, parent, run, time, origin, body from facts"
+        " where session = :key and type = 'extension_state' and seq < :tail"
+        " and seq >= (select tail_seq from sessions where key = :key) order by seq",
+        {"key": key, "tail": tail},
+    )
+    replaced = replaced_values([fact_of("", row) for row in rows])
+    unneeded = [(key, seq) for seq in replaced]
+    db.executemany("update facts set opening = 0 where session = ? and seq = ?", unneeded)
+
+
+def replaced_values(facts: Iterable[Fact]) -> set[int]:
+    """Those of extensions that were set anew later, by their numbers."""
+    newest: dict[tuple[str, str], int] = {}
+    replaced: set[int] = set()
+    for fact in facts:
+        if fact.type == "extension_state" and isinstance(fact.event, ExtensionState):
+            key = fact.event.extension, fact.event.key
+            if key in newest:
+                replaced.add(newest[key])
+            newest[key] = fact.seq
+    return replaced
+
+
+def tail_of(facts: Sequence[Fact], default: int) -> int:
+    """From where on opening needs every fact: the beginning of the open run, or the end of the last."""
+    return max((fact.seq for fact in facts if fact.type in ("run_started", "run_ended")), default=default)
+
+
+def append_blob_part(db: sqlite3.Connection, session: int, part: BlobPart) -> None:
+    names = (session, part.blob)
+    db.execute(
+        "insert or ignore into blobs (session, id, media_type, size) values (?, ?, ?, 0)",
+        (*names, part.media_type),
+    )
+    db.execute(
+        "insert into blob_parts select key, size, ? from blobs where session = ? and id = ?",
+        (part.data, *names),
+    )
+    db.execute("update blobs set size = size + ? where session = ? and id = ?", (len(part.data), *names))
+
+
+def delete_session(db: sqlite3.Connection, key: int, session: str) -> None:
+    """With all that belongs to it."""
+    db.execute("delete from blob_parts where blob in (select key from blobs where session = ?)", (key,))
+    for table in ("facts", "inbox", "processes", "blobs"):
+        db.execute(f"delete from {table} where session = ?", (key,))
+    db.execute("delete from messages where session = ?", (session,))
+    db.execute("delete from sessions where key = ?", (key,))
+
+
+SEARCHED = ("user_message", "assistant_message")
+"""The types of facts that are found."""
+
+
+PIECE = 500
+"""Messages indexed in one transaction: others want to write, too."""
+
+
+def is_index_stale(db: sqlite3.Connection) -> bool:
+    return db.execute("select 1 from sessions where indexed_seq < last_seq limit 1").fetchone() is not None
+
+
+def update_index(db: sqlite3.Connection) -> None:
+    """Adds some of the messages that came since the last time; `is_index_stale` says if there are more."""
+    room = PIECE
+    stale = db.execute("select key, id, indexed_seq, last_seq from sessions where indexed_seq < last_seq")
+    for key, session, indexed, last in stale.fetchall():
+        rows = db.execute(
+            "select seq, body from facts where session = ? and seq > ?"
+            f" and type in {SEARCHED} order by seq limit ?",
+            (key, indexed, room),
+        ).fetchall()
+        for seq, body in rows:
+            words = words_in(body)
+            if words is not None:
+                db.execute("insert into messages values (?, ?, ?)", (words, session, seq))
+        up_to = rows[-1][0] if len(rows) == room else last
+        db.execute("update sessions set indexed_seq = ? where key = ?", (up_to, key))
+        room -= len(rows)
+        if room <= 0:
+            return
+
+
+def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
+    """Messages with all the words of the query, best first. Words are data: no operators to trip over."""
+    words = words_of(query)
+    if not words:
+        return []
+    rows = db.execute(
+        "select sessions.id, facts.seq, facts.body, facts.time"
+        " from (select session, seq, rank from messages where messages match ? order by rank limit ?) as best"
+        " join sessions on sessions.id = best.session"
+        " join facts on facts.session = sessions.key and facts.seq = best.seq"
+        " order by best.rank, facts.time desc",
+        (" ".join(f'"{word}"*' for word in words), limit),
+    )
+    return [Hit(id, seq, excerpt(_text(body), words), time_ms) for id, seq, body, time_ms in rows.fetchall()]
+
+
+def words_in(body: bytes) -> str | None:
+    """What the index holds of a message; None for one without text."""
+    text = _text(body)
+    return " ".join(words_of(text)) if text else None
+
+
+def _text(body: bytes) -> str:
+    try:
+        event = decode_event(body)
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""  # damaged: whoever opens that session is told; the others must stay searchable
+    return text_of(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""

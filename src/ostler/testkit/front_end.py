@@ -1,0 +1,289 @@
+"""A face in memory, for tests of extensions: it draws what they show as text, and answers what they ask.
+
+face = TestFace("yes", "blue")
+host = ExtensionHost([extension], face=face)
+harness = Harness(model=model, asker=face.ask)
+host.equip(harness)
+session = await create_session(MemoryStore(), harness)
+face.follow(session, host)
+...
+assert "3 left" in await face.screen()
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from textwrap import wrap
+from typing import Any
+
+import msgspec
+
+from ostler.core.harness import Attended
+from ostler.extensions.host import ExtensionHost
+from ostler.extensions.ui.front_end import Editor, normalised_key
+from ostler.extensions.ui.themes import DEFAULT
+from ostler.extensions.ui.types import (
+    OverlayDialog,
+    Rendering,
+    Shown,
+    ShownStatus,
+    ShownWidget,
+    Visibility,
+    dialog_of,
+    overlay_extent,
+)
+from ostler.schema.errors import CallRefused
+from ostler.schema.events import Event, LiveValue, Printed, QuestionAsked
+from ostler.schema.facts import Fact
+
+CANCEL = object()
+"""An answer that is none: the dialog is left."""
+
+
+_KNOWN_KEYS = frozenset({"enter", "backspace", "space", "ctrl+u"})
+
+
+class TestFace:
+    """Implements `Face`. Questions are answered with `answers`, one after the other, or by `answer`; when
+    there are none left, with `CANCEL`.
+
+    What happened is in `printed`, `questions`, `overlays`, `values`, `submitted`, `suspended_times`,
+    `switched` and `exited`.
+    """
+
+    __test__ = False  # pytest takes it for a test otherwise
+
+    name = "test"
+    interactive = True
+
+    def __init__(
+        self,
+        *answers: Any,
+        answer: Callable[[QuestionAsked], Any] | None = None,
+        width: int = 80,
+        height: int = 24,
+        is_dark: bool = False,
+    ) -> None:
+        self.is_dark = is_dark
+        self.printed: list[Printed] = []
+        self.questions: list[QuestionAsked] = []
+        self.overlays: list[str] = []
+        """What was drawn of each, when it opened."""
+        self.values: dict[str, Any] = {}
+        """The live values, by name."""
+        self.typed = ""
+        self.submitted: list[str] = []
+        self.suspended_times = 0
+        self.switched: list[tuple[str, str]] = []
+        self.exited = False
+        self._answers = list(answers)
+        self._answer = answer
+        self._size = (width, height)
+        self._theme = DEFAULT
+        self._editor: Editor | None = None
+        self._asking = 0
+        self._host: ExtensionHost | None = None
+        self._session: Attended | None = None
+
+    def follow(self, session: Attended, host: ExtensionHost) -> Callable[[], None]:
+        """Begins with what is shown already. Returns how to stop."""
+        self._host, self._session = host, session
+        self.values = host.live_values(session.id)
+        return session.journal.observe(self._see)
+
+    def _see(self, batch: Sequence[Fact | Event]) -> None:
+        for one in batch:
+            if isinstance(one, Printed):
+                self.printed.append(one)
+            elif isinstance(one, LiveValue) and one.value is None:
+                self.values.pop(one.name, None)
+            elif isinstance(one, LiveValue):
+                self.values[one.name] = one.value
+
+    # --- questions ----------------------------------------------------------------------------------
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        """The asker of a harness."""
+        self.questions.append(asked)
+        if isinstance(dialog := dialog_of(asked.question.details), OverlayDialog):
+            self.overlays.append(await self._overlay(dialog))
+        self._asking += 1
+        try:
+            if self._answer is not None:
+                answer = self._answer(asked)
+            else:
+                answer = self._answers.pop(0) if self._answers else CANCEL
+            if inspect.isawaitable(answer):
+                answer = await answer
+        finally:
+            self._asking -= 1
+        if answer is CANCEL:
+            raise CallRefused("the dialog was left")
+        return answer
+
+    # --- what it does for extensions ----------------------------------------------------------------
+
+    def size(self) -> tuple[int, int]:
+        return self._size
+
+    def resize(self, width: int, height: int) -> None:
+        self._size = (width, height)
+        if self._host:
+            self._host.resized(width, height)
+
+    def editor_text(self) -> str:
+        return self.typed
+
+    def set_editor_text(self, text: str) -> None:
+        self.typed = text
+
+    def set_editor(self, editor: Editor | None) -> None:
+        self._editor = editor
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        self.suspended_times += 1
+        yield
+
+    def exit(self) -> None:
+        self.exited = True
+
+    def set_theme(self, name: str) -> None:
+        self._theme = name
+
+    def theme(self) -> str:
+        return self._theme
+
+    async def switch(self, session: str, prompt: str) -> str:
+        self.switched.append((session, prompt))
+        return session or f"ses_new_{len(self.switched)}"
+
+    # --- keys ---------------------------------------------------------------------------------------
+
+    async def press(self, *keys: str) -> None:
+        """Presses one key after the other, as `a`, `enter` or `ctrl+shift+s`."""
+        for key in keys:
+            await self._press(normalised_key(key))
+
+    async def _press(self, key: str) -> None:
+        if key == "ctrl+c":
+            self.exit()
+            return
+        host, session = self._here()
+        if self._asking or await host.shortcut(session.id, *_spellings(key)):
+            return
+        if self._editor is not None:
+            action = await host.editor_key(key, self.typed)
+            if action.kind == "consume":
+                return
+            if action.kind == "submit":
+                self._submit(action.text or self.typed)
+                return
+            other = normalised_key(action.key) if action.kind == "remap" else key
+            key = other if other in _KNOWN_KEYS or len(other) == 1 else key
+        if key == "enter":
+            self._submit(self.typed)
+        elif key == "backspace":
+            self.typed = self.typed[:-1]
+        elif key == "ctrl+u":
+            self.typed = ""
+        elif key == "space":
+            self.typed += " "
+        elif len(key) == 1:
+            self.typed += key
+
+    def _submit(self, text: str) -> None:
+        self.submitted.append(text)
+        self.typed = ""
+
+    # --- what is seen -------------------------------------------------------------------------------
+
+    async def screen(self, width: int = 0) -> str:
+        """All that is shown, from the header to the status line."""
+        width = width or self._size[0]
+        hidden = msgspec.convert(self.values.get("visibility", {}), Visibility)
+        lines = await self._bar("header", width)
+        lines += [line for one in self.widgets("above") for line in await self._framed(one, width)]
+        lines += [] if hidden.hide_separator else ["─" * width]
+        lines += (await self._here()[0].editor_lines(width, f"> {self.typed}")).splitlines()
+        lines += [line for one in self.widgets("below") for line in await self._framed(one, width)]
+        lines += await self._bar("footer", width)
+        if (status := self.status()) and not hidden.hide_status:
+            lines.append(" · ".join(status)[:width])
+        return "\n".join(lines)
+
+    def widgets(self, placement: str = "") -> list[ShownWidget]:
+        """In their order."""
+        shown = [msgspec.convert(self.values[name], ShownWidget) for name in self._named("widget:")]
+        chosen = [one for one in shown if placement in ("", one.placement)]
+        return sorted(chosen, key=lambda one: (one.priority, one.order))
+
+    def status(self) -> list[str]:
+        shown = [msgspec.convert(self.values[name], ShownStatus) for name in self._named("status:")]
+        return [one.text for one in sorted(shown, key=lambda one: (one.priority, one.order))]
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], result: str = "", *, failed: bool = False
+    ) -> str:
+        """How a call of a tool and what came of it are drawn."""
+        host, session = self._here()
+        renderer, width = host.tool_renderer(tool), self._size[0]
+        header = await host.tool_header(session.id, tool, arguments, width)
+        body = await host.tool_body(session.id, tool, result, failed, width)
+        title = (renderer.title if renderer else "") or tool
+        return f"{title if header is None else header}\n{result if body is None else body}".rstrip()
+
+    def texts(self, level: str = "") -> list[str]:
+        """What was printed, of one level or of all."""
+        return [one.text for one in self.printed if level in ("", one.level)]
+
+    def _named(self, prefix: str) -> list[str]:
+        return [name for name in self.values if name.startswith(prefix)]
+
+    async def _bar(self, name: str, width: int) -> list[str]:
+        return (
+            await self._framed(msgspec.convert(self.values[name], Shown), width)
+            if name in self.values
+            else []
+        )
+
+    async def _framed(self, shown: Shown, width: int) -> list[str]:
+        edge = "" if shown.style.borderless else "│ "
+        text = await self._text(shown.text, shown.markdown, shown.render, width - len(edge))
+        return [f"{edge}{line}" for line in text.splitlines()]
+
+    async def _text(self, text: str, markdown: str, render: Rendering | None, width: int) -> str:
+        if render is not None:
+            host, session = self._here()
+            drawn = await host.render(session.id, render.id, width)
+            if drawn is not None:
+                return drawn
+        lines = (markdown or text).splitlines()
+        return "\n".join(piece for line in lines for piece in (wrap(line, max(1, width)) or [""]))
+
+    async def _overlay(self, dialog: OverlayDialog) -> str:
+        columns, rows = self._size
+        width, height = overlay_extent(dialog, columns, rows)
+        text = await self._text(dialog.text, dialog.markdown, dialog.render, width)
+        ends = " ".join(f"[{one}]" for one in dialog.actions)
+        room = height - bool(dialog.title) - bool(ends)
+        block = [*filter(None, [dialog.title]), *text.splitlines()[:room], *filter(None, [ends])]
+        free = {"top": 0, "center": (rows - len(block)) // 2, "bottom": rows - len(block)}[dialog.anchor]
+        left = " " * ((columns - width) // 2)
+        return "\n" * free + "\n".join(f"{left}{line}"[:columns] for line in block)
+
+    def _here(self) -> tuple[ExtensionHost, Attended]:
+        if self._host is None or self._session is None:
+            raise RuntimeError("let it follow a session first: face.follow(session, host)")
+        return self._host, self._session
+
+
+def _spellings(key: str) -> tuple[str, ...]:
+    """The text that a key types, and the stroke: `A` is also `shift+a`."""
+    if len(key) == 1 and key.isupper():
+        return key, f"shift+{key.lower()}"
+    if key.startswith("shift+") and len(key) == len("shift+a"):
+        return key[-1].upper(), key
+    return (key,)

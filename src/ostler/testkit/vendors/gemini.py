@@ -1,0 +1,267 @@
+"""The Gemini wire as its vendor speaks it: what it streams, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ostler.schema.messages import StopReason
+from ostler.schema.usage import Usage
+from ostler.testkit.vendors.script import Call, Cite, Refusal, Say, Think, Turn
+
+PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):streamGenerateContent")
+
+MALFORMED = b"data: {this is no JSON\n\n"
+
+
+_STOP_REASONS: dict[StopReason, str] = {"length": "MAX_TOKENS", "refusal": "SAFETY", "other": "OTHER"}
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+
+_INLINE_TYPES = re.compile(r"image/(png|jpeg|webp|heic|heif)|application/pdf|text/.*|audio/.*|video/.*")
+
+_DATA = ("text", "functionCall", "functionResponse", "inlineData", "fileData")
+
+_FREE = {"parametersJsonSchema", "responseJsonSchema", "args", "response"}
+"""Fields whose content is not the vendor's to name."""
+
+
+_LEVELS = {"MINIMAL", "LOW", "MEDIUM", "HIGH"}
+
+
+def frames(turn: Turn, request: dict[str, Any], number: int) -> Iterator[bytes]:
+    head = {"modelVersion": request["model"], "responseId": f"response-{number:04d}"}
+    usage = turn.usage
+    if usage is not None:
+        head["usageMetadata"] = {"promptTokenCount": _prompt(usage), "totalTokenCount": _prompt(usage)}
+    if turn.stop_reason == "refusal" and not turn.parts:
+        yield _frame({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, **head})
+        return
+    answer = _Parts(number, strict=_strict(request["model"]))
+    for part in turn.parts:
+        for piece in answer.of(part):
+            content = {"role": "model", "parts": [piece]}
+            yield _frame({"candidates": [{"content": content, "index": 0}], **head})
+    last = {"role": "model", "parts": [{"text": ""} | answer.signature()]}
+    end: dict[str, Any] = {
+        "content": last,
+        "finishReason": _STOP_REASONS.get(turn.stop_reason, "STOP"),
+        "index": 0,
+    }
+    if answer.malformed:
+        end["finishReason"], end["finishMessage"] = "MALFORMED_FUNCTION_CALL", answer.malformed
+    if usage is not None:
+        head["usageMetadata"] = _usage(usage)
+    yield _frame({"candidates": [end | _sources(turn)], **head})
+
+
+class _Parts:
+    """The parts of one answer. A signature belongs to the next call, or else to the last part."""
+
+    def __init__(self, number: int, *, strict: bool) -> None:
+        self.malformed = ""
+        self._number = number
+        self._strict = strict
+        self._calls = 0
+        self._signature = ""
+
+    def of(self, part: str | Say | Think | Call | Cite) -> Iterator[dict[str, Any]]:
+        if isinstance(part, Call):
+            yield from self._call(part)
+        elif isinstance(part, Think):
+            if self._signature:
+                yield {"text": "", "thought": True} | self.signature()
+            yield from ({"text": piece, "thought": True} for piece in part.pieces)
+            self._signature = part.signature or part.redacted
+        elif not isinstance(part, Cite):
+            yield from ({"text": piece} for piece in (part.pieces if isinstance(part, Say) else (part,)))
+
+    def _call(self, part: Call) -> Iterator[dict[str, Any]]:
+        text = "".join(part.pieces)
+        try:
+            msgspec.json.decode(text or "{}", type=dict[str, Any])
+        except msgspec.DecodeError:
+            self.malformed = f"Malformed function call: {part.name}({text})"
+            return
+        call: dict[str, Any] = {"name": part.name, "args": msgspec.Raw((text or "{}").encode())}
+        if part.id or self._strict:
+            call["id"] = part.id or f"function-call-{self._number:04d}-{self._calls}"
+        if self._strict and not self._calls:
+            self._signature = self._signature or "made by this model"
+        self._calls += 1
+        yield {"functionCall": call} | self.signature()
+
+    def signature(self) -> dict[str, str]:
+        signature, self._signature = self._signature, ""
+        return {"thoughtSignature": base64.b64encode(signature.encode()).decode()} if signature else {}
+
+
+def _strict(model: str) -> bool:
+    """Whether the model is of the third generation or a later one."""
+    return not re.search(r"gemini-[12]|gemma", model)
+
+
+def _prompt(usage: Usage) -> int:
+    return usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    counts = {
+        "promptTokenCount": _prompt(usage),
+        "cachedContentTokenCount": usage.cache_read_tokens,
+        "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
+        "thoughtsTokenCount": usage.reasoning_tokens,
+        "totalTokenCount": _prompt(usage) + usage.output_tokens,
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def _sources(turn: Turn) -> dict[str, Any]:
+    cited = [part for part in turn.parts if isinstance(part, Cite)]
+    web = [{"web": {"uri": cite.url, "title": cite.title}} for cite in cited if cite.title]
+    plain = [{"startIndex": 0, "endIndex": 1, "uri": cite.url} for cite in cited if not cite.title]
+    sources: dict[str, Any] = {"groundingMetadata": {"groundingChunks": web}} if web else {}
+    return sources | ({"citationMetadata": {"citationSources": plain}} if plain else {})
+
+
+def error_frame(code: str, message: str) -> bytes:
+    numbers = {status: number for number, status in _STATUSES.items()}
+    number = {"code": numbers[code]} if code in numbers else {}
+    return _frame({"error": {**number, "message": message, "status": code}})
+
+
+def error_body(refusal: Refusal, number: int) -> bytes:
+    status = refusal.code or _STATUSES.get(refusal.status, "UNKNOWN")
+    return msgspec.json.encode(
+        {"error": {"code": refusal.status, "message": refusal.message, "status": status}}
+    )
+
+
+def key_of(headers: Mapping[str, str]) -> str:
+    return headers.get("x-goog-api-key", "")
+
+
+def _frame(value: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(value) + b"\r\n\r\n"
+
+
+def spelled(value: Any) -> Any:
+    """A request with the names of its fields as documented: the vendor takes them with underscores, too."""
+    if isinstance(value, list):
+        return [spelled(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
+    return {name: one if name in _FREE else spelled(one) for name, one in fields.items()}
+
+
+def complaint(request: dict[str, Any], headers: Mapping[str, str]) -> str:
+    """Why the vendor would refuse this request, or nothing."""
+    request = spelled(request)
+    return _tools_complaint(request) or _generation_complaint(request) or _contents_complaint(request)
+
+
+def _tools_complaint(request: dict[str, Any]) -> str:
+    offered = [tool for tools in request.get("tools", []) for tool in tools.get("functionDeclarations", [])]
+    names = [tool["name"] for tool in offered]
+    if len(set(names)) < len(names):
+        return "Duplicate function declaration found"
+    if not all(_NAME.fullmatch(name) for name in names):
+        return "Invalid function name. Must start with a letter or an underscore"
+    if any(tool.get("parametersJsonSchema", {}).get("type") != "object" for tool in offered):
+        return "functionDeclarations.parameters schema should be of type OBJECT"
+    config = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    allowed = config.get("allowedFunctionNames", [])
+    if allowed and (config["mode"] != "ANY" or set(allowed) - set(names)):
+        return "allowed_function_names should be set only when mode is ANY, and be names of declarations"
+    form = (request.get("generationConfig") or {}).get("responseMimeType")
+    if offered and form == "application/json" and not _strict(request["model"]):
+        return "Function calling with a response mime type: 'application/json' is unsupported"
+    return ""
+
+
+def _generation_complaint(request: dict[str, Any]) -> str:
+    model, config = request["model"], request.get("generationConfig") or {}
+    thinking = config.get("thinkingConfig") or {}
+    if "responseJsonSchema" in config and config.get("responseMimeType") != "application/json":
+        return "responseJsonSchema needs the response mime type application/json"
+    if thinking and re.search(r"gemini-(1|2\.0)|gemma", model):
+        return "Thinking is not supported for this model"
+    if "thinkingLevel" in thinking:
+        refused = {"MINIMAL"} if re.search(r"pro|gemini-3\.8|gemini-[4-9]", model) else set()
+        if not _strict(model) or thinking["thinkingLevel"] not in _LEVELS - refused:
+            return "Thinking level is not supported for this model"
+    if thinking.get("thinkingBudget") == 0 and "2.5-pro" in model:
+        return "Budget 0 is invalid. This model only works in thinking mode"
+    return ""
+
+
+def _contents_complaint(request: dict[str, Any]) -> str:
+    contents, strict = request.get("contents"), _strict(request["model"])
+    if not contents:
+        return "contents is not specified"
+    waiting: list[dict[str, Any]] = []
+    turn = max((i for i, content in enumerate(contents) if _is_prompt(content)), default=0)
+    for index, content in enumerate(contents):
+        where = f"contents[{index}]"
+        parts = content.get("parts")
+        if content.get("role") not in ("user", "model"):
+            return f"{where}: Please use a valid role: user, model"
+        if not parts:
+            return f"{where}.parts: contents.parts must not be empty"
+        problem = next(filter(None, (_part_complaint(part, content["role"]) for part in parts)), "")
+        if problem:
+            return f"{where}: {problem}"
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        if len(results) != len(waiting) or (results and len(results) < len(parts)):
+            return (
+                f"{where}: Please ensure that the number of function response parts is equal to the number "
+                "of function call parts of the function call turn"
+            )
+        if strict and [result.get("id") for result in results] != [call.get("id") for call in waiting]:
+            return f"{where}: function response ids must match those of the function call turn"
+        calls = [part for part in parts if "functionCall" in part]
+        waiting = [part["functionCall"] for part in calls]
+        if strict and calls and index > turn and "thoughtSignature" not in calls[0]:
+            return f"{where}: Function call is missing a thought_signature in functionCall parts"
+        if calls and (index == 0 or contents[index - 1]["role"] != "user"):
+            return f"{where}: Please ensure that function call turn comes immediately after a user turn"
+    return "Please ensure that function call turn is followed by a function response turn" if waiting else ""
+
+
+def _is_prompt(content: dict[str, Any]) -> bool:
+    parts = content.get("parts") or []
+    return content.get("role") == "user" and not any("functionResponse" in part for part in parts)
+
+
+def _part_complaint(part: dict[str, Any], role: str) -> str:
+    if len([name for name in _DATA if name in part]) != 1:
+        return "required oneof field 'data' must have one initialized field"
+    if not part.get("text", "-") and "thoughtSignature" not in part:
+        return "Unable to submit request because it must have a text parameter"
+    if "inlineData" in part and not _INLINE_TYPES.fullmatch(part["inlineData"]["mimeType"]):
+        return f"Unsupported MIME type: {part['inlineData']['mimeType']}"
+    if "functionCall" in part:
+        call = part["functionCall"]
+        if role != "model" or not _NAME.fullmatch(call["name"]) or not isinstance(call.get("args", {}), dict):
+            return "invalid functionCall: it needs the role of the model, a name and an object of arguments"
+    if "functionResponse" in part:
+        result = part["functionResponse"]
+        if role != "user" or not _NAME.fullmatch(result["name"]) or not isinstance(result["response"], dict):
+            return "invalid functionResponse: it needs the role of the user, a name and an object"
+    return ""

@@ -1,0 +1,329 @@
+"""Paths as models give them, and the failures of the file system in one plain line."""
+# MERGED: Globs as regular expressions: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories.
+# MERGED: Walking a tree as git would see it: what .gitignore names is left out, and so is .git itself.
+# MERGED: Whether a file is still as this session last saw it.
+# MERGED: The tools that read or write a file put its digest into their result's `details`, under its path
+# MERGED: from the working directory: an exported session says nothing of where that was. While the session
+# MERGED: is open the last one of each file is kept in the shared memory; after reopening it is read back
+# MERGED: from the log.
+# MERGED: Blocking work off the event loop, with a word on what a cancellation does to it.
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISDIR
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ostler.core.tool import BeforeCall
+from ostler.schema.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from ostler.schema.ids import blake2b
+
+
+_REASONS = {
+    errno.ENOENT: "no such file or directory",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "operation not permitted",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.EEXIST: "a part of the path is a file, not a directory",
+    errno.EISDIR: "is a directory",
+    errno.ELOOP: "the symbolic links lead in a circle",
+    errno.ENOSPC: "no space left on the device",
+    errno.EROFS: "the file system is read-only",
+}
+
+
+def resolve(path: str, cwd: Path) -> Path:
+    """An absolute path without symbolic links. Relative ones start at `cwd`; `~` is the home directory."""
+    if not path.strip():
+        raise ToolFailed("path is empty: name a file or directory")
+    if "\0" in path:
+        raise ToolFailed(f"the path {path!r} contains a NUL character, which no file name can")
+    try:
+        return (cwd / Path(path).expanduser()).resolve()
+    except (RuntimeError, UnicodeError) as error:  # no such home; links in a circle; a lone surrogate
+        raise ToolFailed(f"{path}: {str(error).rstrip('.')}") from None
+    except OSError as error:
+        raise ToolFailed(explain(error, path)) from None
+
+
+def shown(path: Path, cwd: Path) -> str:
+    """Relative to `cwd` where it lies below it: shorter, and as good for the next call."""
+    home = cwd.resolve()
+    return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
+
+
+def explain(error: OSError, path: str) -> str:
+    """What the operating system said, in one line that names the path as it was given."""
+    reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    return f"{path if len(path) <= 300 else path[:300] + '…'}: {reason}"
+
+
+@contextmanager
+def plain_failures(path: str) -> Iterator[None]:
+    """Turns errors of the file system into `ToolFailed` with one line about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolFailed(explain(error, path)) from None
+
+
+def missing(path: Path, given: str) -> ToolFailed:
+    """The failure for a path that does not exist, with names that look like it."""
+    from difflib import get_close_matches
+
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        names = []
+    near = get_close_matches(path.name, names, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ToolFailed(f"{given}: no such file or directory{hint}")
+
+
+def compile_glob(glob: str) -> re.Pattern[str]:
+    """Matches a relative path with `/` between its parts.
+
+    A glob without a slash matches the last part of a path at any depth, any other the whole path. A slash
+    at its end is left to the caller, who knows what is a directory.
+    """
+    body = glob.rstrip("/").removeprefix("./")
+    anywhere = "/" not in body
+    expression = _translated(body.removeprefix("/"))
+    return re.compile(f"(?:.*/)?{expression}" if anywhere else expression, re.DOTALL)
+
+
+def _translated(glob: str) -> str:
+    out: list[str] = []
+    position = 0
+    braces = 0
+    while position < len(glob):
+        character = glob[position]
+        rest = glob[position:]
+        position += 1
+        if rest.startswith("**/") and (position == 1 or glob[position - 2] == "/"):
+            out.append("(?:.*/)?")
+            position += 2
+        elif rest == "**" and (position == 1 or glob[position - 2] == "/"):
+            out.append(".+")
+            position += 1
+        elif character == "*":
+            out.append(_STAR)
+        elif character == "?":
+            out.append("[^/]")
+        elif character == "[" and (closing := _closing_bracket(glob, position)) > 0:
+            out.append(_character_class(glob[position:closing]))
+            position = closing + 1
+        elif character == "{" and "}" in rest:
+            out.append("(?:")
+            braces += 1
+        elif character == "}" and braces:
+            out.append(")")
+            braces -= 1
+        elif character == "," and braces:
+            out.append("|")
+        elif character == "\\" and position < len(glob):
+            out.append(re.escape(glob[position]))
+            position += 1
+        else:
+            out.append(re.escape(character))
+    return "".join(_without_backtracking(out)) + ")" * braces
+
+
+_STAR = "[^/]*"
+
+_BOUNDS = frozenset({"/", "(?:", ")", "|", "(?:.*/)?", ".+"})
+
+
+def _without_backtracking(pieces: list[str]) -> Iterator[str]:
+    """Several stars in one name would be tried in every combination, which takes for ever in a long name.
+
+    What stands between two of them is best taken where it is first found: the next star takes the rest.
+    """
+    place = 0
+    while place < len(pieces):
+        after = place + 1
+        while after < len(pieces) and pieces[after] != _STAR and pieces[after] not in _BOUNDS:
+            after += 1
+        is_between = pieces[place] == _STAR and after < len(pieces) and pieces[after] == _STAR
+        fixed = "".join(pieces[place + 1 : after])
+        yield f"(?>{_STAR}?{fixed})" if is_between else pieces[place] + fixed
+        place = after
+
+
+def _closing_bracket(glob: str, after: int) -> int:
+    """A bracket that stands first belongs to the class."""
+    first = after + 1 if glob[after : after + 1] in ("!", "^") else after
+    return glob.find("]", first + 1)
+
+
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+
+
+def _escaped_member(member: re.Match[str]) -> str:
+    """Both ends of a range are escaped, hyphens too: `--`, `&&` or `||` would be operations on sets."""
+    first, last = member.groups()
+    return re.escape(first) if last is None else f"{re.escape(first)}-{re.escape(last)}"
+
+
+def _character_class(inside: str) -> str:
+    negated = inside[0] in "!^"
+    members = _MEMBER.sub(_escaped_member, inside[1:] if negated else inside)
+    return f"[^/{members}]" if negated else f"(?!/)[{members}]"
+
+
+def walk(root: Path, stop: Stop, *, hidden: bool, glob: str = "") -> Iterator[Path]:
+    """Everything below `root`, in no order. Symbolic links are named, not followed; what may not be
+    entered is skipped. `glob` limits the files, in the way of a .gitignore line."""
+    from ignore import Error, WalkBuilder
+    from ignore.overrides import OverrideBuilder
+
+    overrides = OverrideBuilder(root)
+    try:
+        if glob:
+            overrides.add(glob)
+        overrides.add("!.git")
+        chosen = overrides.build()
+    except Error as error:
+        raise ToolFailed(f"invalid glob: {error}") from None
+    builder = WalkBuilder(root).hidden(not hidden).require_git(False).overrides(chosen)
+    entries = builder.build()
+    while not stop():
+        try:
+            entry = next(entries)
+        except StopIteration:
+            return
+        except Error:  # a directory that may not be read, or a file that went away
+            continue
+        if entry.depth() > 0:
+            yield entry.path()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a directory itself: not a link to one, which may lead to where nobody may look."""
+    try:
+        return S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def in_path_order(path: str) -> list[bytes]:
+    """A sort key: directory by directory, names by their bytes."""
+    return os.fsencode(path).split(b"/")
+
+
+MAX_DIGESTED = 64 * 1024 * 1024
+"""Larger files are known by size and time of change: hashing them at each look would take too long."""
+
+
+_MEMORY_KEY = "ostler.tools.seen_files"
+
+
+class _SeenFiles:
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        self.has_read_log = False
+
+
+def new_digest() -> blake2b:
+    from ostler.schema.ids import blake2b
+
+    return blake2b(digest_size=16)
+
+
+def digest_of(content: bytes) -> str:
+    digest = new_digest()
+    digest.update(content)
+    return digest.hexdigest()
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Stands for the digest of a file larger than `MAX_DIGESTED`."""
+    return f"{status.st_size}@{status.st_mtime_ns}"
+
+
+def file_digest(path: Path) -> str:
+    """The digest of a file as it is now."""
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_size > MAX_DIGESTED:
+            return stamp_of(status)
+        digest = new_digest()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+def remember(memory: dict[str, Any], path: Path, digest: str) -> None:
+    """`memory` is the harness's, which its tools share."""
+    _seen(memory).digests[str(path)] = digest
+
+
+async def last_seen(context: BeforeCall, path: Path) -> str | None:
+    """The digest of the file when this session last read or wrote it; None if it never did."""
+    seen = _seen(context.memory)
+    if str(path) not in seen.digests and not seen.has_read_log:
+        logged: dict[str, str] = {}
+        home = context.cwd.resolve()
+        async for result in context.results():
+            details: dict[str, Any] = result.details or {}
+            name, digest = details.get("path"), details.get("digest")
+            if isinstance(name, str) and isinstance(digest, str) and not result.failed:
+                logged[str(home / name)] = digest
+        seen.digests = logged | seen.digests
+        seen.has_read_log = True
+    return seen.digests.get(str(path))
+
+
+def refuse_unless_fresh(given: str, seen: str | None, present: str) -> None:
+    """Raises `ToolFailed` when the model would change a file that it does not know as it is now."""
+    if seen is None:
+        raise ToolFailed(f"{given} exists but was not read in this session: read it first, then change it")
+    if seen != present:
+        raise ToolFailed(
+            f"{given} has changed since this session last read it: read it again, then change it"
+        )
+
+
+def _seen(memory: dict[str, Any]) -> _SeenFiles:
+    found: _SeenFiles = memory.setdefault(_MEMORY_KEY, _SeenFiles())
+    return found
+
+
+T = TypeVar("T")
+
+
+Stop = Callable[[], bool]
+"""Says whether the work should end early; asked now and then by the work itself."""
+
+
+async def in_thread(work: Callable[[Stop], T]) -> T:
+    """Runs work that only looks. A cancellation returns at once and tells the work to stop."""
+    stopped = threading.Event()
+    try:
+        return await asyncio.to_thread(work, stopped.is_set)
+    except asyncio.CancelledError:
+        stopped.set()
+        raise
+
+
+async def to_its_end(work: Callable[[], T]) -> T:
+    """Runs short work that changes something. A cancellation waits for it, so that nothing changes after
+    the call has its outcome."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise

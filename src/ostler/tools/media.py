@@ -1,0 +1,189 @@
+"""What a file is, judged by its first bytes and not by its name."""
+# MERGED: Pictures made small enough for models to see all of, where Pillow (the extra `images`) is
+# MERGED: installed.
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ostler.schema.errors import ToolFailed
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
+
+
+SNIFFED = 8192
+"""A NUL among this many first bytes means that the file is not text."""
+
+
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+_BINARIES = (
+    (b"\x7fELF", "ELF executable or library"),
+    (b"PK\x03\x04", "ZIP archive (also docx, xlsx, jar, wheel)"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"BZh", "bzip2 archive"),
+    (b"\xfd7zXZ\x00", "xz archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd archive"),
+    (b"SQLite format 3\x00", "SQLite database"),
+    (b"\x00asm", "WebAssembly module"),
+    (b"\xca\xfe\xba\xbe", "Java class or Mach-O binary"),
+    (b"\xcf\xfa\xed\xfe", "Mach-O binary"),
+    (b"MZ", "Windows executable"),
+    (b"OggS", "Ogg media"),
+    (b"RIFF", "RIFF media"),
+    (b"\x00\x00\x01\x00", "icon"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+)
+
+
+def image_type(head: bytes) -> str | None:
+    """The media type of a picture that models can see; None for anything else."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for magic, media_type in _IMAGES if head.startswith(magic)), None)
+
+
+def is_pdf(head: bytes) -> bool:
+    return head.startswith(b"%PDF-")
+
+
+def is_binary(head: bytes) -> bool:
+    return b"\0" in head[:SNIFFED]
+
+
+def binary_kind(head: bytes) -> str:
+    """A name for what the bytes look like."""
+    return next((kind for magic, kind in _BINARIES if head.startswith(magic)), "unknown format")
+
+
+LONGEST_SIDE = 2000
+
+MAX_PIXELS = 90_000_000
+"""Unpacked, these take about 360 MB. A small file can claim to be far larger."""
+
+JPEG_QUALITY = 85
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """A smaller copy. Sizes are width and height in pixels."""
+
+    media_type: str
+    content: bytes
+    size: tuple[int, int]
+    original_size: tuple[int, int]
+
+
+def can_scale() -> bool:
+    return find_spec("PIL") is not None
+
+
+def scaled_down(content: bytes, media_type: str) -> Scaled | None:
+    """A copy with no side longer than `LONGEST_SIDE`; None when the picture should be passed as it is:
+    it is small enough, or cannot be decoded here. Takes its time: not for the event loop."""
+    if not can_scale():
+        return None
+    try:
+        picture = _opened(content, media_type)
+        width, height = picture.size
+        longest = max(width, height)
+        if longest <= LONGEST_SIDE:
+            return None
+        if width * height > MAX_PIXELS:
+            raise ToolFailed(
+                f"the picture has {width}×{height} pixels, too many to unpack: "
+                "make a smaller copy and read that"
+            )
+        size = (_scaled(width, longest), _scaled(height, longest))
+        return _resized(picture, media_type, size)
+    except ToolFailed:
+        raise
+    except Exception:  # decoders raise whatever malformed bytes lead them to
+        return None
+
+
+def small_picture(content: bytes, media_type: str, size: tuple[int, int]) -> Image | None:
+    """Upright, and within a size in pixels; None when it cannot be decoded here. Takes its time: not for the
+    event loop."""
+    if not can_scale():
+        return None
+    try:
+        from PIL import ImageOps
+        from PIL.Image import Resampling
+
+        picture = _opened(content, media_type)
+        if picture.width * picture.height > MAX_PIXELS:
+            return None
+        picture.draft(None, size)
+        upright = ImageOps.exif_transpose(_smoothly_resizable(picture))
+        upright.thumbnail(size, Resampling.LANCZOS)
+        return upright
+    except Exception:  # decoders raise whatever malformed bytes lead them to
+        return None
+
+
+def _scaled(side: int, longest: int) -> int:
+    return max(round(side * LONGEST_SIDE / longest), 1)
+
+
+def _opened(content: bytes, media_type: str) -> ImageFile:
+    # Not `Image.open`: that warns of large pictures through Python's warnings, which belong to whoever
+    # embeds us. The pixels are counted by `scaled_down` instead, before any is unpacked.
+    source = BytesIO(content)
+    match media_type:
+        case "image/png":
+            from PIL.PngImagePlugin import PngImageFile
+
+            return PngImageFile(source)
+        case "image/jpeg":
+            from PIL.JpegImagePlugin import JpegImageFile
+
+            return JpegImageFile(source)
+        case "image/gif":
+            from PIL.GifImagePlugin import GifImageFile
+
+            return GifImageFile(source)
+        case _:
+            from PIL.WebPImagePlugin import WebPImageFile
+
+            return WebPImageFile(source)
+
+
+def _resized(picture: ImageFile, media_type: str, size: tuple[int, int]) -> Scaled:
+    from PIL import ImageOps
+    from PIL.Image import Resampling
+
+    original_size = picture.size
+    picture.draft(None, size)
+    upright = ImageOps.exif_transpose(_smoothly_resizable(picture).resize(size, Resampling.LANCZOS))
+    target = BytesIO()
+    match media_type:
+        case "image/jpeg":
+            upright.save(target, "JPEG", quality=JPEG_QUALITY)
+        case "image/webp":
+            upright.save(target, "WEBP", quality=JPEG_QUALITY)
+        case _:
+            media_type = "image/png"
+            upright.save(target, "PNG")
+    return Scaled(media_type, target.getvalue(), upright.size, original_size)
+
+
+def _smoothly_resizable(picture: Image) -> Image:
+    """In a mode whose values can be mixed; the numbers of a palette cannot."""
+    if picture.mode.startswith("I"):  # 16 bits of grey
+        return picture.convert("I").point(lambda grey: grey * (1 / 256)).convert("L")
+    if picture.has_transparency_data:
+        return picture.convert("RGBA")
+    return picture.convert("L" if picture.mode in ("1", "L") else "RGB")

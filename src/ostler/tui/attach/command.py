@@ -1,0 +1,130 @@
+"""What fits what is found at an address: a screen, or a conversation."""
+# MERGED: `ostler attach`: a session of a server in this terminal.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from typing import Any
+
+import msgspec
+
+from ostler.app.console import say
+from ostler.app.options import Parser
+from ostler.remote.client import API, Address, Remote
+from ostler.remote.live_screen import AgentStatus, LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
+from ostler.schema.errors import NotFound, UsageError
+from ostler.tui.attach.screen_view import ScreenView, own_terminal
+from ostler.tui.attach.viewport import control_key
+
+
+def attach(address: Address, token: str, options: argparse.Namespace) -> int:
+    return asyncio.run(_attach(address, token, options))
+
+
+async def _attach(address: Address, token: str, options: argparse.Namespace) -> int:
+    detach = control_key(options.detach_key)
+    own_terminal()
+    remote = Remote(address, token)
+    try:
+        if address.code and not token:
+            await remote.log_in()
+        named = options.session or address.session
+        if not named and (status := await _agent_at_root(remote)) is not None:
+            if status.transport == "pty":
+                return await _show(ScreenOfAgent(remote), options, detach)
+            named = await _session_of_agent(remote) if token or address.code else ""
+            if not named:
+                raise UsageError(
+                    f"the agent has no screen, it speaks {status.transport}: open {address.base}/chat/embed "
+                    "in a browser, or give a token of that server with OSTLER_TOKEN or --token"
+                )
+        session = await _session(remote, named)
+        view = await remote.get(f"{API}/sessions/{session}")
+        if (view.get("agent") or {}).get("transport") == "pty":
+            return await _show(ScreenOfSession(remote, session), options, detach)
+        from ostler.tui.main import show_conversation
+
+        return await show_conversation(remote, session, view, options)
+    finally:
+        await remote.aclose()
+
+
+async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) -> int:
+    view = ScreenView(source, own_terminal(), await source.status(), detach=detach, named=options.detach_key)
+    view.read_only = options.read_only
+    parting = await view.run()
+    if parting.words:
+        say(parting.words)
+    return parting.exit_code
+
+
+async def _agent_at_root(remote: Remote) -> AgentStatus | None:
+    """Of the agent that the server is for, as agentapi's clients find it."""
+    try:
+        return status_of(await remote.get("/status"))
+    except (NotFound, msgspec.ValidationError):  # of a page, the answer to any address is the page
+        return None
+
+
+async def _session_of_agent(remote: Remote) -> str:
+    """Of those without a screen that the server drives, the first that was begun: it is there as long as the
+    server is. Empty where there is none, as at agentapi's own."""
+    try:
+        found = (await remote.get(f"{API}/sessions", limit=1000))["sessions"]
+    except NotFound:
+        return ""
+    begun = {
+        one["created_ms"]: str(one["id"])
+        for one in found
+        if (one.get("agent") or {}).get("transport") in ("acp", "stream-json")
+    }
+    return begun[min(begun)] if begun else ""
+
+
+async def _session(remote: Remote, named: str) -> str:
+    """The one whose id begins so; where none is named, the newest, and if there is none a new one."""
+    found: list[dict[str, Any]] = (await remote.get(f"{API}/sessions", limit=1000, children="true"))[
+        "sessions"
+    ]
+    if not named:
+        newest = [one["id"] for one in found if not one.get("child_of")]
+        return str(newest[0] if newest else (await remote.ask("POST", f"{API}/sessions", {}))["id"])
+    ids = [one["id"] for one in found if one["id"].startswith(named)]
+    if named in ids or not ids:
+        return named
+    if len(ids) > 1:
+        raise UsageError(f"several sessions begin with {named!r}; say more of the id")
+    return str(ids[0])
+
+
+DEFAULT = "localhost:3284"
+
+
+def attach_command(arguments: list[str]) -> int:
+    options = _attach_parser().parse_args(arguments)
+    from ostler.remote.client import address_of
+
+    address = address_of(options.named or options.url)
+    return attach(address, options.token or os.environ.get("OSTLER_TOKEN", ""), options)
+
+
+def _attach_parser() -> Parser:
+    parser = Parser(
+        prog="ostler attach",
+        description="Opens what a server has in this terminal: the live screen of a terminal agent, which "
+        "keys go through to, or the conversation of a session.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "url", metavar="URL", nargs="?", default=DEFAULT, help=f"of a server, or of a session ({DEFAULT})"
+    )
+    parser.add_argument("-u", "--url", dest="named", metavar="URL", help="the same")
+    parser.add_argument("--session", metavar="ID", help="its id; a unique beginning will do (the newest)")
+    parser.add_argument("--token", help="of the server; better set OSTLER_TOKEN: others can see arguments")
+    parser.add_argument(
+        "--detach-key", metavar="KEY", default="ctrl+]", help="leaves the agent to itself (ctrl+])"
+    )
+    parser.add_argument("--read-only", action="store_true", help="no key goes through")
+    return parser

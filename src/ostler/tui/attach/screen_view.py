@@ -1,0 +1,311 @@
+"""A terminal agent's screen in this terminal: it is seen live, and keys go through."""
+# MERGED: The terminal that this process runs in: its own screen in it, and all as it was at the end.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+
+import msgspec
+
+from ostler.drivers.screen import Screen, open_screen
+from ostler.remote.client import Away
+from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, Shown, Size
+from ostler.schema.errors import OstlerError, UsageError
+from ostler.tui.attach.viewport import Keyboard, Painter, Part, Wish, part_of
+from ostler.tui.render.spans import cut
+
+_ENTER = b"\x1b[?1049h\x1b[H\x1b[2J\x1b[?25l"
+
+_LEAVE = b"\x1b[?2026l\x1b[?2004l\x1b[?1l\x1b[0m\x1b[?25h\x1b[?1049l"
+
+
+class OwnTerminal:
+    def __init__(self, keys: int, screen: int) -> None:
+        self.keys = keys
+        self._screen = screen
+
+    @property
+    def size(self) -> os.terminal_size:
+        return os.get_terminal_size(self._screen)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._screen, data) :]
+
+    def read(self) -> bytes:
+        return os.read(self.keys, 65536)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Keys come as they are pressed, all of them; what is drawn is gone at the end."""
+        before = termios.tcgetattr(self.keys)
+        try:
+            tty.setraw(self.keys)
+            self.write(_ENTER)
+            yield
+        finally:
+            with suppress(OSError):  # the terminal itself may be gone
+                self.write(_LEAVE)
+            with suppress(termios.error):
+                termios.tcsetattr(self.keys, termios.TCSAFLUSH, before)
+
+
+def own_terminal() -> OwnTerminal:
+    """Raises `UsageError` where there is none."""
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise UsageError("attach needs a terminal to show it in; `ostler follow` prints a run without one")
+    return OwnTerminal(sys.stdin.fileno(), sys.stdout.fileno())
+
+
+FRAME = 1 / 30
+"""Seconds between two pictures, at least."""
+
+HALF_DRAWN = 0.3
+"""Seconds that an update which the agent has begun may take before it is shown as it is."""
+
+HELD = 0.03
+"""Seconds in which the rest of a key arrives."""
+
+ASK_STATUS = 1.0
+
+STATUS_SETTLES = 15.0
+"""Seconds after the last change of the screen in which the status may still change."""
+
+GIVE_UP = 30.0
+"""Seconds without a connection."""
+
+TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
+
+
+class Parting(msgspec.Struct, frozen=True):
+    """Why it is over."""
+
+    words: str
+    exit_code: int = 0
+
+
+class ScreenView:
+    """Until the person detaches, the agent ends, or the server stays away."""
+
+    def __init__(
+        self, source: LiveScreen, terminal: OwnTerminal, status: AgentStatus, *, detach: bytes, named: str
+    ) -> None:
+        self._source = source
+        self._terminal = terminal
+        self._status = status
+        self._named = named
+        """The key that detaches, in words."""
+        self.read_only = False
+        self._keyboard = Keyboard(detach)
+        self._screen: Screen | None = None
+        self._painter = Painter()
+        self._top: int | None = None
+        """The first row that is seen; None while the end is followed."""
+        self._part = Part((), 0, 80)
+        self._problem = ""
+        self._notice = ""
+        self._typed: list[str] = []
+        self._has_typed = asyncio.Event()
+        self._changed_at = 0.0
+        self._frame: asyncio.TimerHandle | None = None
+        self._painted_at = 0.0
+        self._held: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[Parting] = self._loop.create_future()
+
+    async def run(self) -> Parting:
+        open_screen(80, 24).close()  # it is said before the terminal is taken that there is no emulator
+        with self._terminal.taken():
+            tasks = [asyncio.ensure_future(one) for one in (self._follow(), self._send(), self._look())]
+            for task in tasks:
+                task.add_done_callback(self._task_ended)
+            try:
+                async with self._listening():
+                    self._refresh()
+                    return await self._over
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                if self._frame is not None:
+                    self._frame.cancel()
+                if self._screen is not None:
+                    self._screen.close()
+
+    def _task_ended(self, task: asyncio.Future[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self._over.done():
+            self._over.set_exception(error)
+
+    def _end(self, words: str, exit_code: int = 0) -> None:
+        if not self._over.done():
+            self._over.set_result(Parting(words, exit_code))
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        """To keys, and to what the system tells."""
+        ending = (signal.SIGTERM, signal.SIGHUP)
+        for number in ending:
+            self._loop.add_signal_handler(number, self._end, "", 128 + number)
+        self._loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        self._loop.add_reader(self._terminal.keys, self._read)
+        try:
+            yield
+        finally:
+            self._loop.remove_reader(self._terminal.keys)
+            for number in (*ending, signal.SIGWINCH):
+                self._loop.remove_signal_handler(number)
+
+    # --- what is seen ---------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Connects, and again when that breaks."""
+        lost_at, attempt = 0.0, 0
+        while True:
+            try:
+                async with aclosing(self._source.follow()) as shown:
+                    async for one in shown:
+                        lost_at, attempt = 0.0, 0
+                        self._show(one)
+                        if isinstance(one, Ended):
+                            self._end("the agent has ended")
+                            return
+                reason = "the server has ended the stream"
+            except Away as error:
+                reason = error.message
+            lost_at = lost_at or self._loop.time()
+            if self._loop.time() - lost_at > GIVE_UP:
+                self._end(f"given up after {GIVE_UP:.0f} s: {reason}", 1)
+                return
+            self._problem = f"trying again, and what is typed is lost: {reason}"
+            self._refresh()
+            await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
+            attempt += 1
+
+    def _show(self, one: Shown) -> None:
+        self._changed_at = self._loop.time()
+        if isinstance(one, Size):
+            self._problem = ""
+            if self._screen is not None:
+                self._screen.close()
+            self._screen, self._top = open_screen(one.columns, one.rows), None
+        elif isinstance(one, bytes) and self._screen is not None:
+            self._screen.feed(one)  # what it asks is answered by the terminal it runs in
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._frame is None:
+            self._frame = self._loop.call_at(max(self._loop.time(), self._painted_at + FRAME), self._paint)
+
+    def _paint(self) -> None:
+        self._frame = None
+        now = self._loop.time()
+        is_half_drawn = self._screen is not None and self._screen.modes().drawing
+        if is_half_drawn and now - self._painted_at < HALF_DRAWN:
+            self._frame = self._loop.call_later(FRAME, self._paint)
+            return
+        self._painted_at = now
+        columns, rows = self._terminal.size
+        rows = max(2, rows)
+        self._part = Part((), 0, columns)
+        if self._screen is not None:
+            self._part = part_of(self._screen, columns, rows - 1, self._top)
+        self._terminal.write(
+            self._painter.painted(self._screen, self._part, rows, cut(self._words(), columns))
+        )
+
+    def _words(self) -> str:
+        about = " ".join(filter(None, [self._status.agent_type, self._status.status]))
+        back = "scrolled back, shift+PgDn goes on" if self._top is not None else ""
+        said = [about, self._problem or self._notice or back, f"{self._named} detaches"]
+        if self.read_only:
+            said.append("only watching")
+        if self._screen is not None:
+            said.append(self._part.words(self._screen))
+        return f" {' · '.join(filter(None, said))} "
+
+    def _resized(self) -> None:
+        self._painter.forget()
+        self._terminal.write(b"\x1b[0m\x1b[2J")
+        self._refresh()
+
+    async def _look(self) -> None:
+        """How the agent is, as long as that may change."""
+        while True:
+            await asyncio.sleep(ASK_STATUS)
+            if self._problem or self._loop.time() - self._changed_at > STATUS_SETTLES:
+                continue
+            with suppress(Away):  # whoever follows notices
+                self._status = await self._source.status()
+                self._refresh()
+
+    # --- what is typed --------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        try:
+            data = self._terminal.read()
+        except OSError:
+            data = b""
+        if not data:  # the terminal is gone
+            self._end("", 129)
+            return
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+        for wish, keys in self._keyboard.feed(data):
+            if wish:
+                self._obey(wish)
+            else:
+                self._type(keys)
+        if self._keyboard.is_holding:
+            self._held = self._loop.call_later(HELD, self._release)
+
+    def _release(self) -> None:
+        self._held = None
+        self._type(self._keyboard.flush())
+
+    def _obey(self, wish: Wish) -> None:
+        if wish == "detach":
+            self._end("detached; the agent goes on")
+            return
+        if self._screen is None:
+            return
+        rows = max(2, self._terminal.size[1]) - 1
+        page = max(1, rows - 1)
+        following = part_of(self._screen, self._part.columns, rows).top
+        if wish == "back":
+            top = following if self._top is None else min(self._top, following)
+            self._top = max(-len(self._screen.scrolled_off()), top - page)
+        elif self._top is not None:
+            self._top += page
+        if self._top is not None and self._top >= following:
+            self._top = None
+        self._refresh()
+
+    def _type(self, keys: str) -> None:
+        if not keys or self.read_only or self._problem:
+            return
+        self._top = None
+        self._notice = ""
+        self._typed.append(keys)
+        self._has_typed.set()
+
+    async def _send(self) -> None:
+        """One after the other; what is typed meanwhile goes together."""
+        while True:
+            await self._has_typed.wait()
+            self._has_typed.clear()
+            keys, self._typed = "".join(self._typed), []
+            for start in range(0, len(keys), LONGEST_MESSAGE):
+                try:
+                    await self._source.press(keys[start : start + LONGEST_MESSAGE])
+                except OstlerError as error:
+                    self._notice = f"what was typed did not arrive: {error.message}"
+                    self._refresh()
+                    break

@@ -1,0 +1,238 @@
+"""The part of a screen that fits into a window, and what has to be written so that it is seen there."""
+# MERGED: What a person types, and what of it is not for the agent: the key that detaches, and those that
+# MERGED: scroll.
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Literal
+
+import msgspec
+
+from ostler.drivers.screen import Screen
+from ostler.schema.errors import UsageError
+from ostler.tui.render.spans import cells, split_at
+
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+
+_STYLE = r"(\x1b\[[0-9;:]*m)"
+
+_OBEYED = r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|.)?|[\x00-\x1f\x7f-\x9f]"
+
+_MOST_EMPTY = 3
+"""Empty rows in a row that are seen of a screen which does not fit."""
+
+_LEFT_OUT = "\x1b[2m⋯"
+
+_PARTS = re.compile(rf"{_STYLE}|{_OBEYED}|([^\x00-\x1f\x7f-\x9f]+)")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Of a screen: the numbers of the rows that are seen, counted from 0; those before are below 0.
+
+    A row of which there is no number stands for many empty ones.
+    """
+
+    rows: tuple[int | None, ...]
+    left: int
+    columns: int
+    top: int = 0
+    """The first of them, counted without those that are left out."""
+
+    def words(self, screen: Screen) -> str:
+        """What is not all of it says so."""
+        seen = []
+        rows = [row for row in self.rows if row is not None and row < screen.rows]
+        if rows and (len(rows) < screen.rows or rows[0] < 0):
+            spans = [f"{first + 1}-{last + 1}" for first, last in _spans(rows)]
+            seen.append(f"rows {', '.join(spans)} of {screen.rows}")
+        if self.columns < screen.columns:
+            seen.append(f"columns {self.left + 1}-{self.left + self.columns} of {screen.columns}")
+        return ", ".join(seen)
+
+
+def part_of(screen: Screen, columns: int, rows: int, top: int | None = None) -> Part:
+    """With the cursor in it, and as much before the end of what is drawn as fits; or from a row on."""
+    cursor = screen.cursor()
+    lines = screen.lines()
+    numbers: list[int | None] = list(range(screen.rows))
+    if screen.rows > rows:
+        numbers = _squeezed(lines, cursor.row)
+    place = numbers.index(cursor.row)
+    end = next(
+        (at for at in range(len(numbers) - 1, 0, -1) if (row := numbers[at]) is not None and lines[row]), 0
+    )
+    end = max(end, place) if cursor.visible else end
+    last = max(0, end - rows + 1)
+    last = min(last, place) if cursor.visible else last
+    top = last if top is None else min(top, last)
+    before = range(top, min(0, top + rows))
+    left = 0
+    if cursor.visible and cursor.column >= columns:
+        left = min(screen.columns - columns, cursor.column - columns * 3 // 4)
+    return Part((*before, *numbers[max(0, top) : top + rows]), left, columns, top)
+
+
+def _squeezed(lines: Sequence[str], kept: int) -> list[int | None]:
+    """Some agents write at both ends of a screen, and a screen may have a thousand rows."""
+    numbers: list[int | None] = []
+    for is_gap, run in groupby(range(len(lines)), lambda row: not lines[row] and row != kept):
+        rows = list(run)
+        numbers += [None] if is_gap and len(rows) > _MOST_EMPTY else rows
+    return numbers
+
+
+def _spans(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    for _, run in groupby(enumerate(rows), lambda one: one[1] - one[0]):
+        span = [row for _, row in run]
+        yield span[0], span[-1]
+
+
+def cut_row(row: str, left: int, columns: int) -> str:
+    """The cells from `left` on, with their colours; nothing else that a terminal would obey."""
+    kept: list[str] = []
+    column = 0
+    for style, text in _PARTS.findall(row):
+        if style:
+            kept.append(style)
+            continue
+        if not text:
+            continue
+        width = cells(text)
+        before, inside = split_at(text, left - column) if column < left else ("", text)
+        if column < left < column + width and (cut := column + cells(before)) < left:
+            _, inside = split_at(inside, 2)  # a wide character that begins before the window
+            inside = " " * (cut + 2 - left) + inside
+        start = max(column, left)
+        column += width
+        if start < left + columns:
+            kept.append(split_at(inside, left + columns - start)[0] if column > left else "")
+    return "".join(kept)
+
+
+class Painter:
+    """Knows what the window shows, and writes only what is another now."""
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._modes = (False, False)
+
+    def forget(self) -> None:
+        """What the window shows is not known any more."""
+        self._shown = []
+
+    def painted(self, screen: Screen | None, part: Part, height: int, status: str) -> bytes:
+        """`status` is the last row of `height` ones."""
+        drawn: dict[int | None, str] = {None: _LEFT_OUT}
+        if screen is not None:
+            for first, last in _spans([row for row in part.rows if row is not None]):
+                cut = [cut_row(row, part.left, part.columns) for row in screen.drawn(first, last - first + 1)]
+                drawn |= dict(zip(range(first, last + 1), cut, strict=False))
+        rows = [drawn.get(row, "") for row in part.rows]
+        rows += [""] * (height - 1 - len(rows))
+        rows.append(f"\x1b[7m{status}{' ' * (part.columns - cells(status))}")
+        changed = [
+            f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{row}"
+            for number, row in enumerate(rows)
+            if number >= len(self._shown) or self._shown[number] != row
+        ]
+        self._shown = rows
+        return "".join([_BEGIN, *changed, *self._followed(screen), self._cursor(screen, part), _END]).encode(
+            "utf-8", "replace"
+        )
+
+    def _cursor(self, screen: Screen | None, part: Part) -> str:
+        if screen is None or not (cursor := screen.cursor()).visible:
+            return "\x1b[0m\x1b[?25l"
+        column = cursor.column - part.left
+        if cursor.row not in part.rows or not 0 <= column < part.columns:
+            return "\x1b[0m\x1b[?25l"
+        return f"\x1b[0m\x1b[{part.rows.index(cursor.row) + 1};{column + 1}H\x1b[?25h"
+
+    def _followed(self, screen: Screen | None) -> list[str]:
+        """What the agent wants of its keyboard is wanted of this one."""
+        modes = screen.modes() if screen else None
+        wanted = (modes.bracketed_paste, modes.cursor_keys) if modes else (False, False)
+        if wanted == self._modes:
+            return []
+        self._modes = wanted
+        return [f"\x1b[?{mode}{'h' if on else 'l'}" for mode, on in zip((2004, 1), wanted, strict=True)]
+
+
+Wish = Literal["detach", "back", "forth"]
+
+
+_PASTE, _PASTED = b"\x1b[200~", b"\x1b[201~"
+
+_SCROLLING: dict[bytes, Wish] = {
+    b"\x1b[5;2~": "back",  # shift+PgUp, which some terminals keep for themselves; then alt+PgUp
+    b"\x1b[5;3~": "back",
+    b"\x1b[6;2~": "forth",
+    b"\x1b[6;3~": "forth",
+}
+
+
+class Keyboard:
+    """Splits what the terminal sends. In a paste nothing is a wish.
+
+    What may be the beginning of one is held: `flush` says that nothing more came.
+    """
+
+    def __init__(self, detach: bytes) -> None:
+        self._wishes: dict[bytes, Wish] = {detach: "detach", **_SCROLLING}
+        self._sought = re.compile(b"|".join(map(re.escape, (*self._wishes, _PASTE))))
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._held = b""
+        self._is_paste = False
+
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> list[tuple[Wish | None, str]]:
+        """Each a wish, or keys for the agent."""
+        data, self._held = self._held + data, b""
+        found: list[tuple[Wish | None, str]] = []
+        while data:
+            end = self._end_of_paste(data) if self._is_paste else self._sought.search(data)
+            if end is None:
+                rest = self._unfinished(data)
+                found.append((None, self._decode(data[: len(data) - rest])))
+                self._held = data[len(data) - rest :]
+                break
+            wish = self._wishes.get(end[0]) if not self._is_paste else None
+            if wish:
+                found += [(None, self._decode(data[: end.start()])), (wish, "")]
+            else:
+                self._is_paste = end[0] == _PASTE
+                found.append((None, self._decode(data[: end.end()])))
+            data = data[end.end() :]
+        return [(wish, keys) for wish, keys in found if wish or keys]
+
+    def flush(self) -> str:
+        held, self._held = self._held, b""
+        return self._decode(held)
+
+    def _end_of_paste(self, data: bytes) -> re.Match[bytes] | None:
+        return re.search(re.escape(_PASTED), data)
+
+    def _unfinished(self, data: bytes) -> int:
+        """How many bytes at the end may be the beginning of what is looked for."""
+        sought = (_PASTED,) if self._is_paste else (*self._wishes, _PASTE)
+        longest = max(map(len, sought)) - 1
+        for size in range(min(longest, len(data)), 0, -1):
+            if any(one.startswith(data[-size:]) for one in sought if len(one) > size):
+                return size
+        return 0
+
+
+def control_key(named: str) -> bytes:
+    """`ctrl+]` or `^]` as a terminal sends it. Raises `UsageError`."""
+    found = re.fullmatch(r"(?:ctrl[+-]|\^)([a-z\[\]\\^_@])", named.strip().lower())
+    key = bytes([ord(found[1].upper()) & 0x1F]) if found else b""
+    if not key or key in b"\x1b\r\n\t":
+        raise UsageError(f"{named!r:.20} is no key to detach with: say it like ctrl+] or ctrl+q")
+    return key

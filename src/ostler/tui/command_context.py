@@ -1,0 +1,207 @@
+"""What commands, and leaving for another session, need of a face."""
+# MERGED: Leaving a session for another one, in the same terminal.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from ostler.app.remote_sessions import FarStore
+from ostler.core.cancellation import CancelToken
+from ostler.core.harness import Harness
+from ostler.core.hooks import PlannedSwitch
+from ostler.core.journal import oversight
+from ostler.core.store import Store
+from ostler.extensions.idle_host import Lookout, present_host
+from ostler.schema.errors import OstlerError, SessionBusy, UsageError
+from ostler.schema.events import SettingsChanged
+from ostler.sessions.session import Session, create_session, open_or_watch, watch_session
+from ostler.tui.conversation import Conversation
+from ostler.tui.render.spans import quoted
+
+if TYPE_CHECKING:
+    from ostler.extensions.ui.themes import ThemeBook, ThemeColors
+    from ostler.schema.events import Event
+    from ostler.schema.facts import Fact
+    from ostler.tui.commands.registry import Commands
+    from ostler.tui.items import Level
+    from ostler.tui.panels.panel import Panels
+    from ostler.tui.prompt_queue import WaitingPrompts
+    from ostler.tui.shell import ShellCommands
+
+
+class Desk(Protocol):
+    """The terminal has one, and so have plain lines."""
+
+    conversation: Conversation
+
+    @property
+    def face(self) -> DeskFace: ...
+
+    @property
+    def app(self) -> Printer: ...
+
+    @property
+    def panels(self) -> Panels: ...
+
+    @property
+    def writing(self) -> DeskWriting: ...
+
+    @property
+    def commands(self) -> Commands: ...
+
+    @property
+    def switching(self) -> Switching: ...
+
+    def colors(self) -> ThemeColors | None: ...
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Something that a command has to tell."""
+
+    def write(self, text: str) -> None:
+        """What is for the terminal itself, and not seen in it."""
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        """What happens in the conversation."""
+
+    async def show(self, conversation: Conversation) -> None:
+        """Another session in place of the one that was left."""
+
+    async def submit(self, text: str) -> None:
+        """As if it had been typed, and Enter pressed."""
+
+    def leave(self) -> None: ...
+
+
+class DeskFace(Protocol):
+    """What extensions see of it, too."""
+
+    @property
+    def book(self) -> ThemeBook: ...
+
+    def theme(self) -> str: ...
+
+    def set_theme(self, name: str) -> None: ...
+
+    def editor_text(self) -> str: ...
+
+    def set_editor_text(self, text: str) -> None: ...
+
+    def suspended(self) -> AbstractAsyncContextManager[None]: ...
+
+
+class DeskWriting(Protocol):
+    @property
+    def shell(self) -> ShellCommands: ...
+
+    @property
+    def waiting(self) -> WaitingPrompts: ...
+
+
+class Size(Protocol):
+    @property
+    def columns(self) -> int: ...
+
+
+class Printer(Protocol):
+    """Where rows stay."""
+
+    @property
+    def size(self) -> Size: ...
+
+    @property
+    def ends_blank(self) -> bool: ...
+
+    def print(self, rows: Sequence[str]) -> None: ...
+
+
+Reason = Literal["new", "open", "fork", "import", "clear"]
+
+
+BUSY = "a run is under way: esc stops it, or wait until it has ended"
+
+
+class Switching:
+    """The other session is opened before this one is given back: if that fails, nothing has happened."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._one_at_a_time = asyncio.Lock()
+
+    async def wish(self, reason: Reason, session: str = "", prompt: str = "") -> str:
+        """What a person wants: not while a run is under way here, and not if an extension is against it."""
+        conversation = self._desk.conversation
+        if not conversation.is_elsewhere and await conversation.is_busy():
+            raise SessionBusy(BUSY)
+        harness = conversation.harness
+        if "before_switch" in harness.hooks:
+            planned = PlannedSwitch(conversation.session.id, reason, prompt)
+            over = oversight(conversation.session.journal, CancelToken())
+            if refusal := await harness.hooks.before_leaving(planned, over):
+                raise UsageError(refusal.reason or "an extension does not want to leave the session")
+        return await self.to(session, prompt)
+
+    async def to(self, session: str, prompt: str = "", store: Store | None = None) -> str:
+        """To the session of that id, or to a new one; returns its id. Without another store, in the same."""
+        async with self._one_at_a_time:
+            left = self._desk.conversation
+            if session == left.session.id:
+                return session
+            there = await self._open(session, left, store or left.store)
+            conversation = Conversation(there, left.host, self._desk.see)
+            await self._desk.writing.shell.stop()
+            await left.leave()
+            await self._desk.show(conversation)
+        if prompt:
+            await self._desk.submit(prompt)
+        return there.id
+
+    async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
+        """A new session goes on with the model that the one before was given."""
+        left, kept = leaving.harness, leaving.session.state.settings
+        context = left.context.anew() if left.context else None
+        harness = msgspec.structs.replace(left, memory={}, context=context)
+        _equip(harness)
+        try:
+            if isinstance(store, FarStore):
+                name = session or await store.begin(harness.cwd, kept.model, kept.reasoning)
+                there = await watch_session(store, name, harness)
+                harness.cwd = Path(there.state.cwd)
+            elif session:
+                there = await open_or_watch(store, session, harness)
+            else:
+                there = await create_session(store, harness)
+                if kept.model:
+                    changed = SettingsChanged(model=kept.model, reasoning=kept.reasoning, by="tui")
+                    there.journal.record(changed)
+        except OstlerError:
+            _equip(left)
+            raise
+        self._keep_model(there)
+        if Path(there.state.cwd) != harness.cwd:
+            before, now = quoted(there.state.cwd), quoted(harness.cwd)
+            self._desk.say(f"it began in {before}; from now on its tools work in {now}")
+        return there
+
+    def _keep_model(self, session: Session) -> None:
+        """The one that the session was given, if that can answer here."""
+        kept = session.state.settings
+        if not kept.model or kept.model == session.harness.model.name:
+            return
+        try:
+            session.harness.set_model(kept.model, kept.reasoning)
+        except OstlerError as error:
+            self._desk.say(f"{kept.model} cannot answer here: {error.message}")
+
+
+def _equip(harness: Harness) -> None:
+    """Extensions hold in the sessions of this harness from now on."""
+    if isinstance(harness.attendant, Lookout):
+        harness.attendant.equip(harness)
+    elif (host := present_host(harness)) is not None:
+        host.equip(harness)

@@ -1,0 +1,183 @@
+"""All commands: those of the face itself, then those of extensions. Anything else is a prompt."""
+# MERGED: A command as data.
+# MERGED: Lines of a command, as rows of the terminal.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ostler.app.remote_sessions import refusal
+from ostler.schema.errors import OstlerError
+from ostler.sessions.lease import hold, kept_lease
+from ostler.tui.command_context import BUSY
+from ostler.tui.render.spans import (
+    BOLD,
+    Piece,
+    Row,
+    after,
+    apart,
+    cells,
+    drawn,
+    harmless,
+    is_path,
+    quoted,
+    sgr,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from ostler.app.completion import CommandEntry
+    from ostler.tui.command_context import Desk
+
+
+class Commands:
+    """They are loaded when one is first typed: nothing is seen of them before."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    @cached_property
+    def own(self) -> list[Command]:
+        from ostler.tui.commands.interface import interface_commands
+        from ostler.tui.commands.models import model_commands
+        from ostler.tui.commands.reports import permission_commands, report_commands
+        from ostler.tui.commands.sessions import session_commands
+        from ostler.tui.commands.side_question import side_question_commands
+        from ostler.tui.commands.tree import tree_commands
+        from ostler.tui.prompt_queue import queue_commands
+
+        groups = (
+            session_commands,
+            tree_commands,
+            model_commands,
+            queue_commands,
+            permission_commands,
+            report_commands,
+            side_question_commands,
+            interface_commands,
+        )
+        return [command for commands in groups for command in commands(self._desk)]
+
+    @cached_property
+    def _named(self) -> dict[str, Command]:
+        return {name: one for one in self.own for name in (one.name, *one.aliases)}
+
+    def entries(self) -> list[CommandEntry]:
+        """What can be completed: the commands, then templates and skills."""
+        from ostler.app.completion import CommandEntry, brought_by, expanding_in
+
+        own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
+        conversation = self._desk.conversation
+        brought = brought_by(conversation.host, self._named)
+        taken = {*self._named, *(one.name for one in brought)}
+        return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
+
+    async def complete(self, name: str, typed: str) -> Sequence[str]:
+        """What could stand behind a command."""
+        if command := self._named.get(name):
+            return await command.complete(typed) if command.complete else ()
+        conversation = self._desk.conversation
+        if conversation.host is None:
+            return ()
+        return await conversation.host.completions(conversation.session.id, name, typed)
+
+    async def run(self, text: str) -> bool:
+        """Whether it was a command."""
+        if not text.startswith("/"):
+            return False
+        name, arguments = (*text[1:].split(maxsplit=1), "", "")[:2]
+        try:
+            if command := self._named.get(name):
+                await self._run(command, arguments.strip(), text)
+                return True
+            return await self._run_of_extension(name, arguments.strip())
+        except OstlerError as error:
+            self._desk.say(error.message, "error")
+        except OSError as error:
+            self._desk.say(f"{quoted(error.filename or name)}: {error.strerror}", "error")
+        return True
+
+    async def _run(self, command: Command, arguments: str, text: str) -> None:
+        if reason := refusal(self._desk.conversation.store, command.name):
+            self._desk.say(reason, "warning")
+        elif command.at_rest and (self._desk.writing.shell or await self._desk.conversation.is_busy()):
+            self._desk.say(f"/{command.name} has to wait: {BUSY}", "warning")
+            self._put_back(text)
+        elif arguments and not command.arguments:
+            self._desk.say(
+                f"/{command.name} takes nothing behind it; /{text} says it to the model", "warning"
+            )
+            self._put_back(text)
+        else:
+            await command.run(arguments)
+
+    def _put_back(self, text: str) -> None:
+        if not self._desk.face.editor_text():
+            self._desk.face.set_editor_text(text)
+
+    async def _run_of_extension(self, name: str, arguments: str) -> bool:
+        conversation = self._desk.conversation
+        host, session = conversation.host, conversation.session
+        if host is None or host.command_named(name) is None:
+            return False
+        if not session.is_running:
+            await hold(session.journal)
+        async with kept_lease(session.journal):
+            said = await host.run_command(session, name, arguments)
+        if said:
+            self._desk.say(said)
+        return True
+
+
+Complete = Callable[[str], Awaitable[Sequence[str]]]
+"""All of what could stand behind the command, after what is typed there."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    name: str
+    about: str
+    run: Callable[[str], Awaitable[None]]
+    """Is given what was typed behind it."""
+    aliases: tuple[str, ...] = ()
+    arguments: str = ""
+    """A hint such as `[name]`."""
+    at_rest: bool = False
+    """Not while a run is under way."""
+    complete: Complete | None = None
+
+
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+
+_CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
+"""Columns, and what stands between them. A column may be a path with blanks."""
+
+
+def print_lines(desk: Desk, lines: Sequence[str], *, has_heading: bool = False) -> None:
+    """All of it: what does not fit goes on below, in its column."""
+    width, heading = desk.app.size.columns, sgr(desk.colors(), "secondary", BOLD)
+    rows = [
+        drawn(row)
+        for at, line in enumerate(lines)
+        for row in _rows(harmless(line.expandtabs(4)), heading if has_heading and not at else "", width)
+    ]
+    desk.app.print(apart([["", *rows, ""]], after_blank=desk.app.ends_blank))
+
+
+def _rows(line: str, style: str, width: int) -> list[Row]:
+    """Where the last column has less than half of the width, it has the rows below for itself."""
+    if cells(line) <= width:
+        return [[Piece(line, style)]]
+    indent = max((gap.end() for gap in _GAP.finditer(line)), default=0)
+    if 0 < indent <= width // 2:
+        lead, rest = line[:indent], line[indent:]
+    else:
+        line = _GAP.sub("  ", line)
+        indent = len(line) - len(line.lstrip(" ")) + 2
+        lead, rest = line[:indent], line[indent:]
+    pieces = [Piece(cell, style, whole=is_path(cell)) for cell in _CELLS.findall(rest)]
+    return after([Piece(lead, style)], wrapped(pieces, max(1, width - indent)), [Piece(" " * indent)])

@@ -1,0 +1,252 @@
+"""Looking at things: what was used, what the model is told, what may run, what there is."""
+# MERGED: What may run without asking: the profile, and the rules that are remembered.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from ostler.app.console import aligned
+from ostler.history.costs import By
+from ostler.permissions.rules import PROFILES, Profile
+from ostler.schema.errors import SessionBusy, UsageError
+from ostler.schema.events import SettingsChanged
+from ostler.schema.requests import Compact
+from ostler.sessions.lease import hold
+from ostler.tui.command_context import BUSY
+from ostler.tui.commands.registry import Command, print_lines
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import Desk
+
+
+_SECRETS = ("api_key", "key_command")
+
+
+def report_commands(desk: Desk) -> list[Command]:
+    group = _Looking(desk)
+    return [
+        Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
+        Command("context", "what the model was told in the last step", group.context),
+        Command("compact", "tell older messages in a summary", group.compact, ("co",), "[wish]"),
+        Command("tools", "what the model can use", group.tools, ("t",)),
+        Command("agents", "agents that work can be given to", group.agents),
+        Command("skills", "skills that can be used", group.skills),
+        Command("extensions", "extensions that are loaded", group.extensions),
+        Command("reload", "load the extensions anew", group.reload, ("reload-ext", "re")),
+        Command("settings", "what is set, and where", group.settings),
+        Command("doctor", "what could answer, what was found, and what to do", group.doctor),
+    ]
+
+
+async def _groups(typed: str) -> list[str]:
+    return list(get_args(By))
+
+
+class _Looking:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def cost(self, arguments: str) -> None:
+        """Of this session by model; of all sessions, if it is said by what."""
+        from ostler.app.reports import lines_of
+        from ostler.history.costs import spent
+
+        by = next((one for one in get_args(By) if one == arguments), None)
+        if arguments and by is None:
+            raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
+        conversation = self._desk.conversation
+        session = "" if by else conversation.session.id
+        groups, known = await spent(conversation.store, (by or "model",), session=session)
+        if not groups:
+            self._desk.say("no model was called yet")
+            return
+        width = self._desk.app.size.columns
+        print_lines(self._desk, list(lines_of(groups, (by or "model",), known, width)), has_heading=True)
+
+    async def context(self, arguments: str) -> None:
+        from ostler.app.reports import step_lines
+        from ostler.history.context_trace import told_steps, with_compactions
+
+        facts = await self._desk.conversation.session.journal.history()
+        steps = told_steps(facts)
+        if not steps:
+            self._desk.say("no model was asked in this session yet")
+            return
+        print_lines(self._desk, list(step_lines(with_compactions(steps[-1], facts), len(steps))))
+
+    async def compact(self, arguments: str) -> None:
+        conversation = self._desk.conversation
+        if conversation.session.state.run is not None:
+            self._desk.say("older messages are summarised before the next step")
+        await conversation.ask(lambda id: Compact(id=id, by="tui", instructions=arguments))
+
+    async def tools(self, arguments: str) -> None:
+        tools = self._desk.conversation.harness.tools
+        rows = [(name, _first_sentence(tools[name].spec.description)) for name in sorted(tools)]
+        if rows:
+            print_lines(self._desk, list(aligned(rows)))
+        else:
+            self._desk.say("the model has no tools")
+
+    async def agents(self, arguments: str) -> None:
+        from ostler.app.reports import AGENT_HEADINGS, agent_notices, agent_rows
+        from ostler.sessions.agents import find_agents
+
+        cwd = self._desk.conversation.harness.cwd
+        found = find_agents(cwd)
+        self._list(AGENT_HEADINGS, agent_rows(found, cwd), agent_notices(found))
+
+    async def skills(self, arguments: str) -> None:
+        from ostler.app.reports import SKILL_HEADINGS, skill_notices, skill_rows
+        from ostler.context.instructions import skills_in
+
+        cwd = self._desk.conversation.harness.cwd
+        found = skills_in(cwd)
+        self._list(SKILL_HEADINGS, skill_rows(found, cwd), skill_notices(found))
+
+    def _list(self, headings: Sequence[str], rows: Sequence[Sequence[str]], notices: Sequence[str]) -> None:
+        if rows:
+            print_lines(self._desk, list(aligned([headings, *rows])), has_heading=True)
+        for notice in notices:
+            self._desk.say(notice)
+
+    async def extensions(self, arguments: str) -> None:
+        host = self._desk.conversation.host
+        if host is None or not host.extensions:
+            self._desk.say("no extension is loaded; `ostler ext list` shows all that there are")
+            return
+        rows = [("NAME", "FROM", "STATE", "COMMANDS", "PROBLEM")]
+        for one in host.extensions.values():
+            commands = " ".join(f"/{name}" for name in one.registered.commands)
+            rows.append((one.name, one.origin, one.standing, commands, one.problem))
+        print_lines(self._desk, list(aligned(rows)), has_heading=True)
+
+    async def reload(self, arguments: str) -> None:
+        host = self._desk.conversation.host
+        if host is None:
+            self._desk.say("no extension is loaded")
+            return
+        await host.reload()
+        self._desk.say(f"loaded: {', '.join(one.name for one in host.loaded) or 'none'}")
+
+    async def settings(self, arguments: str) -> None:
+        from ostler.app.settings import find_project_file, load_settings
+        from ostler.store.paths import configuration_file
+
+        cwd = self._desk.conversation.harness.cwd
+        loaded = load_settings(cwd, {})
+        project = find_project_file(cwd)
+        places = [str(configuration_file()), *([str(project)] if project else [])]
+        values = msgspec.to_builtins(loaded.settings)
+        rows = [(name, _shown(name, value)) for name, value in sorted(values.items())]
+        lines = list(aligned(rows)) if rows else ["nothing is set: everything is as it comes"]
+        print_lines(self._desk, [f"from {' and '.join(places)}", *lines], has_heading=True)
+        for notice in loaded.notices:
+            self._desk.say(notice, "warning")
+
+    async def doctor(self, arguments: str) -> None:
+        from ostler.app.doctor import diagnose, lines_of
+
+        harness = self._desk.conversation.harness
+        diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(harness.cwd)))
+        heading = f"{harness.model.name} answers in this session; for others:"
+        print_lines(self._desk, [heading, "", *lines_of(diagnosis)], has_heading=True)
+
+
+def _first_sentence(text: str) -> str:
+    line = text.partition("\n")[0]
+    sentence, point, _ = line.partition(". ")
+    return sentence + point.rstrip()
+
+
+def _shown(name: str, value: Any) -> str:
+    """Without what nobody should read over a shoulder."""
+    if name in _SECRETS:
+        return "(set)"
+    if isinstance(value, dict):
+        there = [(key, one) for key, one in value.items() if one not in (None, "", {})]
+        return "; ".join(f"{key}: {_shown(key, one)}" for key, one in there)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def permission_commands(desk: Desk) -> list[Command]:
+    group = _Permissions(desk)
+    return [
+        Command(
+            "permissions",
+            "what may run without asking",
+            group.permissions,
+            (),
+            "[profile|revoke number]",
+            complete=_words,
+        ),
+        Command("yolo", "let everything run without asking, or as it was before", group.everything),
+    ]
+
+
+async def _words(typed: str) -> list[str]:
+    return [*PROFILES, "revoke"]
+
+
+class _Permissions:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._before: Profile | None = None
+        """The profile that held before everything was let run."""
+
+    async def permissions(self, arguments: str) -> None:
+        from ostler.app.remembered_rules import known_rules, lines_of, take_back
+
+        harness = self._desk.conversation.harness
+        profile = next((one for one in PROFILES if one == arguments), None)
+        if profile is not None:
+            await self._use(profile)
+            return
+        known = await asyncio.to_thread(lambda: list(known_rules(harness.cwd, "")))
+        verb, _, number = arguments.partition(" ")
+        if verb == "revoke":
+            chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
+            if len(chosen) != 1:
+                raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
+            await asyncio.to_thread(take_back, chosen[0])
+            self._desk.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
+            return
+        if arguments:
+            raise UsageError(
+                f"say /permissions, /permissions {'|'.join(PROFILES)}, or /permissions revoke NUMBER"
+            )
+        heading = f"the profile is {harness.permissions}; /permissions {'|'.join(PROFILES)} changes it"
+        rules = lines_of(known) or ["there are no rules; the profile alone decides"]
+        print_lines(self._desk, [heading, *rules], has_heading=True)
+
+    async def everything(self, arguments: str) -> None:
+        if self._desk.conversation.harness.permissions != "full":
+            await self._use("full")
+        elif self._before is not None:
+            await self._use(self._before)
+        else:
+            raise UsageError(f"it began so; say which profile: /permissions {'|'.join(PROFILES[:-1])}")
+
+    async def _use(self, profile: Profile) -> None:
+        """In between two runs: a run says at its beginning under which profile it works."""
+        from ostler.app.settings import load_settings
+        from ostler.permissions.guard import configured_rules, user_guard
+
+        conversation = self._desk.conversation
+        if await conversation.is_busy():
+            raise SessionBusy(BUSY)
+        harness, journal = conversation.harness, conversation.session.journal
+        rules = configured_rules(load_settings(harness.cwd, {}).settings)
+        await hold(journal)
+        self._before = next((one for one in PROFILES if one == harness.permissions), None)
+        harness.permission = user_guard(profile, harness.cwd, rules)
+        harness.permissions = profile
+        journal.record(SettingsChanged(permissions=profile, by="tui"))
+        await journal.commit()
+        self._desk.say(f"the profile is {profile} from now on, in this terminal")

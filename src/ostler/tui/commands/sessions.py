@@ -1,0 +1,259 @@
+"""Sessions: beginning, opening, naming, copying and sharing them."""
+# MERGED: Sessions as rows, read page by page from the store's index.
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ostler.app.console import aligned
+from ostler.core.store import SessionSummary, Store
+from ostler.schema.errors import NotFound, OstlerError, UsageError
+from ostler.schema.events import SessionRenamed
+from ostler.schema.requests import Rename
+from ostler.schema.text import age
+from ostler.sessions.run_tree import as_it_is
+from ostler.store.paths import expand_home
+from ostler.tui.commands.registry import Command, print_lines
+from ostler.tui.panels.picker import NOTHING, Choice, Picker
+from ostler.tui.render.spans import one_line, quoted
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import Desk
+
+
+PAGE = 200
+
+MOST_HITS = 60
+
+
+class SessionPages:
+    """Newest first, without children's and those in which nothing was said."""
+
+    def __init__(self, store: Store, cwd: str | None, present: str, *, is_titled: bool = False) -> None:
+        self._store = store
+        self._cwd = cwd
+        self._present = present
+        self._is_titled = is_titled
+        self._limit = PAGE
+        self._read = 0
+        self._seen: dict[str, SessionSummary] = {}
+
+    async def more(self) -> list[Choice]:
+        """The next page; nothing when there are no more. Pages get longer: few people go far."""
+        shown: list[SessionSummary] = []
+        while not shown and self._limit:
+            found = await self._store.sessions(cwd=self._cwd, limit=self._limit)
+            new = [one for one in found[self._read :] if one.id not in self._seen]
+            self._seen.update((one.id, one) for one in new)
+            shown = [one for one in new if self._is_meant(one)]
+            self._read = len(found)
+            self._limit = self._limit * 4 if len(found) == self._limit else 0
+        return [await self._choice(one) for one in shown]
+
+    async def saying(self, query: str) -> list[Choice]:
+        """Those in which somebody said all the words of a query. One or two letters begin a word in every
+        message there is: to look for them takes long, and finds nothing."""
+        words = [word for word in query.split() if len(word) > 2 or not word.isascii()]
+        found: dict[str, Choice] = {}
+        for hit in await self._store.search(" ".join(words), limit=MOST_HITS) if words else ():
+            if hit.session in found:
+                continue
+            summary = self._seen.get(hit.session) or await self._summary(hit.session)
+            if summary and self._is_meant(summary) and self._cwd in (None, summary.cwd):
+                found[hit.session] = await self._choice(summary, f"#{hit.seq} says: {hit.snippet}")
+        return list(found.values())
+
+    async def _summary(self, session: str) -> SessionSummary | None:
+        try:
+            return await self._store.summary(session)
+        except NotFound:  # deleted since it was found
+            return None
+
+    def _is_meant(self, one: SessionSummary) -> bool:
+        said = one.title if self._is_titled else one.preview or one.title or one.status
+        return bool(said) and not one.child_of
+
+    async def _choice(self, one: SessionSummary, about: str = "") -> Choice:
+        text = one.title or one.preview or "(no prompt)"
+        status = (await as_it_is(self._store, one)).status or "new"
+        cells = [age(time.time() - one.updated_ms / 1000), status]
+        if self._cwd is None:
+            cells.append(Path(one.cwd).name)
+        is_present = one.id == self._present
+        about = about or ("this one" if is_present else f"opens {one.id}, of {one.cwd}")
+        return Choice(text, one.id, tuple(cells), f"{one.id} {one.cwd}", about, is_present)
+
+
+_SHOWN = 40
+
+
+def session_commands(desk: Desk) -> list[Command]:
+    group = _Sessions(desk)
+    return [
+        Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
+        Command(
+            "clear", "begin anew, with nothing told to the model", group.clear, ("c", "cls"), at_rest=True
+        ),
+        Command("resume", "open another session", group.resume, ("r",), "[id]", at_rest=True),
+        Command(
+            "sessions", "all sessions, to open or delete one", group.sessions, (), "[words]", at_rest=True
+        ),
+        Command("session", "which session this is", group.session, (), "[export|import|fork|tree]"),
+        Command("rename", "give this session a title", group.rename, ("name",), "title"),
+        Command("export", "write this session to a file", group.export, (), "[file.jsonl|.md|.html]"),
+        Command("share", "write this session as an HTML page to read", group.share, (), "[file]"),
+        Command("import", "open a session from a file", group.import_, (), "file", at_rest=True),
+    ]
+
+
+class _Sessions:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def new(self, arguments: str) -> None:
+        await self._desk.switching.wish("new", prompt=arguments)
+
+    async def clear(self, arguments: str) -> None:
+        await self._desk.switching.wish("clear")
+
+    async def resume(self, arguments: str) -> None:
+        if not arguments:
+            await self._choose(only_here=True)
+            return
+        from ostler.app.stores import find_session
+
+        try:
+            found = await find_session(self._desk.conversation.store, arguments)
+        except NotFound:
+            raise NotFound(f"no session {arguments!r}; /sessions lists those there are") from None
+        await self._desk.switching.wish("open", found)
+
+    async def sessions(self, arguments: str) -> None:
+        await self._choose(only_here=False, query=arguments)
+
+    async def _choose(self, *, only_here: bool, query: str = "") -> None:
+        desk = self._desk
+        is_titled, place = False, None
+        while True:
+            conversation = desk.conversation
+            cwd = str(conversation.harness.cwd) if only_here else None
+            pages = SessionPages(conversation.store, cwd, conversation.session.id, is_titled=is_titled)
+            picker = Picker(
+                "sessions here" if only_here else "sessions",
+                await pages.more(),
+                desk.colors,
+                query=query,
+                keys={
+                    "tab": "those of all folders" if only_here else "those of this folder",
+                    "ctrl+t": "those without a title too" if is_titled else "only those with a title",
+                    "ctrl+d": "deletes",
+                },
+                more=pages.more,
+                elsewhere=pages.saying,
+                place=place,
+                empty="there is no such session",
+            )
+            picked = await picker.ask(desk.panels)
+            if picked is None:
+                return
+            query, place = picked.query, None
+            if picked.key == "enter":
+                await desk.switching.wish("open", picked.choice.value)
+                return
+            if picked.key == "tab":
+                only_here = not only_here
+            elif picked.key == "ctrl+t":
+                is_titled = not is_titled
+            elif picked.choice is not NOTHING:
+                place = picker.place
+                await self._delete(picked.choice)
+
+    async def _delete(self, chosen: Choice) -> None:
+        from ostler.sessions.session import delete_session
+
+        conversation = self._desk.conversation
+        if chosen.value == conversation.session.id:
+            self._desk.say("this session is open here: leave it before it can be deleted", "error")
+            return
+        title = one_line(chosen.text)[:_SHOWN]
+        sure = [
+            Choice("no, keep it", about="nothing happens"),
+            Choice("yes, delete it", "yes", about="for good, with all that was said and done in it"),
+        ]
+        picked = await Picker(f"delete {title!r}?", sure, self._desk.colors).ask(self._desk.panels)
+        if picked is None or not picked.choice.value:
+            return
+        try:
+            await delete_session(conversation.store, chosen.value)
+        except OstlerError as error:
+            self._desk.say(error.message, "error")
+        else:
+            self._desk.say(f"{title!r} is deleted")
+
+    async def session(self, arguments: str) -> None:
+        if arguments:
+            verb = arguments.split()[0]
+            if verb not in ("export", "import", "fork", "tree"):
+                raise UsageError("say /session, or what to do with it: export, import, fork or tree")
+            await self._desk.commands.run(f"/{arguments}")
+            return
+        conversation = self._desk.conversation
+        state = conversation.session.state
+        summary = await conversation.store.summary(conversation.session.id)
+        begun = datetime.fromtimestamp(summary.created_ms / 1000).strftime("%Y-%m-%d %H:%M")
+        rows = [
+            ("session", summary.id),
+            ("title", summary.title or summary.preview or "(no prompt)"),
+            ("folder", summary.cwd),
+            ("begun", begun),
+            ("messages", str(len(state.transcript))),
+            ("facts", str(summary.last_seq)),
+            *([("forked from", summary.forked_from)] if summary.forked_from else ()),
+        ]
+        print_lines(self._desk, list(aligned(rows)))
+
+    async def rename(self, arguments: str) -> None:
+        title = " ".join(arguments.split())
+        if not title:
+            raise UsageError("say the title behind it: /rename TITLE")
+        came = await self._desk.conversation.ask(lambda id: Rename(id=id, by="tui", title=title))
+        if isinstance(came, SessionRenamed):
+            self._desk.say(f"this session is called {came.title!r} now")
+
+    async def export(self, arguments: str) -> None:
+        from ostler.history.export import format_of
+
+        await self._write(arguments, format_of(arguments))
+
+    async def share(self, arguments: str) -> None:
+        await self._write(arguments, "html")
+
+    async def _write(self, name: str, wanted: str) -> None:
+        from ostler.history.export import written
+
+        conversation = self._desk.conversation
+        target = self._path(name or ".")
+        file = await written(conversation.store, conversation.session.id, target, wanted)
+        self._desk.say(f"written to {quoted(file)}")
+
+    async def import_(self, arguments: str) -> None:
+        from ostler.history.export import reading
+        from ostler.store.portable import import_session
+
+        if not arguments:
+            raise UsageError("say which file: /import FILE")
+        conversation = self._desk.conversation
+        world = conversation.session.journal.world
+        file = self._path(arguments)
+        with reading(str(file)) as lines:
+            try:
+                made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
+            except UsageError as error:
+                raise UsageError(f"{quoted(file)}: {error.message}") from None
+        await self._desk.switching.wish("import", made)
+
+    def _path(self, name: str) -> Path:
+        return self._desk.conversation.harness.cwd / expand_home(name)

@@ -1,0 +1,279 @@
+"""The tree of a session: going back, branching off, and asking anew. What was done to files stays."""
+# MERGED: The tree of a session as rows: all of it, or only what somebody looks for.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ostler.core.state import path_of
+from ostler.history.tree import Node, nodes_of, placed
+from ostler.schema.errors import UsageError
+from ostler.schema.events import AssistantMessage, Audited, RequestRefused, UserMessage
+from ostler.schema.facts import Fact
+from ostler.schema.messages import text_of
+from ostler.schema.requests import Fork, Label, Navigate
+from ostler.tui.commands.registry import Command
+from ostler.tui.items import said
+from ostler.tui.panels.panel import TextLine
+from ostler.tui.panels.picker import NOTHING, Choice, Picker
+from ostler.tui.render.spans import cut, one_line
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import Desk
+
+
+_CALLS = ("tool_called", "tool_result")
+
+
+def _has_words(node: Node, fact: Fact) -> bool:
+    if isinstance(fact.event, AssistantMessage):
+        return bool(text_of(fact.event.content).strip())
+    return node.type not in _CALLS
+
+
+def _is_own(node: Node, fact: Fact) -> bool:
+    return isinstance(fact.event, UserMessage) and not fact.event.hidden
+
+
+FILTERS: dict[str, Callable[[Node, Fact], bool] | None] = {
+    "what was said": None,
+    "no tools": _has_words,
+    "your prompts": _is_own,
+    "labelled": lambda node, fact: bool(node.label),
+    "everything": lambda node, fact: True,
+}
+"""What may be shown, one after the other. The first leaves calls and their results out where nothing hangs
+on them."""
+
+
+def tree_choices(facts: Sequence[Fact], shown: str) -> list[Choice]:
+    """The entries with their numbers. Where the session stands is marked, or the nearest one before it."""
+    nodes = nodes_of(facts)
+    is_wanted = FILTERS[shown]
+    rows = list(placed(nodes) if is_wanted is None else placed(_kept(nodes, facts, is_wanted), is_whole=True))
+    present = max((node.seq for node, _ in rows if node.on_path), default=0)
+    return [
+        Choice(
+            row, node.seq, about=aim(node.seq, node.type == "user_message"), is_present=node.seq == present
+        )
+        for node, row in rows
+    ]
+
+
+def _kept(
+    nodes: Sequence[Node], facts: Sequence[Fact], is_wanted: Callable[[Node, Fact], bool]
+) -> list[Node]:
+    """The wanted ones. What hung on one that is left out hangs on the one before it."""
+    by_number = {fact.seq: fact for fact in facts}
+    above = {0: 0}
+    """For each entry the nearest that is kept, itself included."""
+    kept = []
+    for node in nodes:
+        parent = above[node.parent]
+        if is_wanted(node, by_number[node.seq]):
+            kept.append(msgspec.structs.replace(node, parent=parent))
+            parent = node.seq
+        above[node.seq] = parent
+    return kept
+
+
+def aim(entry: int, is_prompt: bool) -> str:
+    """What choosing an entry does."""
+    if is_prompt:
+        return f"goes back to before #{entry}, and lets you say it anew"
+    return f"goes to #{entry}: what you say next follows it"
+
+
+_SHOWN = 60
+
+
+def tree_commands(desk: Desk) -> list[Command]:
+    group = _Trees(desk)
+    return [
+        Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
+        Command(
+            "jump", "go back to before one of your prompts", group.jump, (), "[entry|words]", at_rest=True
+        ),
+        Command(
+            "undo", "take back your last prompt; files stay as they are", group.undo, ("un",), at_rest=True
+        ),
+        Command(
+            "retry",
+            "go on after a failure, or let the answer be given anew",
+            group.retry,
+            ("rt",),
+            at_rest=True,
+        ),
+        Command("fork", "a new session with a copy of this one", group.fork, (), "[entry]", at_rest=True),
+    ]
+
+
+class _Trees:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def tree(self, arguments: str) -> None:
+        desk, shown, query, place = self._desk, next(iter(FILTERS)), "", None
+        while True:
+            facts = await self._facts()
+            after = _after(shown)
+            picker = Picker(
+                f"tree, {shown}",
+                tree_choices(facts, shown),
+                desk.colors,
+                query=query,
+                keys={"ctrl+o": f"shows {after}", "ctrl+l": "labels it"},
+                place=place,
+                empty="there is nothing of that in this session",
+            )
+            picked = await picker.ask(desk.panels)
+            if picked is None:
+                return
+            query, place = picked.query, None
+            if picked.key == "enter":
+                await self._go(picked.choice.value, facts)
+                return
+            if picked.key == "ctrl+o":
+                shown = after
+            elif picked.choice is not NOTHING:
+                place = picker.place
+                await self._label(picked.choice.value)
+
+    async def _label(self, entry: int) -> None:
+        desk = self._desk
+        known = desk.conversation.session.state.labels.get(entry, "")
+        hint = "enter keeps it, an empty one is taken away, esc goes back"
+        label = await TextLine(f"label of #{entry}", desk.colors, typed=known, hint=hint).ask(desk.panels)
+        if label is not None and label != known:
+            await desk.conversation.ask(lambda id: Label(id=id, by="tui", entry=entry, label=label))
+
+    async def jump(self, arguments: str) -> None:
+        facts = await self._facts()
+        if arguments.removeprefix("#").isdecimal():
+            await self._go(_number(arguments), facts)
+            return
+        having = [one for one in _prompts(facts) if arguments and arguments.lower() in _text(one).lower()]
+        prompt = having[0] if len(having) == 1 else await self._choose_prompt(facts, arguments)
+        if prompt is not None:
+            await self._go(prompt.seq, facts)
+
+    async def undo(self, arguments: str) -> None:
+        facts = await self._facts()
+        prompts = _prompts(facts)
+        if not prompts:
+            raise UsageError("there is no prompt to take back")
+        await self._go(prompts[-1].seq, facts)
+
+    async def retry(self, arguments: str) -> None:
+        conversation = self._desk.conversation
+        if conversation.session.state.last_status == "completed":
+            prompts = _prompts(await self._facts())
+            if not prompts:
+                raise UsageError("there is no prompt that could be answered anew")
+            entry = prompts[-1].seq
+            came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=entry))
+            if isinstance(came, RequestRefused):
+                return
+        await conversation.go_on()
+
+    async def fork(self, arguments: str) -> None:
+        facts = await self._facts()
+        if arguments:
+            await self._fork(_number(arguments))
+            return
+        prompts = _prompts(facts)
+        if not prompts:
+            raise UsageError("there is nothing to fork yet; /new begins a new session")
+        leaf = self._desk.conversation.session.state.leaf
+        whole = Choice("all of it", leaf, (f"#{leaf}",), about="a new session that goes on from here")
+        choices = [whole, *(_choice(one, "a new session that ends before it") for one in reversed(prompts))]
+        picked = await Picker("fork", choices, self._desk.colors).ask(self._desk.panels)
+        if picked is None:
+            return
+        if picked.choice is whole:
+            await self._fork(leaf)
+            return
+        prompt: Fact = picked.choice.value
+        await self._fork(prompt.parent or 0)
+        self._type(_text(prompt))
+
+    async def _fork(self, entry: int) -> None:
+        desk = self._desk
+        if entry == 0:
+            await desk.switching.wish("fork")
+            return
+        came = await desk.conversation.ask(lambda id: Fork(id=id, by="tui", entry=entry))
+        if isinstance(came, Audited) and came.details:
+            await desk.switching.wish("fork", came.details["session"])
+
+    async def _go(self, entry: int, facts: Sequence[Fact]) -> None:
+        """To an entry; of a prompt to the one before it, and the prompt can be changed and said again."""
+        chosen = next((fact for fact in facts if fact.seq == entry and fact.parent is not None), None)
+        is_prompt = chosen is not None and isinstance(chosen.event, UserMessage)
+        to = (chosen.parent or 0) if chosen is not None and is_prompt else entry
+        came = await self._desk.conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(came, RequestRefused):
+            return
+        self._desk.say(f"what you say next {_place(to, facts)}; files stay as they are")
+        if chosen is not None and is_prompt:
+            self._type(_text(chosen))
+
+    async def _choose_prompt(self, facts: Sequence[Fact], query: str) -> Fact | None:
+        prompts = _prompts(facts)
+        choices = [_choice(one, aim(one.seq, is_prompt=True)) for one in reversed(prompts)]
+        empty = "you said nothing of that" if prompts else "nothing was said in this session yet"
+        picker = Picker("go back to before", choices, self._desk.colors, query=query, empty=empty)
+        picked = await picker.ask(self._desk.panels)
+        return picked.choice.value if picked is not None else None
+
+    async def _facts(self) -> list[Fact]:
+        return await self._desk.conversation.session.journal.history()
+
+    def _type(self, text: str) -> None:
+        if not self._desk.face.editor_text():
+            self._desk.face.set_editor_text(text)
+
+
+def _prompts(facts: Sequence[Fact]) -> list[Fact]:
+    """What the person said, where the session stands."""
+    path = path_of(facts)
+    return [
+        fact
+        for fact in facts
+        if fact.seq in path
+        and isinstance(fact.event, UserMessage)
+        and fact.event.source == "prompt"
+        and not fact.event.hidden
+    ]
+
+
+def _choice(prompt: Fact, about: str) -> Choice:
+    return Choice(
+        one_line(_text(prompt)[: _SHOWN * 4]) or "(no text)", prompt, (f"#{prompt.seq}",), about=about
+    )
+
+
+def _text(prompt: Fact) -> str:
+    return said(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
+
+
+def _place(entry: int, facts: Sequence[Fact]) -> str:
+    if not entry:
+        return "is the beginning"
+    text = next((node.text for node in nodes_of(facts) if node.seq == entry), "")
+    return f"follows #{entry}{', ' if text else ''}{cut(text, _SHOWN)}"
+
+
+def _after(shown: str) -> str:
+    names = list(FILTERS)
+    return names[(names.index(shown) + 1) % len(names)]
+
+
+def _number(text: str) -> int:
+    number = text.removeprefix("#")
+    if not number.isdecimal():
+        raise UsageError(f"{text!r:.40} is not the number of an entry; /tree shows them")
+    return int(number)

@@ -1,0 +1,362 @@
+"""What becomes of what a person types: the line, and everything that belongs to it."""
+# MERGED: Escape: it stops what is under way, and a second time leads back to before the last prompt.
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.schema.errors import OstlerError
+from ostler.schema.events import RequestRefused, UserMessage
+from ostler.schema.requests import Navigate
+from ostler.tui.conversation import Conversation
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.completion import CompletionPopup
+from ostler.tui.editor.input_line import InputLine, Typed
+from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
+from ostler.tui.history_viewer import LookingBack
+from ostler.tui.keys import Chord, KeyChords, PressedTwice
+from ostler.tui.model_setup import ThinkingLevel
+from ostler.tui.panels.panel import TYPING_SECONDS
+from ostler.tui.prompt_content import PromptContent, prompt_content
+from ostler.tui.prompt_queue import WaitingPrompts
+from ostler.tui.shell import ShellCommands, shell_line
+
+if TYPE_CHECKING:
+    from ostler.tui.terminal_ui import Tui
+
+
+CLEAR_FIRST = "to go back to your last prompt, clear the line first"
+
+
+class _Left(msgspec.Struct, frozen=True):
+    session: str
+    leaf: int
+    """Where the session stood."""
+    to: int
+    text: str
+    """What was put into the line."""
+
+
+class GoingBack:
+    def __init__(
+        self,
+        conversation: Callable[[], Conversation],
+        line: InputLine,
+        shell: ShellCommands,
+        waiting: WaitingPrompts,
+        twice: PressedTwice,
+        say: Callable[[str], None],
+    ) -> None:
+        self._conversation = conversation
+        self._line = line
+        self._shell = shell
+        self._waiting = waiting
+        self._twice = twice
+        self._say = say
+        self._first_at: tuple[str, int] = ("", 0)
+        self._first_run = ""
+        """What an Escape that may be the first of two has stopped."""
+        self._in_turn = asyncio.Lock()
+        self._left: _Left | None = None
+
+    def escape(self) -> Coroutine[Any, Any, None]:
+        """What counts is what was there when the key was pressed. The second of two belongs to the first only
+        if nothing else has begun in between."""
+        session = self._conversation().session
+        at, run = (session.id, max(session.state.prompts, default=0)), session.state.run
+        is_second = self._twice.is_second and at == self._first_at and (not run or run.id == self._first_run)
+        if is_second:
+            self._say("")
+            return self._go()
+        self._first_at, self._first_run = at, run.id if run else ""
+        if not self._line.text and not self._shell and (run or session.state.prompts):
+            self._twice.first()
+        return self._escape(is_empty=not self._line.text)
+
+    async def _escape(self, *, is_empty: bool) -> None:
+        async with self._in_turn:
+            if self._shell:
+                await self._shell.stop()
+            elif self._conversation().session.state.run is not None or await self._conversation().is_busy():
+                await self.stop()
+            elif not is_empty:
+                self._say(CLEAR_FIRST)
+
+    async def _go(self) -> None:
+        async with self._in_turn:
+            await self.go()
+
+    async def stop(self) -> None:
+        """Ends the run under way, and one that is about to begin."""
+        conversation = self._conversation()
+        await conversation.stop()
+        is_ours = conversation.session.state.run is None and not conversation.is_elsewhere
+        if is_ours and await conversation.is_busy():
+            conversation.session.cancel()
+
+    async def go(self) -> None:
+        """The session goes on from before the last prompt, which is in the line to be changed."""
+        conversation = self._conversation()
+        session = conversation.session
+        await _at_rest(conversation)
+        if self._line.text:
+            self._say(CLEAR_FIRST)
+        if not session.state.prompts or self._line.text:
+            return
+        leaf, number = session.state.leaf, max(session.state.prompts)
+        fact = (await conversation.store.read(session.id, number - 1, 1))[0]
+        to, prompt = fact.parent or 0, fact.event
+        assert isinstance(prompt, UserMessage)
+        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=to))
+        if isinstance(came, RequestRefused):
+            return
+        typed = self._waiting.typed_for(prompt.request, prompt.content)
+        self._line.put_back(typed)
+        self._left = _Left(session.id, leaf, to, typed.text)
+        self._say("back before your last prompt; ctrl+c leads to where you were, and files stay as they are")
+
+    async def return_(self, cleared: str) -> str:
+        """Whoever clears what was put into the line did not want to go back. Returns what came of it."""
+        left, self._left = self._left, None
+        conversation = self._conversation()
+        session = conversation.session
+        if left is None or (session.id, session.state.leaf, cleared) != (left.session, left.to, left.text):
+            return ""
+        came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=left.leaf))
+        return "" if isinstance(came, RequestRefused) else "the conversation goes on from where it was"
+
+
+async def _at_rest(conversation: Conversation) -> None:
+    came = asyncio.Event()
+    stop = conversation.observe(lambda batch: came.set())
+    try:
+        while conversation.session.state.run is not None or await conversation.is_busy():
+            came.clear()
+            await came.wait()
+    finally:
+        stop()
+
+
+class Writing:
+    """Between the keys and the conversation."""
+
+    def __init__(self, tui: Tui, cwd: Path) -> None:
+        self._tui = tui
+        self.line = InputLine(PromptHistory())
+        self.line.on_typed = self._typed
+        draw, panels = tui.rows, tui.panels
+
+        def changed() -> None:
+            tui.app.refresh()
+
+        self.popup = CompletionPopup(
+            self.line,
+            panels,
+            draw,
+            cwd=cwd,
+            commands=lambda: tui.commands.entries(),
+            complete_arguments=lambda name, typed: tui.commands.complete(name, typed),
+            submit=self.enter,
+        )
+        self.search = HistorySearch(self.line, panels, draw)
+        self.shell = ShellCommands(
+            lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
+        )
+        self.waiting = WaitingPrompts(lambda: tui.conversation, self.line, draw, changed)
+        self.back = GoingBack(
+            lambda: tui.conversation,
+            self.line,
+            self.shell,
+            self.waiting,
+            PressedTwice(tui, "esc again goes back to your last prompt"),
+            self._notice,
+        )
+        self.thinking = ThinkingLevel(lambda: tui.conversation, self._notice)
+        self.chords = KeyChords(panels, draw)
+        self.chords.chords = {
+            "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
+            "s": Chord("steers with it", self.steer),
+            "t": Chord("thoughts", lambda: tui.show_thoughts()),
+            "m": Chord("messages", lambda: self.soon(LookingBack(tui).choose())),
+        }
+        self._typed_at = -TYPING_SECONDS
+        self.has_typed = False
+        """Something was typed in this terminal."""
+        self._in_turn = asyncio.Lock()
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, OstlerError):
+            raise error
+        self._notice(error.message)
+
+    async def close(self) -> None:
+        """Before the conversation is left."""
+        self.popup.close()
+        self.waiting.close()
+        await self.shell.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @property
+    def is_typing(self) -> bool:
+        is_in_line = bool(self.line.text) and time.monotonic() - self._typed_at < TYPING_SECONDS
+        return is_in_line or self._tui.panels.is_used_below
+
+    def _typed(self) -> None:
+        self._typed_at = time.monotonic()
+        self.has_typed = True
+        self._tui.notice = ""
+        self.popup.look()
+
+    def _notice(self, text: str) -> None:
+        self._tui.notice = text
+        self._tui.app.refresh()
+
+    # --- sending --------------------------------------------------------------------------------------
+
+    def enter(self) -> None:
+        """An answer, a command, a prompt now or in its turn."""
+        self._send(steers=False)
+
+    def steer(self) -> None:
+        """The model is told between two steps."""
+        self._send(steers=True)
+
+    def _send(self, *, steers: bool) -> None:
+        pasting = self.line.pasting
+        if pasting is not None and not pasting.done():
+            pasting.add_done_callback(lambda _: self._send(steers=steers))
+        else:
+            self.soon(self.submit(self.line.take(), steers=steers))
+
+    async def submit(self, typed: Typed, *, steers: bool = False) -> None:
+        tui = self._tui
+        tui.notice = ""
+        if not typed.text.strip():
+            if len(self.waiting):
+                await tui.conversation.release()
+            return
+        self.soon(self._remember(typed))
+        if shell_line(typed.text):
+            whole = shell_line(typed.pasted_in)
+            if whole is None or not whole.command:
+                self.line.put_back(typed)
+            else:
+                await self.shell.run(whole)
+        elif not await tui.commands.run(typed.pasted_in):
+            await self._say(typed, steers=steers)
+
+    async def _remember(self, typed: Typed) -> None:
+        """That it cannot be remembered is the least of what a full disk has to say."""
+        try:
+            await self.line.remember(typed)
+        except OstlerError as error:
+            if not self._tui.notice:
+                self._notice(error.message)
+
+    async def _say(self, typed: Typed, *, steers: bool) -> None:
+        """What cannot be said, or not be kept, is in the line again."""
+        try:
+            await self._tell(typed, steers=steers)
+        except OstlerError as error:
+            self.line.put_back(typed)
+            self._notice(error.message)
+
+    async def _tell(self, typed: Typed, *, steers: bool) -> None:
+        conversation = self._tui.conversation
+        harness = conversation.harness
+        names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
+        async with self._in_turn:
+            if isinstance(conversation.store, FarStore):
+                content = PromptContent(as_typed(typed))
+            else:
+                content = await asyncio.to_thread(prompt_content, typed, harness, names)
+            if content.digests:
+                from ostler.tools.files import remember
+
+                for path, digest in content.digests.items():
+                    remember(harness.memory, Path(path), digest)
+            if content.notices:
+                self._notice("; ".join(content.notices))
+            if steers and conversation.is_working:
+                self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
+            else:
+                self.waiting.sent(await conversation.say(content.blocks), typed)
+
+    async def submit_text(self, text: str) -> None:
+        await self.submit(Typed(text, Chips()))
+
+    # --- other ways to write ----------------------------------------------------------------------------
+
+    def up(self) -> None:
+        """To the line above; from the first one to what was typed before. An empty line takes back what
+        waits."""
+        buffer = self.line.buffer
+        if buffer.document.cursor_position_row > 0:
+            buffer.cursor_up()
+        elif not self.line.text and len(self.waiting):
+            self.soon(self._take_back())
+        else:
+            self.line.older()
+
+    async def _take_back(self) -> None:
+        mine = await self.waiting.mine()
+        if self.line.text:
+            return
+        if not mine or not await self.waiting.take_back(mine[-1], edits=True):
+            self.line.older()
+
+    def down(self) -> None:
+        buffer = self.line.buffer
+        if buffer.document.cursor_position_row < buffer.document.line_count - 1:
+            buffer.cursor_down()
+        else:
+            self.line.newer()
+
+    def paste(self, pasted: str) -> None:
+        """Into the panel that is typed in; never into one where a letter decides something."""
+        panels = self._tui.panels
+        if panels.takes_pastes:
+            for letter in pasted.replace("\r\n", "\n").replace("\r", "\n"):
+                if letter.isprintable() or (letter == "\n" and self._tui.is_asked):
+                    panels.key(letter)
+        else:
+            self.line.paste(pasted, self._tui.conversation.harness.cwd)
+
+    async def paste_clipboard(self) -> None:
+        from ostler.tui.editor.paste import clipboard
+
+        chips = self.line.chips
+        found = await asyncio.to_thread(clipboard)
+        if isinstance(found, str):
+            self.paste(found)
+        else:
+            self.line.insert(chips.add_picture(found) + " ")
+
+    async def _edit_outside(self) -> None:
+        from ostler.tui.editor.input_line import edited, editor_command, interrupts_for_editor
+
+        command = editor_command()
+        text, chips, cwd = self.line.text, self.line.chips, self._tui.conversation.harness.cwd
+        async with self._tui.face.suspended():
+            with interrupts_for_editor():
+                written = await asyncio.to_thread(edited, text, command, cwd)
+        self.line.put(Typed(written, chips))

@@ -1,0 +1,393 @@
+"""The popup above the line: commands, what comes behind them, and paths, while they are typed."""
+# MERGED: What can be completed where the cursor stands: a command, what comes behind it, or a mentioned
+# MERGED: path.
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ostler.app import completion
+from ostler.app.completion import CommandEntry, mention_of
+from ostler.app.project_files import Found
+from ostler.context.markdown import outside_code
+from ostler.tui.editor.input_line import InputLine
+from ostler.tui.panels.panel import Panels
+from ostler.tui.render.items import BlockRows
+from ostler.tui.render.spans import BOLD, DIM, Piece, cells, cut, drawn, one_line, sgr
+from ostler.tui.shell import shell_line
+
+if TYPE_CHECKING:
+    from ostler.app.project_files import ProjectFiles
+
+
+MOST_ROWS = 8
+
+_KEYS = frozenset({"up", "down", "tab", "shift+tab", "enter", "esc", "ctrl+n", "ctrl+p"})
+
+_MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
+
+
+class CompletionPopup:
+    """Looks again whenever something was typed. `tab` completes; `enter` does too, and sends a command that
+    nothing comes behind. What is complete already is left to the line."""
+
+    takes_text = False
+
+    def __init__(
+        self,
+        line: InputLine,
+        panels: Panels,
+        draw: BlockRows,
+        *,
+        cwd: Path,
+        commands: Callable[[], Sequence[CommandEntry]],
+        complete_arguments: CompleteArguments,
+        submit: Callable[[], None],
+    ) -> None:
+        self._line = line
+        self._panels = panels
+        self._draw = draw
+        self._cwd = cwd
+        self._commands = commands
+        self._complete_arguments = complete_arguments
+        self._submit = submit
+        self._entries: Sequence[CommandEntry] = ()
+        self._files: ProjectFiles | None = None
+        self._looking: asyncio.Future[None] | None = None
+        self._has_more = False
+        """More files were found while the popup was looking."""
+        self._completes_when_found = False
+        self._found: Completions | None = None
+        self._found_for = ("", 0)
+        self._marked = 0
+        self._dismissed: int | None = None
+        """Where the word begins that nothing is offered for any more."""
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        self._completes_when_found = False
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        wanted = self._wanted()
+        if wanted is None or self._panels.present not in (None, self):
+            self._dismissed = None
+            self._hide()
+        elif wanted.begin != self._dismissed:
+            self._looking = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+
+        text, cursor = self._present()
+        if text.lstrip().startswith("/") and (self._found is None or self._found.wanted.kind != "command"):
+            self._entries = await asyncio.to_thread(self._commands)
+        found = await completions_at(
+            text, cursor, self._entries, self._complete_arguments, self._search_files
+        )
+        self._looking = None
+        if self._has_more:
+            self._look_on()
+        is_in_the_way = self._panels.present not in (None, self)
+        if found is None or is_in_the_way or (text, cursor) != self._present():
+            self._hide()
+            return
+        is_the_same = self._found is not None and self._found.items == found.items
+        self._found, self._found_for = found, (text, cursor)
+        self._marked = self._marked if is_the_same else 0
+        self._panels.open(self)
+        if self._completes_when_found and self._looking is None:
+            self._accept()
+
+    def complete_when_found(self) -> None:
+        """Somebody is faster than we are."""
+        self._completes_when_found = self._looking is not None
+
+    def _present(self) -> tuple[str, int]:
+        return self._line.text, self._line.buffer.cursor_position
+
+    def _wanted(self) -> Wanted | None:
+        text, cursor = self._present()
+        if "/" not in text and "@" not in text:
+            return None
+
+        return wanted_at(text, cursor)
+
+    async def _search_files(self, query: str) -> Sequence[Found]:
+        if self._files is None:
+            from ostler.app.project_files import ProjectFiles
+
+            loop = asyncio.get_running_loop()
+
+            def on_more() -> None:
+                loop.call_soon_threadsafe(self._look_on)
+
+            self._files = ProjectFiles(self._cwd, on_more)
+        return await asyncio.to_thread(self._files.search, query)
+
+    def _look_on(self) -> None:
+        """There are more files than there were."""
+        self._has_more = self._looking is not None
+        wanted = self._wanted()
+        if wanted is not None and wanted.kind == "path" and not self._has_more:
+            completes = self._completes_when_found
+            self.look()
+            self._completes_when_found = completes
+
+    def close(self) -> None:
+        """Before the loop ends."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._files is not None:
+            self._files.close()
+
+    def _hide(self) -> None:
+        if self._found is not None:
+            self._found = None
+            self._panels.close(self)
+
+    # --- keys -----------------------------------------------------------------------------------------
+
+    def takes(self, key: str) -> bool:
+        if key not in _KEYS or self._found is None or self._found_for != self._present():
+            return False
+        return key != "enter" or not self._is_complete()
+
+    def _is_complete(self) -> bool:
+        """Enter would change nothing, or something else than the command whose name stands there."""
+        assert self._found is not None
+        wanted = self._found.wanted
+        if wanted.kind == "command" and self._line.text[wanted.begin + 1 : wanted.end] in {
+            name for one in self._entries for name in (one.name, *one.aliases)
+        }:
+            return True
+        typed = self._line.text[wanted.begin : wanted.end]
+        return self._found.items[self._marked].text.rstrip() == typed
+
+    def key(self, key: str) -> None:
+        assert self._found is not None
+        if key in _MOVES:
+            self._marked = (self._marked + _MOVES[key]) % len(self._found.items)
+        elif key == "esc":
+            self._dismissed = self._found.wanted.begin
+            self._hide()
+        else:
+            wanted, item = self._found.wanted, self._found.items[self._marked]
+            is_all = wanted.kind == "command" and wanted.end == len(self._line.text)
+            self._accept()
+            if key == "enter" and is_all and not item.text.endswith(" "):
+                self._submit()
+
+    def _accept(self) -> None:
+        assert self._found is not None
+        wanted, item = self._found.wanted, self._found.items[self._marked]
+        self._line.replace(wanted.begin, wanted.end, item.text, wanted.begin + item.cursor)
+        following = self._wanted()
+        if following is not None and following.kind == "command":
+            self._dismissed = following.begin
+            self.look()
+            self._hide()
+
+    # --- what is seen ---------------------------------------------------------------------------------
+
+    def rows(self, width: int, most: int) -> list[str]:
+        if self._found is None or (self._found_for != self._present() and self._looking is None):
+            return []
+        items = self._found.items
+        has_more = len(items) > min(MOST_ROWS, most)
+        room = min(MOST_ROWS, max(1, most - has_more))
+        first = max(0, min(self._marked - room // 2, len(items) - room))
+        wide = [cells(one_line(item.shown)) for item in items if item.description]
+        column = max((one for one in wide if one <= width // 3), default=0)
+        rows = [
+            self._row(item, place == self._marked, width, column)
+            for place, item in enumerate(items[first : first + room], first)
+        ]
+        return [*rows, self._note_of_more(first, len(items) - first - room)] if has_more else rows
+
+    def _note_of_more(self, above: int, below: int) -> str:
+        ways = "↑" * bool(above) + "↓" * bool(below)
+        return drawn([Piece(f"  {ways} more", sgr(self._draw.colors, "muted") or DIM)])
+
+    def _row(self, item: Completion, is_marked: bool, width: int, column: int) -> str:
+        """What is said of it stands in one column with that of others, unless it is too long for that."""
+        colors = self._draw.colors
+        style = sgr(colors, "accent", BOLD) if is_marked else ""
+        matched = sgr(colors, "accent", BOLD)
+        shown = cut(one_line(item.shown), width - 2)
+        pieces = [Piece("❯ " if is_marked else "  ", style)]
+        positions = frozenset(item.positions)
+        pieces += [
+            Piece(letter, matched if place in positions else style) for place, letter in enumerate(shown)
+        ]
+        blank = max(0, column - cells(shown)) + 2
+        room = width - 2 - cells(shown) - blank
+        if item.description and room > 8:
+            about = cut(one_line(item.description), room)
+            pieces += [Piece(" " * blank), Piece(about, sgr(colors, "muted") or DIM)]
+        return drawn(pieces)
+
+
+MOST_ARGUMENTS = 100
+
+
+_COMMAND = re.compile(r"\s*(/([A-Za-z0-9_.:?-]*))")
+
+_MENTION = re.compile(r'(?<![A-Za-z0-9_.+\-/@\\%=&])@(?:"((?:[^"\\\n]|\\["\\])*)|((?:[^\s"\\]|\\[^\n])*))\Z')
+
+_REST_OF_WORD = re.compile(r"""(?:[^\s"\\)\]}>,;!?']|\\[^\n])*""")
+"""What closes a bracket or a sentence is not a part of the path that is replaced."""
+
+_REST_OF_QUOTED = re.compile(r'(?:(?:[^"\\\n]|\\["\\])*")?')
+
+
+CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
+"""Given a command's name and what is typed behind it: all of what could stand there instead."""
+
+SearchFiles = Callable[[str], Awaitable[Sequence[Found]]]
+"""`ProjectFiles.search`, in a thread."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What stands at the cursor. `begin` to `end` is what a completion replaces."""
+
+    kind: Literal["command", "argument", "path"]
+    query: str
+    """What is typed of it, up to the cursor."""
+    begin: int
+    end: int
+    command: str = ""
+    """Whose argument it is."""
+
+
+class Completion(msgspec.Struct, frozen=True):
+    text: str
+    """What is put in place of the range."""
+    shown: str
+    positions: tuple[int, ...] = ()
+    """The letters of `shown` that matched."""
+    description: str = ""
+    cursor: int = 0
+    """Where the cursor stands afterwards, counted from the beginning of the range."""
+
+
+class Completions(msgspec.Struct, frozen=True):
+    wanted: Wanted
+    items: tuple[Completion, ...]
+
+
+def wanted_at(text: str, cursor: int) -> Wanted | None:
+    """None where there is nothing to complete: in a shell's line, in code, in plain words."""
+    if shell_line(text):
+        return None
+    return _mention_at(text, cursor) or _command_at(text, cursor)
+
+
+async def completions_at(
+    text: str,
+    cursor: int,
+    commands: Sequence[CommandEntry],
+    complete_arguments: CompleteArguments,
+    search_files: SearchFiles,
+) -> Completions | None:
+    """None where there is nothing to choose from."""
+    wanted = wanted_at(text, cursor)
+    if wanted is None:
+        return None
+    following = text[wanted.end : wanted.end + 1]
+    match wanted.kind:
+        case "command":
+            items = _commands(wanted.query, commands, following)
+        case "argument":
+            items = _arguments(wanted.query, await complete_arguments(wanted.command, wanted.query))
+        case "path":
+            items = [_path(found, following) for found in await search_files(wanted.query)]
+    return Completions(wanted, tuple(items)) if items else None
+
+
+def _mention_at(text: str, cursor: int) -> Wanted | None:
+    mention = _MENTION.search(text, 0, cursor)
+    if mention is None or not any(begin <= mention.start() < end for begin, end in outside_code(text)):
+        return None
+    quoted, plain = mention.groups()
+    rest = (_REST_OF_WORD if quoted is None else _REST_OF_QUOTED).match(text, cursor)
+    assert rest is not None
+    query = re.sub(r"\\(.)", r"\1", plain if quoted is None else quoted)
+    return Wanted("path", query, mention.start(), rest.end())
+
+
+def _command_at(text: str, cursor: int) -> Wanted | None:
+    command = _COMMAND.match(text)
+    if command is None or cursor <= command.start(1):
+        return None
+    begin, end = command.span(1)
+    if cursor <= end:
+        is_whole = text[end : end + 1] in ("", " ", "\n", "\t")
+        return Wanted("command", text[begin + 1 : cursor], begin, end) if is_whole else None
+    if not text[end].isspace():
+        return None
+    typed = text[end:cursor]
+    query = typed.lstrip(" \t")
+    if "\n" in typed:
+        return None
+    return Wanted("argument", query, cursor - len(query), cursor, command[2])
+
+
+def _commands(query: str, commands: Sequence[CommandEntry], following: str) -> list[Completion]:
+    """By name; one that is only found by an alias says so."""
+    names = [(one, name) for one in commands for name in (one.name, *one.aliases)]
+    best: dict[str, Completion] = {}
+    for found in _in_order(query, [name for _, name in names]):
+        command, name = names[found.place]
+        if name == command.name or command.name not in best:
+            best[command.name] = _command(command, name, found.match.positions, following)
+    return list(best.values())
+
+
+def _in_order(query: str, names: Sequence[str]) -> Sequence[completion.Ranked]:
+    """What begins with the query first, then what is like it; as they were given, when there is none."""
+    found = completion.best(query, names, len(names))
+    if not query:
+        return sorted(found, key=lambda one: one.place)
+    return sorted(found, key=lambda one: not one.text.lower().startswith(query.lower()))
+
+
+def _command(command: CommandEntry, name: str, positions: tuple[int, ...], following: str) -> Completion:
+    is_alias = name != command.name
+    word = f"/{command.name}"
+    text, cursor = _with_blank(word, following) if command.arguments else (word, len(word))
+    shown = f"{word} {command.arguments}".rstrip()
+    if is_alias:
+        shown += f" (/{name})"
+    shift = len(shown) - len(name) - 1 if is_alias else 1
+    return Completion(text, shown, tuple(place + shift for place in positions), command.description, cursor)
+
+
+def _with_blank(word: str, following: str) -> tuple[str, int]:
+    """The word so that one can type on, and where: behind a blank, which may be there already."""
+    if following in ("", "\n"):
+        return f"{word} ", len(word) + 1
+    return word, len(word) + following.isspace()
+
+
+def _arguments(query: str, offered: Sequence[str]) -> list[Completion]:
+    return [
+        Completion(found.text, found.text, found.match.positions, cursor=len(found.text))
+        for found in _in_order(query, offered)[:MOST_ARGUMENTS]
+        if found.text != query
+    ]
+
+
+def _path(found: Found, following: str) -> Completion:
+    """A folder leaves the cursor where one types on into it."""
+    mention = mention_of(found.path)
+    if found.path.endswith("/"):
+        return Completion(mention, found.path, found.positions, cursor=len(mention) - mention.endswith('"'))
+    text, cursor = _with_blank(mention, following)
+    return Completion(text, found.path, found.positions, cursor=cursor)

@@ -1,0 +1,266 @@
+"""The line to type in: its text, what its chips stand for, and the way back through what was typed before."""
+# MERGED: Writing a prompt in an editor of one's own: `$VISUAL`, then `$EDITOR`, then what there is.
+# MERGED: Chips stand out in the line.
+# MERGED: What can be typed, said in the empty line of a terminal that has just been opened.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import fragment_list_to_text
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+from prompt_toolkit.layout.utils import explode_text_fragments
+
+from ostler.core.processes import find_program
+from ostler.schema.errors import UsageError
+from ostler.tools.truncation import without_surrogates
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.paste import Picture
+from ostler.tui.editor.prompt_history import PromptHistory
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A line as it was typed, whole: it can be put back."""
+
+    text: str
+    chips: Chips
+
+    @property
+    def pasted_in(self) -> str:
+        """With what was pasted in place of its chips."""
+        return self.chips.said(self.text).text
+
+
+class InputLine:
+    """One line, of however many rows. `on_typed` is called when a person has changed it, and when it was
+    taken; not when something is put into it."""
+
+    def __init__(self, history: PromptHistory) -> None:
+        self.buffer = Buffer(multiline=True)
+        self.chips = Chips()
+        self.history = history
+        self.on_typed: Callable[[], None] = lambda: None
+        self.pasting: asyncio.Future[int] | None = None
+        """A paste that is still looked at: it may be a file that was dropped here."""
+        self._number = -1
+        """Which of the history is shown; -1 is what is being typed."""
+        self._draft = Typed("", self.chips)
+        self._is_put = False
+        self.buffer.on_text_changed += self._changed
+        self.buffer.on_cursor_position_changed += self._moved
+
+    @property
+    def text(self) -> str:
+        return self.buffer.text
+
+    def take(self) -> Typed:
+        """What was typed. The line is empty then."""
+        typed = Typed(self.text, self.chips)
+        self.chips = Chips()
+        self._number = -1
+        with self._putting():
+            self.buffer.reset()
+        self.on_typed()
+        return typed
+
+    def put(self, typed: Typed) -> None:
+        """In place of what is there."""
+        self.chips = typed.chips
+        self._show(typed.text)
+
+    def put_back(self, typed: Typed) -> bool:
+        """Unless something else was typed meanwhile."""
+        if not self.text:
+            self.put(typed)
+        return self.text == typed.text
+
+    def replace(self, begin: int, end: int, text: str, cursor: int) -> None:
+        """A part of it, with the cursor behind."""
+        self.buffer.save_to_undo_stack()
+        whole = self.text[:begin] + text + self.text[end:]
+        self.buffer.document = Document(whole, cursor)
+
+    def insert(self, text: str) -> None:
+        self.buffer.save_to_undo_stack()
+        self.buffer.insert_text(text)
+
+    def delete_chip(self) -> bool:
+        """The whole of a chip that ends at the cursor; False where there is none."""
+        at = self.buffer.cursor_position
+        begin = next((begin for begin, end in self.chips.spans(self.text) if end == at), None)
+        if begin is not None:
+            self.replace(begin, at, "", begin)
+        return begin is not None
+
+    # --- pasting --------------------------------------------------------------------------------------
+
+    def paste(self, pasted: str, cwd: Path) -> None:
+        from ostler.tui.editor.paste import may_be_dropped
+
+        if may_be_dropped(pasted):
+            before = self.pasting if self.pasting is not None and not self.pasting.done() else None
+            at = self.buffer.cursor_position
+            self.pasting = asyncio.ensure_future(self._drop(pasted, at, before, cwd))
+        else:
+            self.insert(self.chips.paste(pasted))
+
+    async def _drop(self, pasted: str, at: int, before: asyncio.Future[int] | None, cwd: Path) -> int:
+        """Keys that are typed meanwhile stand behind it. Returns how many letters it and those before it
+        have brought."""
+        from ostler.tui.editor.paste import insertion
+
+        chips = self.chips
+        brought = await before if before is not None else 0
+        at = min(at + brought, len(self.text))
+        pieces = await asyncio.to_thread(insertion, pasted, self.text[:at], cwd)
+        text = "".join(chips.add_picture(one) if isinstance(one, Picture) else one for one in pieces)
+        text = text or chips.paste(pasted)
+        at = min(at, len(self.text))
+        self.replace(at, at, text, self.buffer.cursor_position + len(text))
+        return brought + len(text)
+
+    # --- what was typed before ------------------------------------------------------------------------
+
+    def older(self) -> None:
+        """The prompt before the one that is shown."""
+        kept = self.history.get(self._number + 1)
+        if kept is None:
+            return
+        if self._number < 0:
+            self._draft = Typed(self.text, self.chips)
+        number = self._number + 1
+        self.chips = Chips()
+        self._show(self.chips.restored(kept))
+        self._number = number
+
+    def newer(self) -> None:
+        """The one after it; behind the last, what was being typed."""
+        number = self._number - 1
+        if number < -1:
+            return
+        kept = self.history.get(number) if number >= 0 else None
+        if kept is None:
+            self.put(self._draft)
+            return
+        self.chips = Chips()
+        self._show(self.chips.restored(kept))
+        self._number = number
+
+    async def remember(self, typed: Typed) -> None:
+        """Raises `ConfigurationError` when the history cannot be written."""
+        await asyncio.to_thread(self.history.add, typed.chips.kept(typed.text))
+
+    def _show(self, text: str) -> None:
+        self._number = -1
+        with self._putting():
+            self.buffer.save_to_undo_stack()
+            self.buffer.document = Document(text, len(text))
+
+    @contextmanager
+    def _putting(self) -> Iterator[None]:
+        self._is_put = True
+        try:
+            yield
+        finally:
+            self._is_put = False
+
+    def _changed(self, buffer: Buffer) -> None:
+        if not self._is_put:
+            self._number = -1
+            self.on_typed()
+
+    def _moved(self, buffer: Buffer) -> None:
+        if not self._is_put:
+            self.on_typed()
+
+
+_USUAL = ("nano", "vi")
+
+
+def editor_command() -> list[str]:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(named)
+    except ValueError as error:
+        raise UsageError(f"the editor {named!r} cannot be understood: {error}") from None
+    words = words or [name for name in _USUAL if find_program(name)][:1]
+    if not words:
+        raise UsageError("there is no editor: set VISUAL or EDITOR to one")
+    return words
+
+
+def edited(text: str, command: list[str], cwd: Path) -> str:
+    """What the editor makes of a text. It has the terminal meanwhile: not for the event loop.
+
+    Raises `UsageError` when it cannot be started, or says that it failed.
+    """
+    with TemporaryDirectory(prefix="ostler-") as folder:
+        file = Path(folder, "prompt.md")
+        file.write_text(without_surrogates(text), encoding="utf-8")
+        try:
+            code = subprocess.run([*command, str(file)], cwd=cwd, check=False).returncode
+            written = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UsageError(f"{command[0]} cannot be used: {error.strerror}") from None
+    if code:
+        raise UsageError(f"{command[0]} ended with {code}: the line is as it was")
+    return written.removesuffix("\n")
+
+
+@contextmanager
+def interrupts_for_editor() -> Iterator[None]:
+    """Ctrl+C is the editor's affair while it runs: it reaches us too. Only in the main thread."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class ChipStyle(Processor):
+    def __init__(self, line: InputLine) -> None:
+        self._line = line
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        fragments: StyleAndTextTuples = explode_text_fragments(transformation_input.fragments)
+        for begin, end in self._line.chips.spans(fragment_list_to_text(fragments)):
+            for place in range(begin, end):
+                style, text, *_ = fragments[place]
+                fragments[place] = (f"{style} reverse", text)
+        return Transformation(fragments)
+
+
+HINT = ("say what to do", ", / for commands", ", @ for files")
+
+_PROMPT = 3
+"""Columns that the prompt takes, and the cursor."""
+
+
+class EmptyHint(Processor):
+    """Behind the cursor, until something is typed."""
+
+    def __init__(self, is_due: Callable[[], bool]) -> None:
+        self._is_due = is_due
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        fragments = transformation_input.fragments
+        if transformation_input.document.text or not self._is_due():
+            return Transformation(fragments)
+        hint, room = "", transformation_input.width - _PROMPT
+        for more in HINT:
+            if len(hint + more) > room:
+                break
+            hint += more
+        return Transformation([*fragments, ("dim", hint)])

@@ -1,0 +1,221 @@
+"""Keys that extensions take: their shortcuts, and what is typed while one of them has the editor."""
+# MERGED: Keys with several modifiers, such as ctrl+shift+t, from terminals that are set to tell them.
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Awaitable
+from string import ascii_lowercase, digits
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding.key_processor import KeyPress, KeyProcessor
+from prompt_toolkit.keys import Keys
+
+from ostler.extensions.ui.front_end import normalised_key
+from ostler.tui.extension_ui import ForeignPanel
+from ostler.tui.keys import alt
+
+if TYPE_CHECKING:
+    from ostler.tui.terminal_ui import Tui
+
+
+_MODIFIERS = {6: ("ctrl", "shift"), 7: ("ctrl", "alt"), 8: ("ctrl", "alt", "shift")}
+"""By the number that a terminal gives them."""
+
+_TOLD = re.compile(r"\x1b\[(?:(?P<code>\d+);(?P<mark>\d)u|27;(?P<number>\d);(?P<letter>\d+)~)")
+
+
+def know_modified_keys() -> None:
+    """In both ways in which terminals tell them. The toolkit has no names for them, and ignores them."""
+    for mark in _MODIFIERS:
+        for letter in ascii_lowercase + digits:
+            for code in {ord(letter), ord(letter.upper())}:
+                ANSI_SEQUENCES[f"\x1b[{code};{mark}u"] = Keys.Ignore
+                ANSI_SEQUENCES[f"\x1b[27;{mark};{code}~"] = Keys.Ignore
+
+
+def name_of_modified(told: str) -> str:
+    """`ctrl+shift+t`; empty for what is none."""
+    found = _TOLD.fullmatch(told)
+    if found is None:
+        return ""
+    code, mark = int(found["code"] or found["letter"]), int(found["mark"] or found["number"])
+    return normalised_key("+".join([*_MODIFIERS.get(mark, ()), chr(code).lower()]))
+
+
+_NAMES = {
+    Keys.Escape: "esc",
+    Keys.ControlM: "enter",
+    Keys.ControlI: "tab",
+    Keys.BackTab: "shift+tab",
+    Keys.ControlH: "backspace",
+    Keys.PageUp: "pgup",
+    Keys.PageDown: "pgdown",
+    Keys.ControlAt: "ctrl+space",
+}
+
+_PARTS = {"c": "ctrl", "s": "shift"}
+
+_NEVER = frozenset({"ctrl+c", "ctrl+d", ""})
+"""What an editor is not asked about: keys that end something, and what is no key."""
+
+
+_AGAIN = frozenset({"ctrl+c", "esc", ""})
+"""What may be pressed a second time, and is said to be: what is said stays. Any other key takes it away."""
+
+
+Stroke = tuple[KeyPress, ...]
+"""One key, or Escape and the key that was pressed with Alt."""
+
+
+def name_of(stroke: Stroke) -> str:
+    """`ctrl+s`, `alt+enter`, `A`; empty for what is no key, as a paste."""
+    if len(stroke) > 1:
+        name = name_of(stroke[1:])
+        return f"alt+{name}" if name else ""
+    key = stroke[0].key
+    if key == Keys.Ignore:
+        return name_of_modified(stroke[0].data)
+    if key in _NAMES:
+        return _NAMES[Keys(key)]
+    if len(key) == 1:
+        return "space" if key == " " else key
+    if key.startswith("<"):
+        return ""
+    *modifiers, last = key.split("-")
+    return normalised_key("+".join([*(_PARTS.get(one, one) for one in modifiers), last]))
+
+
+def press_of(name: str) -> Stroke:
+    """The stroke with that name; none, if it is no key of a terminal."""
+    name = normalised_key(name)
+    if name.startswith("alt+"):
+        rest = press_of(name.removeprefix("alt+"))
+        return (KeyPress(Keys.Escape, "\x1b"), *rest) if rest else ()
+    if len(name) == 1 or name == "space":
+        text = " " if name == "space" else name
+        return (KeyPress(text, text),)
+    for key in Keys:
+        if name_of((KeyPress(key),)) == name:
+            return (KeyPress(key),)
+    return ()
+
+
+def strokes_of(presses: list[KeyPress]) -> list[Stroke]:
+    """What is read at once: an Escape right before another key is Alt."""
+    strokes: list[Stroke] = []
+    rest = deque(presses)
+    while rest:
+        one = rest.popleft()
+        has_alt = one.key == Keys.Escape and rest and rest[0].key != Keys.Escape
+        strokes.append((one, rest.popleft()) if has_alt else (one,))
+    return strokes
+
+
+class ExtensionKeys(KeyProcessor):
+    """Sees all keys first, and lets through what nobody wants, in the order in which it was typed.
+
+    - A shortcut runs beside everything else: it may ask something, and the answer is typed.
+    - While an extension has the editor, each key waits for what becomes of it, and those behind it too.
+    - A panel takes keys before both.
+    """
+
+    def __init__(self, before: KeyProcessor, tui: Tui) -> None:
+        super().__init__(before._bindings)
+        self._tui = tui
+        self._typed: deque[Stroke] = deque()
+        self._deciding: asyncio.Task[None] | None = None
+        self._beside: set[asyncio.Future[object]] = set()
+
+    def feed_multiple(self, key_presses: list[KeyPress], first: bool = False) -> None:
+        if first:  # fed by the toolkit itself: nobody has typed them now
+            super().feed_multiple(key_presses, first)
+            return
+        for stroke in strokes_of(key_presses):
+            if name_of(stroke) not in _AGAIN:
+                self._tui.notice = ""
+            if self._deciding is not None or self._typed or self._wants_to_decide(stroke):
+                self._typed.append(stroke)
+            elif not self._is_taken(stroke):
+                self._feed(stroke)
+        if self._typed and self._deciding is None:
+            self._deciding = asyncio.ensure_future(self._decide())
+
+    def _feed(self, stroke: Stroke) -> None:
+        if len(stroke) > 1:
+            self.process_keys()  # what was typed before it
+            if alt(self._tui, name_of(stroke)):
+                return
+        super().feed_multiple(list(stroke))
+
+    # --- at once --------------------------------------------------------------------------------------
+
+    def _is_taken(self, stroke: Stroke) -> bool:
+        name, host, panel = name_of(stroke), self._tui.conversation.host, self._tui.panels.present
+        if isinstance(panel, ForeignPanel) and name == "ctrl+c":
+            self._tui.panels.key(name)
+            return True
+        if host is None or panel is not None or name in ("", "ctrl+c"):
+            return False
+        spelled = (name, f"shift+{name.lower()}") if len(name) == 1 and name.isupper() else (name,)
+        if not any(one in host.shortcuts() for one in spelled):
+            return False
+        self._run(host.shortcut(self._tui.conversation.session.id, *spelled))
+        return True
+
+    def _wants_to_decide(self, stroke: Stroke) -> bool:
+        host, name = self._tui.conversation.host, name_of(stroke)
+        if host is None or self._tui.panels.present is not None or name in _NEVER:
+            return False
+        if name in host.shortcuts() or (name == "esc" and self._tui.conversation.is_working):
+            return False
+        present = host.editors.present()
+        return present is not None and present[1].handle_key is not None
+
+    # --- with a question --------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        try:
+            while self._typed:
+                stroke = self._typed.popleft()
+                if self._wants_to_decide(stroke):
+                    stroke = await self._decided(stroke)
+                elif self._is_taken(stroke):
+                    stroke = ()
+                self._feed(stroke)
+                self.process_keys()
+        finally:
+            self._deciding = None
+
+    async def _decided(self, stroke: Stroke) -> Stroke:
+        host, typed = self._tui.conversation.host, self._tui.app.editor.text
+        assert host is not None
+        action = await host.editor_key(name_of(stroke), typed)
+        match action.kind:
+            case "consume":
+                return ()
+            case "submit" if action.text:
+                self._tui.app.editor.reset()
+                self._run(self._tui.submit(action.text))
+                return ()
+            case "submit":
+                return press_of("enter")
+            case "remap":
+                return press_of(action.key) or stroke
+        return stroke
+
+    def _run(self, work: Awaitable[object]) -> None:
+        task = asyncio.ensure_future(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+
+def give_keys_to_extensions(tui: Tui) -> None:
+    """From now on they see keys before the face does, and hear of its size."""
+    know_modified_keys()
+    application = tui.app.application
+    application.key_processor = ExtensionKeys(application.key_processor, tui)
+    application.before_render += lambda _: tui.extensions.look_at_size()

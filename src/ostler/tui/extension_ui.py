@@ -1,0 +1,413 @@
+"""What extensions show in a session: around the line to type in, in the status, and in panels."""
+# MERGED: What extensions give to be shown, as rows: no more of it than can be seen, and drawn once.
+# MERGED: Lines that extensions draw, for a face that cannot wait for them.
+# MERGED: A panel of an extension in another language: it draws the lines, and gets the keys.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.extensions.idle_host import present_host
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.extensions.ui.types import Rendering, Shown, ShownStatus, ShownWidget, Visibility
+from ostler.schema.events import Event, LiveValue
+from ostler.schema.facts import Fact
+from ostler.sessions.session import Session
+from ostler.tui.front_end import TuiFace
+from ostler.tui.items import CallBlock, Item
+from ostler.tui.panels.panel import Panels
+from ostler.tui.plain.items import plain
+from ostler.tui.render.boxes import barred, framed, inside
+from ostler.tui.render.items import BlockRows, CallDress
+from ostler.tui.render.markdown import markdown_rows
+from ostler.tui.render.spans import DIM, Piece, cut, drawn, fitted, harmless, one_line, sgr, styled, wrapped
+from ostler.tui.render.terminal_text import terminal_rows
+
+if TYPE_CHECKING:
+    from ostler.extensions.extension import ToolRenderer
+    from ostler.extensions.host import ExtensionHost
+
+
+MOST_ROWS = 1000
+"""Of what can be scrolled."""
+
+_CONTENT_KEPT = 32
+
+
+class ContentRows:
+    """Each frame asks for the same again. A text of any length costs as much as the rows that are wanted."""
+
+    def __init__(self, colors: Callable[[], ThemeColors | None]) -> None:
+        self._colors = colors
+        self._drawn: dict[tuple[object, ...], list[str]] = {}
+
+    def text(self, text: str, width: int, most: int) -> list[str]:
+        """Lines, with their own colours."""
+        return fitted(self._once(_text_rows, _beginning(text, most, width), width), width)[:most]
+
+    def markdown(self, text: str, width: int, most: int) -> list[str]:
+        return fitted(self._once(markdown_rows, _beginning(text, 4 * most, width), width), width)[:most]
+
+    def _once(
+        self, draw: Callable[[str, int, ThemeColors | None], list[str]], text: str, width: int
+    ) -> list[str]:
+        colors = self._colors()
+        key = (draw, text, width, colors)
+        if key not in self._drawn:
+            while len(self._drawn) >= _CONTENT_KEPT:
+                del self._drawn[next(iter(self._drawn))]
+            self._drawn[key] = draw(text, width, colors)
+        return self._drawn[key]
+
+    def shortened(self, rows: list[str], most: int) -> list[str]:
+        """As many as there is room for; the last one says that there are more."""
+        if len(rows) <= most or most < 2:
+            return rows[:most]
+        return [*rows[: most - 1], drawn([Piece("…", sgr(self._colors(), "muted") or DIM)])]
+
+
+def shares(wanted: Sequence[int], room: int) -> list[int]:
+    """Rows for each, so that one that wants many leaves room for the others."""
+    given = [0] * len(wanted)
+    while room > 0 and given != [*wanted]:
+        for place, want in enumerate(wanted):
+            if given[place] < want and room > 0:
+                given[place] += 1
+                room -= 1
+    return given
+
+
+def _beginning(text: str, lines: int, width: int) -> str:
+    """A little more than that, so that it is seen whether there is more."""
+    longest = lines * max(1, width) * 2
+    return "\n".join(text[: 4 * longest].split("\n", lines + 1)[: lines + 1])[:longest]
+
+
+def _text_rows(text: str, width: int, colors: ThemeColors | None) -> list[str]:
+    if "\x1b" in text:
+        return terminal_rows(text, width, colors)
+    return [drawn(row) for row in wrapped([Piece(harmless(text))], width)] if text else []
+
+
+_RENDERINGS_KEPT = 64
+
+
+class Renderings:
+    """What was drawn last is shown, and drawn anew behind it, as often as it is meant to be.
+
+    Nothing is asked that nobody looks at: each look at a text brings about the next.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._made: dict[Hashable, tuple[str | None, float]] = {}
+        self._asking: dict[Hashable, asyncio.Task[None]] = {}
+        self._beats: dict[Hashable, asyncio.TimerHandle] = {}
+
+    def look(
+        self, key: Hashable, ask: Callable[[], Awaitable[str | None]], hz: float = 0.0
+    ) -> tuple[bool, str | None]:
+        """Whether it was drawn, and what came of it."""
+        loop = asyncio.get_running_loop()
+        made = self._made.get(key)
+        is_old = made is None or (hz > 0 and loop.time() - made[1] >= 1 / hz)
+        if is_old and key not in self._asking:
+            self._asking[key] = asyncio.ensure_future(self._ask(key, ask, loop.time()))
+        if hz > 0 and key not in self._beats:
+            self._beats[key] = loop.call_later(1 / hz, self._beat, key)
+        return (False, None) if made is None else (True, made[0])
+
+    async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[str | None]], since: float) -> None:
+        before = self._made.get(key, (None, 0.0))[0]
+        is_first = key not in self._made
+        try:
+            text = await ask()
+        finally:
+            del self._asking[key]
+        while len(self._made) >= _RENDERINGS_KEPT and key not in self._made:
+            del self._made[next(iter(self._made))]
+        self._made[key] = text, since
+        if is_first or text != before:
+            self._changed()
+
+    def _beat(self, key: Hashable) -> None:
+        del self._beats[key]
+        self._changed()
+
+    def stop(self) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        for beat in self._beats.values():
+            beat.cancel()
+        self._beats.clear()
+
+
+_NAMES = {"pgup": "pageup", "pgdown": "pagedown"}
+
+_KNOWN = frozenset(
+    {"up", "down", "left", "right", "enter", "tab", "backspace", "delete", "home", "end", "esc", "ctrl+c"}
+    | {*_NAMES.values()}
+)
+
+
+class ForeignPanel:
+    """`press` gets each key by the name that the protocol has for it."""
+
+    takes_text = True
+
+    def __init__(self, shown: dict[str, Any], draw: BlockRows, press: Callable[[str, str], None]) -> None:
+        self.shown = shown
+        """The live value: `title`, `lines` and `footer`."""
+        self._draw = draw
+        self._press = press
+
+    def rows(self, width: int, most: int) -> list[str]:
+        colors, room = self._draw.colors, inside(width)
+        rows = [row for line in self.shown["lines"] for row in terminal_rows(line, room, colors) or [""]]
+        rows = fitted(rows, room)
+        footer = self._draw.note(self.shown["footer"], room) if self.shown["footer"] else []
+        return framed(
+            [*rows[: max(1, most - 2 - len(footer))], *footer],
+            width,
+            colors,
+            title=self.shown["title"],
+            slot="accent",
+        )[:most]
+
+    def takes(self, key: str) -> bool:
+        return True
+
+    def key(self, key: str) -> None:
+        if len(key) == 1:
+            self._press("rune", key)
+        else:
+            name = _NAMES.get(key, key)
+            self._press(name if name in _KNOWN else "unknown", "")
+
+
+PROMPT = "> "
+
+_LONGEST_NOTE = 40
+"""Cells: a longer one would never find room in the status."""
+
+
+class ExtensionUi:
+    """Follows the live values of the session that is shown, and draws every region that is theirs.
+
+    Code of extensions is never waited for: what is late is shown when it is there.
+    """
+
+    def __init__(
+        self,
+        session: Callable[[], Session],
+        face: TuiFace,
+        draw: BlockRows,
+        panels: Panels,
+        changed: Callable[[], None],
+    ) -> None:
+        self._shown = session
+        self._face = face
+        self._draw = draw
+        self._panels = panels
+        self._changed = changed
+        self._values: dict[str, Any] = {}
+        self._open: dict[str, ForeignPanel] = {}
+        self._size = (0, 0)
+        self._line: str | None = None
+        """How the line to type in was drawn last: it is seen until the next one is there."""
+        self.renderings = Renderings(changed)
+        self._content = ContentRows(lambda: draw.colors)
+        draw.open_dress = self.open_dress
+
+    @property
+    def _session(self) -> Session:
+        return self._shown()
+
+    @property
+    def host(self) -> ExtensionHost | None:
+        host = present_host(self._session.harness)
+        if host is not None:
+            self._face.take_book(host.themes)
+        return host
+
+    def begin(self) -> None:
+        """With what is shown already: at first, and whenever another session is shown."""
+        for name in tuple(self._values):
+            self._take(name, None)
+        if self.host is not None:
+            for name, value in self.host.live_values(self._session.id).items():
+                self._take(name, value)
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        for one in batch:
+            if isinstance(one, LiveValue):
+                self._take(one.name, one.value)
+
+    def _take(self, name: str, value: Any) -> None:
+        if value is None:
+            self._values.pop(name, None)
+        else:
+            self._values[name] = value
+        if name.startswith("panel:"):
+            self._take_panel(name, value)
+        self._changed()
+
+    def _take_panel(self, name: str, value: Any) -> None:
+        panel = self._open.get(name)
+        if value is None:
+            if panel is not None:
+                self._panels.close(self._open.pop(name))
+        elif panel is not None:
+            panel.shown = value
+        else:
+            panel = ForeignPanel(value, self._draw, lambda key, text: self._press(name, key, text))
+            self._open[name] = panel
+            self._panels.open(panel)
+
+    def _press(self, panel: str, key: str, text: str) -> None:
+        if self.host is None or not self.host.panel_key(self._session.id, panel, key, text):
+            self._take(panel, None)  # its extension is gone
+
+    def look_at_size(self) -> None:
+        """Before each frame: whether the terminal has another size now."""
+        size = self._face.size()
+        if size != self._size and self._size != (0, 0) and self.host is not None:
+            self.host.resized(*size)
+        self._size = size
+
+    def stop(self) -> None:
+        self.renderings.stop()
+
+    # --- around the line ------------------------------------------------------------------------------
+
+    def header(self, width: int, most: int) -> list[str]:
+        return self._bar("header", width, most)
+
+    def footer(self, width: int, most: int) -> list[str]:
+        return self._bar("footer", width, most)
+
+    def above(self, width: int, most: int) -> list[str]:
+        return self._widgets("above", width, most)
+
+    def below(self, width: int, most: int) -> list[str]:
+        return self._widgets("below", width, most)
+
+    def _bar(self, name: str, width: int, most: int) -> list[str]:
+        if name not in self._values:
+            return []
+        return self._framed([msgspec.convert(self._values[name], Shown)], width, max(1, most // 2))
+
+    def _widgets(self, placement: str, width: int, most: int) -> list[str]:
+        shown = [msgspec.convert(self._values[name], ShownWidget) for name in self._named("widget:")]
+        chosen = sorted(
+            (one for one in shown if one.placement == placement), key=lambda one: (one.priority, one.order)
+        )
+        return self._framed(chosen, width, max(1, most // 2))
+
+    def _framed(self, shown: Sequence[Shown], width: int, most: int) -> list[str]:
+        """One below the other; none of them takes the room of all."""
+        drawn = [
+            self.content_rows(
+                one.text,
+                one.markdown,
+                one.render,
+                width if one.style.borderless else inside(width),
+                most + 1,
+            )
+            for one in shown
+        ]
+        given = shares([len(rows) for rows in drawn], most)
+        return [
+            row
+            for one, rows, room in zip(shown, drawn, given, strict=True)
+            for row in self._bordered(one, self._content.shortened(rows, room), width)
+        ]
+
+    def _bordered(self, shown: Shown, rows: list[str], width: int) -> list[str]:
+        if shown.style.borderless:
+            return rows
+        colors = self._draw.colors
+        border = styled(shown.style.border) if colors and colors.name else ""
+        return barred(rows, width, border or sgr(colors, "border"))
+
+    def content_rows(
+        self, text: str, markdown: str, render: Rendering | None, width: int, most: int = MOST_ROWS
+    ) -> list[str]:
+        """Of a widget or an overlay, at a width."""
+        lines = self._rendered(render, width) if render is not None else None
+        if lines is not None:
+            return self._content.text(lines, width, most)
+        if markdown:
+            return self._content.markdown(markdown, width, most)
+        return self._content.text(text, width, most)
+
+    def _rendered(self, render: Rendering, width: int) -> str | None:
+        host = self.host
+        if host is None:
+            return None
+        session, id = self._session.id, render.id
+        return self.renderings.look((id, width), lambda: host.render(session, id, width), render.hz)[1]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """For the status, in their order."""
+        shown = [msgspec.convert(self._values[name], ShownStatus) for name in self._named("status:")]
+        texts = (one.text for one in sorted(shown, key=lambda one: (one.priority, one.order)))
+        return tuple(cut(words, _LONGEST_NOTE) for text in texts if (words := one_line(plain(text))))
+
+    @property
+    def visibility(self) -> Visibility:
+        return msgspec.convert(self._values.get("visibility", {}), Visibility)
+
+    def _named(self, prefix: str) -> list[str]:
+        return [name for name in self._values if name.startswith(prefix)]
+
+    # --- the line itself ------------------------------------------------------------------------------
+
+    def line(self, width: int, most: int) -> list[str]:
+        """How an extension draws the line to type in; nothing, if none does, or not yet."""
+        host, editor = self.host, self._face.editor
+        if host is None or editor is None or editor.render is None:
+            return []
+        default = f"{PROMPT}{self._face.editor_text()}"
+        is_there, made = self.renderings.look(
+            ("line", id(editor), default, width), lambda: host.editor_lines(width, default)
+        )
+        if is_there:
+            self._line = made if made != default else None
+        return terminal_rows(self._line, width, self._draw.colors)[:most] if self._line else []
+
+    # --- calls ----------------------------------------------------------------------------------------
+
+    def renderer(self, block: Item) -> ToolRenderer | None:
+        if self.host is None or not isinstance(block, CallBlock):
+            return None
+        return self.host.tool_renderer(block.name)
+
+    def open_dress(self, block: CallBlock, width: int) -> CallDress | None:
+        """How a call looks that is under way."""
+        host, renderer = self.host, self.renderer(block)
+        if host is None or renderer is None:
+            return None
+        session, name, arguments = self._session.id, block.name, block.arguments
+        header = None
+        if renderer.header is not None and block.stage != "writing":
+            header = self.renderings.look(
+                ("header", block.call, block.stage, width),
+                lambda: host.tool_header(session, name, arguments, inside(width)),
+            )[1]
+        return CallDress(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
+
+    async def dress(self, block: CallBlock, width: int) -> CallDress | None:
+        """How a call looks that is over."""
+        host, renderer = self.host, self.renderer(block)
+        if host is None or renderer is None:
+            return None
+        session, room = self._session.id, inside(width)
+        header = await host.tool_header(session, block.name, block.arguments, room)
+        body = await host.tool_body(session, block.name, block.result, block.stage != "done", room)
+        return CallDress(renderer.title, renderer.color, renderer.background, renderer.markdown, header, body)

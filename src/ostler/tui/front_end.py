@@ -1,0 +1,279 @@
+"""The terminal as a face of extensions."""
+# MERGED: What others write to standard output and error while the terminal is drawn: told of, not on the
+# MERGED: screen.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+from ostler.app.console import own_output
+from ostler.extensions.ui.themes import DEFAULT, DEFAULT_THEME, Theme, ThemeBook
+from ostler.schema.errors import UsageError
+from ostler.tui.inline_app import TerminalApp
+from ostler.tui.render.items import BlockRows
+from ostler.tui.themes import colors_of
+
+if TYPE_CHECKING:
+    from ostler.extensions.ui.front_end import Editor
+
+
+BEAT_SECONDS = 0.05
+
+AT_ONCE = 100
+"""Lines that are told in a beat; of the others, how many there were."""
+
+
+_LONGEST = 2000
+"""Characters of a line that are told."""
+
+_READ = 1 << 16
+
+_LAST_SECONDS = 0.2
+"""How long the last lines are waited for. A process that goes on writing is not."""
+
+
+class StrayOutput:
+    """Takes lines from both streams, whoever writes: extensions, their processes, libraries.
+
+    A thread reads them: whoever writes on the event loop itself would wait for ever for a reader there. It
+    never waits for the loop, either, and keeps no more than is told.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self._streams = (2,) if own_output() is sys.stdout else (1, 2)
+        self._terminal = -1
+        self._pipe = -1
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._left_out = 0
+        self._beat: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """A standard error that leads to a file stays where it is."""
+        if not os.isatty(2):
+            yield
+            return
+        reading, self._pipe = os.pipe()
+        self._terminal = os.dup(2)
+        loop = asyncio.get_running_loop()
+        reader = threading.Thread(target=self._read, args=(reading, loop), daemon=True, name="stray-output")
+        reader.start()
+        try:
+            self._lead_to(self._pipe)
+            yield
+        finally:
+            self._lead_to(self._terminal)
+            os.close(self._pipe)
+            os.close(self._terminal)
+            self._pipe = self._terminal = -1
+            reader.join(_LAST_SECONDS)
+            self.tell = _say_again
+            self._tell()
+
+    @contextmanager
+    def given_back(self) -> Iterator[None]:
+        """Inside, both are the terminal's."""
+        if self._pipe == -1:
+            yield
+            return
+        self._lead_to(self._terminal)
+        try:
+            yield
+        finally:
+            self._lead_to(self._pipe)
+
+    def _lead_to(self, descriptor: int) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.closed:  # an extension may have done that
+                stream.flush()
+        for number in self._streams:
+            os.dup2(descriptor, number)
+
+    # --- in the thread --------------------------------------------------------------------------------
+
+    def _read(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        rest = b""
+        while data := os.read(descriptor, _READ):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > _READ:
+                lines, rest = [*lines, rest], b""
+            self._keep(lines, loop)
+        self._keep([rest], loop)
+        os.close(descriptor)
+
+    def _keep(self, lines: list[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        lines = [line for line in lines if line.strip()]
+        with self._lock:
+            is_first = not self._lines
+            room = AT_ONCE - len(self._lines)
+            self._lines += lines[:room]
+            self._left_out += len(lines[room:])
+        if is_first and lines:
+            with suppress(RuntimeError):  # the loop is closed: there is nobody to tell any more
+                loop.call_soon_threadsafe(self._tell_soon)
+
+    # --- on the loop ----------------------------------------------------------------------------------
+
+    def _tell_soon(self) -> None:
+        if self._beat is None:
+            self._beat = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._beat = None
+        with self._lock:
+            lines, self._lines = self._lines, []
+            left_out, self._left_out = self._left_out, 0
+        for line in lines:
+            self.tell(line.decode(errors="replace").rstrip()[:_LONGEST])
+        if left_out:
+            self.tell(f"{left_out} more lines were written")
+
+
+def _say_again(text: str) -> None:
+    """What comes when the terminal is nobody's any more."""
+    print(text, file=sys.stderr)
+
+
+class TuiFace:
+    """What extensions may do with the terminal: see its size, type, change its colours, borrow it, leave.
+
+    It is there before there is anything to see, because extensions are loaded before; `show` says what is.
+    """
+
+    name = "tui"
+    interactive = True
+
+    def __init__(self) -> None:
+        self.is_dark = True
+        self.switch_to: Callable[[str, str], Awaitable[str]] | None = None
+        """How another session is shown, once one is."""
+        self.book = ThemeBook()
+        """The themes that can be chosen: the host's, once there is one."""
+        self.stray: StrayOutput | None = None
+        """What has taken the other streams; they are given back with the terminal."""
+        self.unwatched: Callable[[], AbstractContextManager[None]] = nullcontext
+        """For as long as another program has the terminal, which does not report its focus then."""
+        self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
+        self.editor: Editor | None = None
+        self.app: TerminalApp | None = None
+        self._draw: BlockRows | None = None
+        self._theme = DEFAULT
+        self._is_left = False
+
+    def show(self, app: TerminalApp, draw: BlockRows) -> None:
+        self.app, self._draw = app, draw
+        self._recolor()
+        if self._is_left:
+            app.exit()
+
+    # --- the terminal ---------------------------------------------------------------------------------
+
+    def size(self) -> tuple[int, int]:
+        if self.app is None:
+            return 0, 0
+        size = self.app.size
+        return size.columns, size.rows
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        if self.app is None:
+            yield
+            return
+        from prompt_toolkit.application.run_in_terminal import in_terminal
+
+        async with in_terminal():
+            try:
+                with self.unwatched(), self.stray.given_back() if self.stray else nullcontext():
+                    yield
+            finally:
+                self._to_a_new_row(self.app)
+        self.app.refresh()
+
+    def _to_a_new_row(self, app: TerminalApp) -> None:
+        """Unless the cursor is at the beginning of one: as many blanks as fit into a row lead into the next
+        one from anywhere else."""
+        output = app.application.output
+        output.write_raw(" " * (app.size.columns - 1) + "\r")
+        output.flush()
+
+    async def stop_for_shell(self) -> None:
+        """As Ctrl+Z does elsewhere, until the shell lets it go on. The whole group, as a terminal would."""
+        async with self.suspended():
+            os.kill(0, signal.SIGTSTP)
+
+    def exit(self) -> None:
+        self._is_left = True
+        if self.app:
+            self.app.exit()
+
+    async def switch(self, session: str, prompt: str) -> str:
+        if self.switch_to is None:
+            raise UsageError("there is nothing to leave for another session yet")
+        return await self.switch_to(session, prompt)
+
+    # --- the line to type in --------------------------------------------------------------------------
+
+    def editor_text(self) -> str:
+        return self.app.editor.text if self.app else ""
+
+    def set_editor_text(self, text: str) -> None:
+        if self.app:
+            self.app.editor.text = text
+            self.app.editor.cursor_position = len(text)
+            self.app.refresh()
+
+    def set_editor(self, editor: Editor | None) -> None:
+        self.editor = editor
+        if self.app:
+            self.app.refresh()
+
+    # --- colours --------------------------------------------------------------------------------------
+
+    def bring_along(self, themes: Mapping[str, Theme]) -> None:
+        """The themes of the face itself."""
+        self._brought = themes
+        self.book.bring_along(themes)
+
+    def take_book(self, book: ThemeBook) -> None:
+        """Of the host, where extensions register theirs."""
+        if book is not self.book:
+            self.book = book
+            book.bring_along(self._brought)
+            book.changed = self._recolor
+            self._recolor()
+
+    def begin_with(self, theme: str) -> None:
+        """Empty where there are no colours. One that nobody has brought yet is shown once somebody does."""
+        self._theme = theme
+        self._recolor()
+
+    def see_background(self, *, dark: bool) -> None:
+        """The terminal has said, late, what is behind its text."""
+        if dark is not self.is_dark:
+            self.is_dark = dark
+            self._recolor()
+
+    def theme(self) -> str:
+        """A theme that its extension took along comes back with it: when it is loaded anew, for example."""
+        return self._theme if not self._theme or self._theme in self.book else DEFAULT
+
+    def set_theme(self, name: str) -> None:
+        """From the next frame on. Where there are no colours, there are none after it."""
+        if self._theme:
+            self._theme = name
+            self._recolor()
+
+    def _recolor(self) -> None:
+        if self._draw is not None:
+            self._draw.colors = colors_of(self.book, self._theme, dark=self.is_dark) if self._theme else None
+        if self.app:
+            self.app.refresh()

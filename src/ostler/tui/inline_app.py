@@ -1,0 +1,424 @@
+"""The lower part of the terminal: the open tail, what is asked, the line to type in, and the status.
+
+What is closed is printed above it, once, into the terminal's own scrollback. Nothing up there is ever
+touched again.
+"""
+# MERGED: Rows of the open tail that a terminal has pushed above when it became lower.
+# MERGED: Where what was drawn stands after a terminal got narrower: it has broken the rows that are too
+# MERGED: wide now.
+# MERGED: A screen beside the one with the conversation, as terminals have it: the other one stays as it is.
+# MERGED: Rows in the colours that a terminal has: those of a theme are of all there are.
+# MERGED: The terminal as something is drawn into that shares it with what stands above.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Literal
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.processors import Processor
+from prompt_toolkit.layout.screen import Char, Screen
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.styles import BaseStyle, DummyStyle, Style, merge_styles
+from prompt_toolkit.styles.defaults import PROMPT_TOOLKIT_STYLE
+
+from ostler.tui.render.spans import fitted
+
+
+class PushedRows:
+    """They stand there for good: what they belong to goes on below them when it is printed.
+
+    Only what is the same, row by row, counts as being there already. So at worst something is seen twice.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def push(self, drawn: Sequence[str]) -> None:
+        self._rows += drawn
+
+    def below(self, rows: Sequence[str]) -> Sequence[str]:
+        """What is left to show of rows that may begin up there."""
+        same = self._same(rows)
+        return rows[same:] if same == len(self) else rows
+
+    def print(self, rows: Sequence[str]) -> Sequence[str]:
+        """What is left to print of rows that are final now."""
+        same = self._same(rows)
+        self._rows = self._rows[same:] if same == len(rows) else []
+        return rows[same:]
+
+    def _same(self, rows: Sequence[str]) -> int:
+        pairs = zip(self._rows, rows, strict=False)
+        same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(self), len(rows)))
+        return same if any(rows[:same]) else 0  # a blank row alone belongs to anything
+
+
+def breaks_rows(environment: Mapping[str, str]) -> bool:
+    """Terminals do, but for a few old ones, which cut."""
+    term = environment.get("TERM", "")
+    is_old_screen = term.startswith("screen") and not environment.get("TMUX")
+    return not environment.get("XTERM_VERSION") and not is_old_screen and not term.startswith(("linux", "vt"))
+
+
+def cursor_after(screen: Screen, cursor: Point, columns: int) -> Point:
+    """Where the cursor is now, from the first row that was drawn."""
+    more = sum(_rows(screen.data_buffer[row], columns) - 1 for row in range(cursor.y))
+    return Point(cursor.x % columns, cursor.y + more + cursor.x // columns)
+
+
+def _rows(row: Mapping[int, Char], columns: int) -> int:
+    width = max(
+        (at + one.width for at, one in row.items() if one.char != " " or "bg:" in one.style), default=0
+    )
+    return max(1, -(-width // columns))
+
+
+class OwnScreen:
+    """Keeps, while it is seen, what the toolkit knows of the other one."""
+
+    def __init__(self) -> None:
+        self.is_seen = False
+        self._other: tuple[Screen | None, Size | None, Point] = None, None, Point(0, 0)
+
+    def set(self, is_seen: bool, renderer: Renderer) -> None:
+        if is_seen == self.is_seen:
+            return
+        self.is_seen = is_seen
+        if is_seen:
+            self._other = renderer._last_screen, renderer._last_size, renderer._cursor_pos
+            renderer.output.enter_alternate_screen()
+            renderer._last_screen = renderer._last_size = None
+            renderer._cursor_pos = Point(0, 0)
+            return
+        renderer.output.quit_alternate_screen()
+        renderer._last_screen, renderer._last_size, renderer._cursor_pos = self._other
+        if renderer._last_size == renderer.output.get_size():
+            renderer.erase(leave_alternate_screen=False)
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*[34]8;2;[0-9;]*m")
+
+_EXACT = re.compile(r"([34])8;2;(\d+);(\d+);(\d+)")
+
+
+def with_depth(text: str, depth: ColorDepth) -> str:
+    """The nearest colours of 256 or of 16, where there are no more."""
+    if depth is ColorDepth.TRUE_COLOR:
+        return text
+    return _STYLE.sub(lambda style: _reduced(style[0], depth), text)
+
+
+@lru_cache(1024)
+def _reduced(style: str, depth: ColorDepth) -> str:
+    return _EXACT.sub(lambda found: _nearest(found[1], found[2], found[3], found[4], depth), style)
+
+
+def _nearest(layer: str, red: str, green: str, blue: str, depth: ColorDepth) -> str:
+    from prompt_toolkit.output.vt100 import _16_bg_colors, _16_fg_colors, _256_colors
+
+    color = int(red), int(green), int(blue)
+    if depth is ColorDepth.DEPTH_8_BIT:
+        return f"{layer}8;5;{_256_colors[color]}"
+    table = _16_fg_colors if layer == "3" else _16_bg_colors
+    return str(table.get_code(color)[0])
+
+
+FRAMES = 15
+"""A second, at most."""
+
+SMALLEST_HALF = 10
+"""Rows that a region may take in any case: a question needs them."""
+
+ESCAPE_SECONDS = 0.05
+"""After which Escape was pressed by itself."""
+
+
+Editing = Literal["emacs", "vi"]
+
+
+Rows = Callable[[int, int], Sequence[str]]
+"""What a region shows, given the columns and the most rows it may take: rows with their styles."""
+
+
+_SHIFT_ENTER = {"\x1b[13;2u": Keys.ControlJ, "\x1b[27;2;13~": Keys.ControlJ}
+"""As terminals tell it that tell it at all: the same as Ctrl+J, which begins a new line."""
+
+
+_BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
+
+
+class _InlineApplication(Application[None]):
+    """Is told of a new size before it draws: `erase` takes away what stands elsewhere now."""
+
+    def __init__(self, erase: Callable[[], None], **how: Any) -> None:
+        super().__init__(**how)
+        self._erase = erase
+
+    def _on_resize(self) -> None:
+        self._erase()
+        super()._on_resize()
+
+    def _create_merged_style(self, include_default_pygments_style: object) -> BaseStyle:
+        """Of the toolkit's own styles those of a line to type in: reading all takes longer than a frame."""
+        return merge_styles([Style(PROMPT_TOOLKIT_STYLE), self.style or DummyStyle()])
+
+
+class TerminalApp:
+    """Regions of rows around one line to type in. It knows nothing of sessions.
+
+    Where `instead` has rows, those are seen in place of the line. Regions in `first` have room before all
+    others, in that order: what there is none left for is not seen.
+    """
+
+    def __init__(
+        self,
+        editor: Buffer,
+        keys: KeyBindingsBase,
+        *,
+        above: Sequence[Rows],
+        below: Sequence[Rows],
+        prompt: Callable[[], AnyFormattedText],
+        instead: Rows = lambda width, most: (),
+        first: Sequence[Rows] = (),
+        style: BaseStyle | None = None,
+        input: Input | None = None,
+        output: Output | None = None,
+        editing: Editing = "emacs",
+        highlights: Sequence[Processor] = (),
+    ) -> None:
+        self.editor = editor
+        self._waiting: list[str] = []
+        self.is_whole: Callable[[Rows], bool] = lambda region: False
+        """Whether a region has all the room now, on a screen of its own: when it is gone, everything is as it
+        was."""
+        self._own_screen = OwnScreen()
+        self._above = above
+        self.pushed = PushedRows()
+        self.ends_blank = False
+        """The last row that was printed is a blank one."""
+        self._frame: asyncio.TimerHandle | None = None
+        self._last_frame = 0.0
+        self._is_left = False
+        self.is_seen = asyncio.Event()
+        """There was a frame: what nobody sees in the first one can wait for it."""
+        window = Window(
+            BufferControl(editor, input_processors=list(highlights)),
+            wrap_lines=True,
+            height=lambda: Dimension(min=1, max=self._most_lines),
+            dont_extend_height=True,
+            get_line_prefix=lambda line, wrapped: prompt() if line == 0 and wrapped == 0 else "  ",
+        )
+        self._shown: dict[Rows, Sequence[str]] = {}
+        self._shared_at = -1
+        self._in_need = sorted(
+            (instead, *above, *below), key=lambda one: first.index(one) if one in first else len(first)
+        )
+        drawn = self._region(instead)
+        line = (drawn, ConditionalContainer(window, ~drawn.filter))
+        regions = [*map(self._region, above), *line, *map(self._region, below)]
+        self.application: Application[None] = _InlineApplication(
+            self._begin_resized,
+            layout=Layout(HSplit(regions), focused_element=window),
+            key_bindings=keys,
+            style=style or DummyStyle(),
+            full_screen=False,
+            erase_when_done=True,
+            mouse_support=False,
+            input=input,
+            output=output,
+            max_render_postpone_time=0.05,
+            editing_mode=EditingMode.VI if editing == "vi" else EditingMode.EMACS,
+            cursor=ModalCursorShapeConfig() if editing == "vi" else None,
+            before_render=self._begin_frame,
+            after_render=self._end_frame,
+        )
+        self.application.ttimeoutlen = ESCAPE_SECONDS
+        if editing == "emacs":  # in which only Escape begins something longer
+            self.application.timeoutlen = ESCAPE_SECONDS
+        ANSI_SEQUENCES.update(_SHIFT_ENTER)
+
+    @property
+    def size(self) -> Size:
+        return self.application.output.get_size()
+
+    @property
+    def _most_lines(self) -> int:
+        """Of the line to type in."""
+        return max(1, min(8, self.size.rows // 3))
+
+    def _region(self, rows: Rows) -> ConditionalContainer:
+        def shown() -> Sequence[str]:
+            return self._share()[rows]
+
+        window = Window(
+            FormattedTextControl(lambda: ANSI("\n".join(shown())), focusable=False, show_cursor=False),
+            height=lambda: Dimension.exact(len(shown())),
+            wrap_lines=False,
+        )
+        return ConditionalContainer(window, Condition(lambda: bool(shown())))
+
+    def _share(self) -> dict[Rows, Sequence[str]]:
+        """What each region shows, so that all of it fits. The toolkit asks several times for each frame, and
+        what is shown takes its time to draw."""
+        if self._shared_at != self.application.render_counter:
+            self._shared_at = self.application.render_counter
+            size = self.size
+            left = size.rows - self._line_rows(size.columns)
+            for region in self._in_need:
+                most = left - 1 if self.is_whole(region) else min(max(SMALLEST_HALF, size.rows // 2), left)
+                rows = fitted(region(size.columns, most), size.columns) if most > 0 else ()
+                self._shown[region] = rows[:most]
+                left -= len(self._shown[region])
+        return self._shown
+
+    def _line_rows(self, columns: int) -> int:
+        lines = self.editor.text.split("\n")[: self._most_lines]
+        return min(self._most_lines, sum(1 + (len(line) + 2) // max(1, columns) for line in lines))
+
+    # --- what is printed for good ---------------------------------------------------------------------
+
+    def print(self, rows: Sequence[str]) -> None:
+        """Puts rows above, with the next frame. The terminal wraps a row that is wider than itself."""
+        self._waiting += rows
+        if rows:
+            self.ends_blank = not rows[-1]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Something has changed: it is seen with the next frame."""
+        if self._frame is not None or not self.application.is_running:
+            return
+        loop = asyncio.get_running_loop()
+        due = max(loop.time(), self._last_frame + 1 / FRAMES)
+        self._frame = loop.call_at(due, self._paint)
+
+    def _paint(self) -> None:
+        self._frame = None
+        application = self.application
+        if not application.is_running or application._running_in_terminal:
+            return  # or somebody else has it for a while, and asks for a frame when it is given back
+        self._last_frame = asyncio.get_running_loop().time()
+        application._redraw()
+
+    def _begin_frame(self, _: object) -> None:
+        """Before anything is drawn, also because of a key: what has left the tail stands above it at once."""
+        application = self.application
+        application.output.write_raw(_BEGIN_FRAME)
+        self._own_screen.set(
+            not self._is_left and any(map(self.is_whole, self._in_need)), application.renderer
+        )
+        self._erase_after_resize()
+        if self._waiting and not self._own_screen.is_seen:
+            rows = self._take_waiting()
+            application.renderer.erase()
+            if rows:
+                application.output.write_raw(
+                    with_depth("\r\n".join(rows), application.color_depth) + "\x1b[0m\r\n"
+                )
+
+    def _take_waiting(self) -> Sequence[str]:
+        rows, self._waiting = self._waiting, []
+        return self.pushed.print(rows)
+
+    def _begin_resized(self) -> None:
+        self.application.output.write_raw(_BEGIN_FRAME)
+        self._erase_after_resize()
+
+    def _erase_after_resize(self) -> None:
+        """All of what was drawn, also where the terminal has broken its rows meanwhile."""
+        renderer, columns = self.application.renderer, self.size.columns
+        screen, size = renderer.last_rendered_screen, renderer._last_size
+        if screen is None or size is None:
+            return
+        pushed = renderer._cursor_pos.y + 1 - self.size.rows  # at least: some push what is below it as well
+        if pushed > 0 and columns >= size.columns and not self._own_screen.is_seen:
+            self.pushed.push([row for region in self._above for row in self._shown[region]][:pushed])
+        if columns == size.columns:
+            return
+        if columns < size.columns and breaks_rows(os.environ) and not self._own_screen.is_seen:
+            renderer._cursor_pos = cursor_after(screen, renderer._cursor_pos, columns)
+        has_left = renderer._cursor_pos.y >= self.size.rows
+        renderer.erase(leave_alternate_screen=False)
+        if has_left:  # the first row on the screen may go on with one that has left it
+            self.application.output.write_raw("\r\n")
+
+    def _end_frame(self, _: object) -> None:
+        self.application.output.write_raw(_END_FRAME)
+        self.application.output.flush()
+        self.is_seen.set()
+
+    async def run(self) -> None:
+        def begin() -> None:
+            self.refresh()
+
+        if not self._is_left:
+            with _interrupts(self.application):
+                await self.application.run_async(pre_run=begin, handle_sigint=False)
+
+    def finish(self) -> None:
+        """Prints what came while it was leaving."""
+        for row in self._take_waiting():
+            self.application.output.write_raw(with_depth(f"{row}\r\n", self.application.color_depth))
+        self.application.output.flush()
+
+    def exit(self) -> None:
+        """Also before it runs: then it does not begin."""
+        if self.application.is_running and not self._is_left:
+            self.application.exit()
+        self._is_left = True
+
+
+@contextmanager
+def _interrupts(application: Application[None]) -> Iterator[None]:
+    """An interrupt from elsewhere is a key. The toolkit would load `ctypes` for it, before a frame."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, lambda: application.key_processor.send_sigint())
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+class InlineOutput(Vt100_Output):
+    """Erases so that nothing is kept of what is erased."""
+
+    def erase_down(self) -> None:
+        """From the beginning of a row, where the toolkit stands. tmux takes erasing from its first cell
+        for clearing the screen, and puts what was there into its history: so not from that cell."""
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")

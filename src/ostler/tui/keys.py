@@ -1,0 +1,275 @@
+"""What keys do."""
+# MERGED: A key that does more when it is pressed again: the first time says so, and it holds while that is
+# MERGED: seen.
+# MERGED: Ctrl+X and then a letter: a panel that says which there are.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from prompt_toolkit.filters import (
+    Condition,
+    emacs_insert_mode,
+    emacs_mode,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
+from prompt_toolkit.keys import Keys
+
+from ostler.tui.history_viewer import LookingBack
+from ostler.tui.panels.panel import Panels
+from ostler.tui.render.items import BlockRows
+
+if TYPE_CHECKING:
+    from ostler.tui.terminal_ui import Tui
+
+
+SECONDS = 2.0
+
+
+class PressedTwice:
+    """Whatever takes the words away ends it: time, something typed, something else that is said."""
+
+    def __init__(self, tui: Tui, words: str) -> None:
+        self._tui = tui
+        self._words = words
+        self._ending: asyncio.TimerHandle | None = None
+
+    @property
+    def is_second(self) -> bool:
+        return self._tui.notice.endswith(self._words)
+
+    def first(self, before: str = "") -> None:
+        """Says what a second time does, behind what else is to be said."""
+        self._tui.notice = f"{before}; {self._words}" if before else self._words
+        self._tui.app.refresh()
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = asyncio.get_running_loop().call_later(SECONDS, self._forget)
+
+    def _forget(self) -> None:
+        if self.is_second:
+            self._tui.notice = ""
+            self._tui.app.refresh()
+
+
+PANEL_KEYS = {
+    "escape": "esc",
+    "enter": "enter",
+    "up": "up",
+    "down": "down",
+    "left": "left",
+    "right": "right",
+    "tab": "tab",
+    "s-tab": "shift+tab",
+    "pageup": "pgup",
+    "pagedown": "pgdown",
+    "home": "home",
+    "end": "end",
+    "backspace": "backspace",
+    "delete": "delete",
+    **{f"c-{letter}": f"ctrl+{letter}" for letter in "adeklnoprstuvwxy"},
+}
+"""How the toolkit and how we call the keys that a panel may take."""
+
+
+def key_bindings(tui: Tui) -> KeyBindings:
+    keys = KeyBindings()
+    _bind_panels(tui, keys)
+    _bind_line(tui, keys)
+    _bind_ends(tui, keys)
+    return keys
+
+
+def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
+    for spelled, name in PANEL_KEYS.items():
+
+        def takes(name: str = name) -> bool:
+            return tui.panels.takes(name)
+
+        @keys.add(spelled, filter=Condition(takes), eager=True)
+        def press(event: KeyPressEvent, name: str = name) -> None:
+            tui.panels.key(name)
+
+    @keys.add(Keys.Any, filter=Condition(lambda: tui.panels.takes_text), eager=True)
+    def letter(event: KeyPressEvent) -> None:
+        """A key without a letter comes as a sequence."""
+        for one in "" if event.data.startswith("\x1b") else event.data:
+            if not vi_navigation_mode() and tui.panels.leaves(one):
+                event.current_buffer.insert_text(one)
+            else:
+                tui.panels.key(one)
+
+
+def _bind_line(tui: Tui, keys: KeyBindings) -> None:
+    writing, line = tui.writing, tui.writing.line
+
+    def free(name: str) -> Condition:
+        return Condition(lambda: not tui.panels.takes(name))
+
+    # With a filter, so that Escape alone is seen at once where it has a meaning of its own. What is pressed
+    # with Alt while one inserts with the keys of vi, `alt_in_vi` does.
+    with_alt = emacs_mode
+
+    @keys.add("enter")
+    def submit(event: KeyPressEvent) -> None:
+        writing.enter()
+        event.app.vi_state.input_mode = InputMode.INSERT  # with the keys of vi, a new line begins with it
+
+    @keys.add("escape", "enter", filter=with_alt)
+    @keys.add("c-j")
+    def newline(event: KeyPressEvent) -> None:
+        line.buffer.newline(copy_margin=False)
+
+    @keys.add("escape", "s", filter=with_alt)
+    def steer(event: KeyPressEvent) -> None:
+        writing.steer()
+
+    @keys.add("up")
+    @keys.add("c-p")
+    def up(event: KeyPressEvent) -> None:
+        writing.up()
+
+    @keys.add("down")
+    @keys.add("c-n")
+    def down(event: KeyPressEvent) -> None:
+        writing.down()
+
+    @keys.add("backspace", filter=emacs_insert_mode | vi_insert_mode)
+    def delete(event: KeyPressEvent) -> None:
+        if not line.delete_chip():
+            line.buffer.delete_before_cursor(event.arg)
+
+    @keys.add("s-tab")
+    def think(event: KeyPressEvent) -> None:
+        writing.soon(writing.thinking.next())
+
+    @keys.add("tab")
+    def complete(event: KeyPressEvent) -> None:
+        writing.popup.complete_when_found()
+
+    @keys.add("c-r", filter=~vi_navigation_mode)
+    def search(event: KeyPressEvent) -> None:
+        writing.search.open()
+
+    # Eager, so that they are no letters for a panel that has no use for them.
+    @keys.add("c-x", filter=free("ctrl+x"), eager=True)
+    def chord(event: KeyPressEvent) -> None:
+        writing.chords.open()
+
+    @keys.add("c-v", filter=~vi_navigation_mode)
+    def paste_clipboard(event: KeyPressEvent) -> None:
+        writing.soon(writing.paste_clipboard())
+
+    @keys.add(Keys.BracketedPaste, eager=True)
+    def paste(event: KeyPressEvent) -> None:
+        writing.paste(event.data)
+
+    @keys.add("c-t", filter=~vi_navigation_mode & free("ctrl+t"), eager=True)
+    def thoughts(event: KeyPressEvent) -> None:
+        tui.show_thoughts()
+
+    @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
+    def unfold(event: KeyPressEvent) -> None:
+        writing.soon(LookingBack(tui).last())
+
+    @keys.add("c-l", filter=free("ctrl+l"), eager=True)
+    def repaint(event: KeyPressEvent) -> None:
+        """Not the screen: what was printed above stays."""
+        event.app.renderer.erase()
+        event.app.invalidate()
+
+
+def alt(tui: Tui, name: str) -> bool:
+    """Whether a key that was pressed with Alt is dealt with. The toolkit cannot tell that one from Escape and
+    the same key after it, which mean something else to those who use vi, and to a panel: nothing is declined
+    by it."""
+    is_for_line = not tui.panels.takes_text
+    if not (vi_insert_mode() or tui.panels.takes("esc")) or not (is_for_line or tui.is_asked):
+        return False
+    match name:
+        case "alt+s":
+            tui.writing.steer()
+        case "alt+enter" if is_for_line:
+            tui.writing.line.buffer.newline(copy_margin=False)
+        case _:
+            return tui.is_asked
+    return True
+
+
+def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
+    writing, line = tui.writing, tui.writing.line
+    leaving = PressedTwice(tui, "ctrl+c again leaves")
+    in_empty_line = Condition(lambda: not line.text)
+
+    @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
+    def escape(event: KeyPressEvent) -> None:
+        event.app.vi_state.input_mode = InputMode.NAVIGATION
+        writing.soon(writing.back.escape())
+
+    @keys.add("c-c", eager=True)
+    @keys.add(Keys.SIGINT, eager=True)
+    def interrupt(event: KeyPressEvent) -> None:
+        """Clears the line, closes a panel, ends what the shell runs; twice in a row it leaves."""
+        if leaving.is_second:
+            tui.leave()
+            return
+        is_open = tui.panels.takes("esc") and not tui.is_asked
+        is_for_line = not is_open or not tui.panels.takes_text
+        if is_open:
+            tui.panels.key("esc")
+        elif not line.text and writing.shell:
+            writing.soon(writing.shell.stop())
+        cleared = line.take().text if is_for_line else ""
+        leaving.first()
+        writing.soon(return_(cleared))
+
+    async def return_(cleared: str) -> None:
+        if came := await writing.back.return_(cleared):
+            leaving.first(came)
+
+    # Not from a screen of its own: what the shell says would be gone with it.
+    @keys.add("c-z", filter=Condition(lambda: not tui.panels.is_tall), eager=True)
+    def suspend(event: KeyPressEvent) -> None:
+        writing.soon(tui.face.stop_for_shell())
+
+    @keys.add("c-d", filter=in_empty_line)
+    def leave(event: KeyPressEvent) -> None:
+        tui.leave()
+
+
+class Chord(msgspec.Struct, frozen=True):
+    about: str
+    do: Callable[[], None]
+
+
+class KeyChords:
+    """By their letter, which may be pressed together with Ctrl as well."""
+
+    takes_text = True
+    takes_pastes = False
+
+    def __init__(self, panels: Panels, draw: BlockRows) -> None:
+        self.chords: dict[str, Chord] = {}
+        self._panels = panels
+        self._draw = draw
+
+    def open(self) -> None:
+        self._panels.open(self)
+
+    def rows(self, width: int, most: int) -> list[str]:
+        said = " · ".join(f"{letter} {chord.about}" for letter, chord in self.chords.items())
+        return self._draw.note(f"ctrl+x: {said}", width)[:most]
+
+    def takes(self, key: str) -> bool:
+        return True
+
+    def key(self, key: str) -> None:
+        self._panels.close(self)
+        if chord := self.chords.get(key.removeprefix("ctrl+")):
+            chord.do()

@@ -1,0 +1,334 @@
+"""What the first answer needs and the first frame does not: it is loaded while the person reads, or types."""
+# MERGED: `ostler` in a terminal: from options to a conversation that a person has.
+# MERGED: What a new session begins with, in a line: instruction files, skills and extensions that were
+# MERGED: found.
+# MERGED: A session of a server in the terminal's own face: seen live, asked and answered from here.
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ostler.app.console import own_output, say
+from ostler.app.extension_setup import extended
+from ostler.app.harness import equipped, settings_from
+from ostler.app.options import working_directory
+from ostler.app.session_choice import check_combination, collect_garbage_from_here, keep_model, kept_model
+from ostler.app.settings import Settings, load_settings
+from ostler.app.stores import find_session, newest_session, open_store
+from ostler.core.harness import Harness
+from ostler.core.model import AbsentModel
+from ostler.core.store import Store
+from ostler.remote.client import API, Remote
+from ostler.remote.store import RemoteStore
+from ostler.sessions.session import Session, create_session, open_or_watch, watch_session
+from ostler.store.paths import below_home
+from ostler.tools import ToolToLoad
+from ostler.tui.conversation import tell_way_back
+from ostler.tui.terminal_input import keeping_typed, take_typed
+
+if TYPE_CHECKING:
+    from prompt_toolkit.output import Output
+
+    from ostler.tui.terminal_ui import Tui
+
+
+LATER = (
+    "ostler.core.loop",
+    "ostler.models.endpoint",
+    "ostler.tui.render.markdown_stream",
+    "ostler.tui.render.markdown",
+    "markdown_it",
+)
+
+
+async def load_later(harness: Harness) -> None:
+    """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
+    for name in LATER:
+        import_module(name)
+        await asyncio.sleep(0)
+    for tool in list(harness.tools.values()):
+        if isinstance(tool, ToolToLoad):
+            tool.load()
+            await asyncio.sleep(0)
+
+
+WHERE_SOMEBODY_CAN_BE_ASKED = {"permissions": "ask"}
+"""What holds here, where nobody has set it. Who is not there to be asked begins with `read-only`."""
+
+
+def run_tui(options: argparse.Namespace) -> int:
+    cwd = working_directory(options.cwd)
+    named = settings_from(options, cwd, WHERE_SOMEBODY_CAN_BE_ASKED)
+    check_combination(options)
+    kept = ""
+    if not named.model and (options.continue_ or options.session is not None):
+        kept = asyncio.run(kept_model(options, named, cwd))
+    settings, harness = equipped(named, cwd, kept, options, says_demo=False)  # the first steps do
+    is_kept = not options.no_session
+    nobody_asked = settings.model == "demo" and "demo" not in (named.model, kept)
+    if nobody_asked:
+        options.no_session = True  # for the demo: it must not become somebody's conversation
+    if options.plain or settings.screen_reader or os.environ.get("TERM") == "dumb":
+        return asyncio.run(_run_plain(options, settings, harness, needs_model=nobody_asked, is_kept=is_kept))
+    with keeping_typed(sys.stdin):
+        return asyncio.run(_run(options, settings, harness, needs_model=nobody_asked, is_kept=is_kept))
+
+
+async def _run(
+    options: argparse.Namespace, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+) -> int:
+    from ostler.app.question_queue import OpenQuestions
+    from ostler.tui.front_end import StrayOutput, TuiFace
+    from ostler.tui.render.images import way_to_draw
+    from ostler.tui.terminal_input import TerminalInput, found_dark, is_dark
+    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.themes import chosen_theme, missing_theme, themes_for
+
+    face, questions = TuiFace(), OpenQuestions()
+    harness.asker = questions.ask
+    face.bring_along(themes_for(harness.cwd, say))
+    host = await extended(options, settings, harness, face)
+    if host is not None:
+        face.take_book(host.themes)
+    theme = chosen_theme(settings.theme, os.environ)
+    face.begin_with(theme)
+    store = open_store(settings, in_memory=options.no_session)
+    session = await _session(options, store, harness)
+    collect_garbage_from_here()
+    keep_model(options, session)
+    reader = TerminalInput(sys.stdin)
+    with reader.raw_mode():
+        take_typed(reader, own_output())
+        face.is_dark = await found_dark(settings.appearance, reader, own_output(), os.environ)
+    tui = Tui(
+        session,
+        host,
+        face,
+        questions,
+        input=reader,
+        output=terminal_output(),
+        notify=settings.notify,
+        editing=settings.editing,
+        pictures=way_to_draw(settings.images, os.environ),
+    )
+    if settings.appearance == "auto":
+        reader.answers.came = lambda color: face.see_background(dark=is_dark("auto", color, os.environ))
+    face.stray = StrayOutput(tui.say)
+
+    async def look_for_theme() -> None:
+        if notice := await missing_theme(theme, face.book, host, session.id):
+            tui.say(notice, "warning")
+
+    tui.writing.soon(look_for_theme())
+    if not session.state.leaf and not options.words and not needs_model:
+        tui.writing.soon(say_what_was_found(tui, settings))
+    if needs_model:
+        from ostler.tui.model_setup import first_steps
+
+        words, options.words = " ".join(options.words), []
+
+        async def begin() -> None:
+            """What was said on the command line is for whoever answers then."""
+            await first_steps(tui, partial(open_store, settings) if is_kept else None)
+            if words:
+                await tui.submit(words)
+
+        tui.writing.soon(begin())
+    terminated = leave_when_terminated(tui.leave)
+    with reader.raw_mode():
+        take_typed(reader, own_output())
+    reader.is_drawn_for = True
+    with face.stray.taken():
+        await tui.run(" ".join(options.words))
+    await tui.conversation.store.tidy()
+    if terminated:
+        return 128 + terminated[0]
+    tell_way_back(tui.conversation, options.cwd)
+    return 0
+
+
+def leave_when_terminated(leave: Callable[[], None]) -> list[int]:
+    """As a person would, so that the terminal is left as it was. Returns where the signals will be."""
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        came.append(number)
+        leave()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+    return came
+
+
+def terminal_output() -> Output:
+    """The terminal itself, whatever standard output leads to meanwhile."""
+    from prompt_toolkit.output import ColorDepth
+
+    from ostler.tui.inline_app import InlineOutput
+
+    has_all = os.environ.get("COLORTERM") in ("truecolor", "24bit")
+    depth = ColorDepth.TRUE_COLOR if has_all and not os.environ.get("NO_COLOR") else None
+    output = InlineOutput.from_pty(own_output(), term=os.environ.get("TERM"), default_color_depth=depth)
+    # Nobody asks where the cursor is: by the time of the answer, a conversation that goes on stands above it,
+    # and the toolkit would scroll that away to make room below.
+    output.enable_cpr = False
+    return output
+
+
+async def _run_plain(
+    options: argparse.Namespace, settings: Settings, harness: Harness, *, needs_model: bool, is_kept: bool
+) -> int:
+    from ostler.tui.plain.conversation import PlainConversation, PlainFace
+
+    face = PlainFace()
+    harness.asker = face.ask
+    await extended(options, settings, harness, face)
+    store = open_store(settings, in_memory=options.no_session)
+    session = await _session(options, store, harness)
+    collect_garbage_from_here()
+    keep_model(options, session)
+    ways = partial(open_store, settings) if needs_model and is_kept else needs_model
+    conversation = PlainConversation(session, face)
+    await conversation.run(" ".join(options.words), needs_model=ways)
+    await conversation.desk.conversation.store.tidy()
+    if not conversation.is_terminated:
+        tell_way_back(conversation.desk.conversation, options.cwd)
+    return 0
+
+
+async def _session(options: argparse.Namespace, store: Store, harness: Harness) -> Session:
+    if options.session is not None:
+        return await open_or_watch(store, await find_session(store, options.session), harness)
+    if options.continue_:
+        if newest := await newest_session(store, harness.cwd):
+            return await open_or_watch(store, newest, harness)
+        say(f"there is no session of {harness.cwd} yet: a new one begins")
+    return await create_session(store, harness)
+
+
+async def say_what_was_found(tui: Tui, settings: Settings) -> None:
+    """Nothing, where nothing was. The first frame does not wait for it."""
+    await tui.app.is_seen.wait()
+    conversation = tui.conversation
+    if conversation.host is not None and (session := conversation.host.sessions.get(conversation.session.id)):
+        await session.catch_up()  # one of them may not want it to be seen
+    if tui.extensions.visibility.hide_startup:
+        return
+    found = await asyncio.to_thread(_found, conversation.harness.cwd, settings.instructions)
+    if settings.system:
+        found.insert(0, "your own system prompt")
+    if conversation.host is not None and (loaded := [one.name for one in conversation.host.loaded]):
+        found.append(f"{_counted(len(loaded), 'extension')}: {', '.join(loaded)}")
+    if found:
+        tui.say(f"with {' · '.join(found)}")
+
+
+def _found(cwd: Path, instructions: bool) -> list[str]:
+    from ostler.context.instructions import instructions_in, skills_in
+
+    sources = instructions_in(cwd).sources if instructions else ()
+    found = [_place(Path(one.path), cwd.resolve()) for one in sources]
+    if skills := len(skills_in(cwd).found):
+        found.append(_counted(skills, "skill"))
+    return found
+
+
+def _place(path: Path, cwd: Path) -> str:
+    """As short as it can be said."""
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    return below_home(path) or os.path.relpath(path, cwd)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+class FarModel(AbsentModel):
+    """Answers at the server, and has only its name here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("it answers at the server")
+        self.name = name
+
+
+async def show_conversation(
+    remote: Remote, session: str, view: dict[str, Any], options: argparse.Namespace
+) -> int:
+    settings = load_settings(Path.cwd(), {}).settings
+    store = RemoteStore(remote, read_only=options.read_only)
+    await store.summary(session)
+    agent = (view.get("agent") or {}).get("type")
+    harness = Harness(
+        FarModel(view["model"] or agent or (await remote.get(f"{API}/me"))["model"] or "no model"),
+        cwd=Path(view["cwd"]),
+        make_model=FarModel,
+        reasoning=view["reasoning"] or None,
+    )
+    if settings.screen_reader or os.environ.get("TERM") == "dumb":
+        return await _show_plainly(store, session, harness, options)
+    return await _show(store, session, harness, settings, options)
+
+
+async def _show(
+    store: RemoteStore, session: str, harness: Harness, settings: Settings, options: argparse.Namespace
+) -> int:
+    from ostler.app.question_queue import OpenQuestions
+    from ostler.tui.front_end import TuiFace
+    from ostler.tui.render.images import way_to_draw
+    from ostler.tui.terminal_input import TerminalInput, found_dark
+    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.themes import chosen_theme, themes_for
+
+    face, questions = TuiFace(), OpenQuestions()
+    if not options.read_only:
+        harness.asker = questions.ask
+    face.bring_along(themes_for(Path.cwd(), say))
+    face.begin_with(chosen_theme(settings.theme, os.environ))
+    opened = await _opened(store, session, harness)
+    reader = TerminalInput(sys.stdin)
+    with reader.raw_mode():
+        face.is_dark = await found_dark(settings.appearance, reader, own_output(), os.environ)
+    tui = Tui(
+        opened,
+        None,
+        face,
+        questions,
+        input=reader,
+        output=terminal_output(),
+        notify=settings.notify,
+        editing=settings.editing,
+        pictures=way_to_draw(settings.images, os.environ),
+    )
+    tui.say(f"at {store.host}; what is under way there goes on when you leave")
+    terminated = leave_when_terminated(tui.leave)
+    reader.is_drawn_for = True
+    await tui.run()
+    return 128 + terminated[0] if terminated else 0
+
+
+async def _show_plainly(
+    store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace
+) -> int:
+    from ostler.tui.plain.conversation import PlainConversation, PlainFace
+
+    face = PlainFace()
+    if not options.read_only:
+        harness.asker = face.ask
+    await PlainConversation(await _opened(store, session, harness), face).run()
+    return 0
+
+
+async def _opened(store: RemoteStore, session: str, harness: Harness) -> Session:
+    opened = await watch_session(store, session, harness)
+    collect_garbage_from_here()
+    return opened

@@ -1,0 +1,129 @@
+"""Calling a person who looks elsewhere: a notification or a bell, and what the terminal's title says.
+
+Terminals differ: some show the text of OSC 9 or OSC 777, the others ring. In tmux and screen only the bell
+reaches the terminal outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.keys import Keys
+
+from ostler.schema import events
+from ostler.tui.render.spans import one_line
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+
+Notify = Literal["auto", "bell", "off"]
+
+
+LONG_RUN = 10.0
+"""Seconds after which nobody is expected to be watching, where the terminal does not say if someone is."""
+
+
+_SAVE_TITLE, _RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+
+_WATCH_FOCUS, _UNWATCH_FOCUS = "\x1b[?1004h", "\x1b[?1004l"
+
+_BELL = "\x07"
+
+_FOCUS_IN, _FOCUS_OUT = Keys.F23, Keys.F24
+"""The toolkit has no keys for the two reports, and no keyboard has these keys."""
+
+_WITH_OSC_9 = {"iTerm.app", "WezTerm", "ghostty"}
+
+_WITH_OSC_777 = ("foot", "rxvt-unicode")
+
+_WITHOUT_TITLE = ("dumb", "linux", "eterm")
+
+
+class Notifier:
+    """Writes to the terminal beside what is drawn; nothing of it moves the cursor."""
+
+    def __init__(
+        self, write: Callable[[str], None], project: str, environment: Mapping[str, str], notify: Notify
+    ) -> None:
+        self._write = write
+        self._project = one_line(project)
+        self._call = _way_to_call(environment, notify)
+        self._has_title = not environment.get("TERM", "").startswith(_WITHOUT_TITLE)
+        self._title = ""
+        self.is_focused: bool | None = None
+        """Whether the terminal has the keyboard; None where it has not said so."""
+
+    def begin(self) -> None:
+        if self._has_title:
+            self._write(_SAVE_TITLE + _WATCH_FOCUS)
+        self.entitle("")
+
+    def end(self) -> None:
+        if self._has_title:  # an empty one for terminals that keep no titles: the shell sets its own
+            self._write(f"\x1b]2;{_BELL}{_RESTORE_TITLE}{_UNWATCH_FOCUS}")
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """While another program has the terminal: it would take the reports of the focus for keys."""
+        if not self._has_title:
+            yield
+            return
+        self._write(_UNWATCH_FOCUS)
+        try:
+            yield
+        finally:
+            self._write(_WATCH_FOCUS)
+
+    def entitle(self, state: str) -> None:
+        """Says in the title what is going on: `my-project: needs you`."""
+        title = f"{self._project}: {one_line(state)}" if state else self._project
+        if self._has_title and title != self._title:
+            self._title = title
+            self._write(f"\x1b]2;{title[:120]}{_BELL}")
+
+    def call(self, text: str, seconds: float, *, is_needed: bool = False) -> None:
+        """Calls a person who looks elsewhere, or may: the run took so many seconds, or needs them."""
+        is_away = not self.is_focused if self.is_focused is not None else is_needed or seconds >= LONG_RUN
+        if is_away and self._call is not None:
+            self._write(self._call(one_line(f"{self._project}: {text}")[:200]))
+
+    def take(self, event: object, seconds: float) -> None:
+        """What happened, so many seconds after the run began."""
+        match event:
+            case events.RunStarted() | events.RunResumed() | events.QuestionAnswered():
+                self.entitle("working")
+            case events.QuestionAsked(question=question):
+                self.entitle("needs you")
+                self.call(f"needs you: {question.text}", seconds, is_needed=True)
+            case events.RunWaiting():
+                self.entitle("waiting")
+            case events.RunEnded(status=status):
+                self.entitle("")
+                if status != "cancelled":
+                    self.call(status, seconds)
+
+    def bind(self, keys: KeyBindings) -> None:
+        """Takes the terminal's reports of its focus out of what is typed."""
+        ANSI_SEQUENCES["\x1b[I"], ANSI_SEQUENCES["\x1b[O"] = _FOCUS_IN, _FOCUS_OUT
+
+        @keys.add(_FOCUS_IN, eager=True)
+        @keys.add(_FOCUS_OUT, eager=True)
+        def focus(event: KeyPressEvent) -> None:
+            self.is_focused = event.key_sequence[0].key == _FOCUS_IN
+
+
+def _way_to_call(environment: Mapping[str, str], notify: Notify) -> Callable[[str], str] | None:
+    if notify == "off":
+        return None
+    terminal = environment.get("TERM", "")
+    is_inside = "TMUX" in environment or terminal.startswith(("screen", "tmux"))
+    if notify == "auto" and not is_inside:
+        if environment.get("TERM_PROGRAM") in _WITH_OSC_9 or terminal.startswith("xterm-kitty"):
+            return lambda text: f"\x1b]9;{text}{_BELL}"
+        if terminal.startswith(_WITH_OSC_777):
+            return lambda text: f"\x1b]777;notify;{text.replace(';', ',')};{_BELL}"
+    return lambda text: _BELL

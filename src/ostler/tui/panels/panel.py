@@ -1,0 +1,244 @@
+"""Panels: what takes the keys for a while, above the line to type in. Questions and pickers are panels."""
+# MERGED: A line of its own to type in: for a name, or unseen for a key.
+# MERGED: A text that is read and put away again: it leaves nothing behind in the terminal.
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.extensions.ui.types import Anchor
+from ostler.tui.render.boxes import framed, inside
+from ostler.tui.render.markdown import markdown_rows
+from ostler.tui.render.spans import DIM, Piece, cut, drawn, fitted, one_line, sgr
+
+TYPING_SECONDS = 0.8
+"""After the last key somebody is taken to be still typing."""
+
+
+class Panel(Protocol):
+    """The one that was opened last is seen, and sees keys first, by their names (`enter`, `ctrl+s`, `a`).
+
+    It stands right above the line to type in; one with an `anchor` may stand elsewhere. One that comes by
+    itself and is not yet noticed (`is_noticed`) leaves keys to the one below it.
+    """
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether what is typed is for it; else it goes into the line."""
+        ...
+
+    def rows(self, width: int, most: int) -> list[str]:
+        """What it shows; no more rows than that."""
+        ...
+
+    def takes(self, key: str) -> bool:
+        """Whether a key that types nothing is for it."""
+        ...
+
+    def key(self, key: str) -> None:
+        """A key that it takes, or a letter."""
+
+
+@runtime_checkable
+class LeavesLetters(Protocol):
+    """A panel in which only some letters mean something."""
+
+    def leaves(self, letter: str) -> bool:
+        """Whether a letter is for the line: what is written there is written to its end first."""
+        ...
+
+
+class Panels:
+    """Those that are open."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._open: list[Panel] = []
+        self._used_at = -TYPING_SECONDS
+
+    @property
+    def present(self) -> Panel | None:
+        return self._open[-1] if self._open else None
+
+    @property
+    def taking(self) -> Panel | None:
+        """The one that keys are for."""
+        noticed = (one for one in reversed(self._open) if getattr(one, "is_noticed", True))
+        return next(noticed, self.present)
+
+    @property
+    def is_used_below(self) -> bool:
+        """Somebody is typing in another one than the present."""
+        return len(self._open) > 1 and time.monotonic() - self._used_at < TYPING_SECONDS
+
+    def open(self, panel: Panel) -> None:
+        if panel not in self._open:
+            self._open.append(panel)
+        self._changed()
+
+    def close(self, panel: Panel) -> None:
+        if panel in self._open:
+            self._open.remove(panel)
+        self._changed()
+
+    def rows(self, width: int, most: int) -> list[str]:
+        return self._rows_at("center", width, most)
+
+    def top(self, width: int, most: int) -> list[str]:
+        """Above all that still changes."""
+        return self._rows_at("top", width, most)
+
+    def bottom(self, width: int, most: int) -> list[str]:
+        """Below the line to type in."""
+        return self._rows_at("bottom", width, most)
+
+    def _rows_at(self, anchor: Anchor, width: int, most: int) -> list[str]:
+        panel = self.present
+        if panel is None or getattr(panel, "anchor", "center") != anchor:
+            return []
+        return panel.rows(width, most)
+
+    @property
+    def is_tall(self) -> bool:
+        """What is seen wants all the room that there is."""
+        return getattr(self.present, "is_tall", False)
+
+    def takes(self, key: str) -> bool:
+        return self.taking is not None and self.taking.takes(key)
+
+    @property
+    def takes_text(self) -> bool:
+        return self.taking is not None and self.taking.takes_text
+
+    @property
+    def takes_pastes(self) -> bool:
+        """Not where a letter decides something."""
+        return self.takes_text and getattr(self.taking, "takes_pastes", True)
+
+    def leaves(self, letter: str) -> bool:
+        return isinstance(self.taking, LeavesLetters) and self.taking.leaves(letter)
+
+    def key(self, key: str) -> None:
+        if (panel := self.taking) is not None:
+            self._used_at = time.monotonic()
+            panel.key(key)
+            self._changed()
+
+    def refresh(self) -> None:
+        """What a panel shows has changed by itself."""
+        self._changed()
+
+
+class TextLine:
+    """A panel. `ask` returns what was typed; None if somebody went away from it."""
+
+    def __init__(
+        self,
+        title: str,
+        colors: Callable[[], ThemeColors | None],
+        *,
+        typed: str = "",
+        is_secret: bool = False,
+        hint: str = "enter keeps it, esc goes back",
+    ) -> None:
+        self.title = title
+        self._colors = colors
+        self._typed = typed
+        self.is_secret = is_secret
+        self._hint = hint
+        self._answer: asyncio.Future[str | None] | None = None
+
+    async def ask(self, panels: Panels) -> str | None:
+        self._answer = asyncio.get_running_loop().create_future()
+        panels.open(self)
+        try:
+            return await self._answer
+        finally:
+            panels.close(self)
+
+    @property
+    def takes_text(self) -> bool:
+        return True
+
+    def takes(self, key: str) -> bool:
+        return True
+
+    def rows(self, width: int, most: int) -> list[str]:
+        room, colors = inside(width), self._colors()
+        shown = "•" * len(self._typed) if self.is_secret else one_line(self._typed)
+        rows = [
+            drawn([Piece(f"› {cut(shown, room - 4)}▏")]),
+            drawn([Piece(cut(self._hint, room), sgr(colors, "muted") or DIM)]),
+        ]
+        slot = "warning" if self.is_secret else "accent"
+        return framed(rows, width, colors, title=self.title, slot=slot)[:most]
+
+    def key(self, key: str) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        if key == "esc":
+            self._answer.set_result(None)
+        elif key in ("enter", "\r", "\n"):
+            self._answer.set_result(self._typed.strip())
+        elif key == "backspace":
+            self._typed = self._typed[:-1]
+        elif key == "ctrl+u":
+            self._typed = ""
+        elif len(key) == 1 and key.isprintable():
+            self._typed += key
+
+
+_MOVES = ("up", "down", "pgup", "pgdown", "home", "end")
+
+
+class ReadingPanel:
+    """Markdown that may still grow. What is typed meanwhile goes into the line as ever."""
+
+    takes_text = False
+
+    def __init__(
+        self, title: str, about: str, colors: Callable[[], ThemeColors | None], closed: Callable[[], None]
+    ) -> None:
+        self.text = ""
+        self.note = "…"
+        self._title = title
+        self._about = about
+        self._colors = colors
+        self._closed = closed
+        self._top = 0
+        self._page = 1
+        self._drawn: tuple[tuple[object, ...], list[str]] = ((), [])
+
+    def takes(self, key: str) -> bool:
+        return key == "esc" or key in _MOVES
+
+    def key(self, key: str) -> None:
+        by = {"up": -1, "down": 1, "pgup": -self._page, "pgdown": self._page}.get(key, 0)
+        if key == "esc":
+            self._closed()
+        elif key in ("home", "end"):
+            self._top = 0 if key == "home" else len(self._drawn[1])
+        self._top += by
+
+    def rows(self, width: int, most: int) -> list[str]:
+        room, colors = inside(width), self._colors()
+        rows = self._rows(room, colors)
+        self._page = max(1, most - 3)
+        self._top = max(0, min(self._top, len(rows) - self._page))
+        shown = rows[self._top : self._top + self._page]
+        below = len(rows) - self._top - len(shown)
+        hint = f"esc closes · {below} more rows, ↓" if below else "esc closes"
+        last = drawn([Piece(cut(hint, room), sgr(colors, "muted") or DIM)])
+        return framed(
+            [*shown, last], width, colors, title=self._title, about=self._about, note=self.note, slot="info"
+        )[:most]
+
+    def _rows(self, width: int, colors: ThemeColors | None) -> list[str]:
+        state = (len(self.text), width, colors)
+        if self._drawn[0] != state:
+            self._drawn = (state, fitted(markdown_rows(self.text, width, colors), width))
+        return self._drawn[1]

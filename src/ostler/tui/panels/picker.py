@@ -1,0 +1,363 @@
+"""One list to choose from: typed letters narrow it, the marked row says what choosing it would do.
+
+Only the rows that are seen are drawn, and further ones are fetched when somebody comes near the end, so the
+length of a list costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from ostler.app import completion
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.tui.panels.panel import Panels
+from ostler.tui.render.boxes import framed, inside
+from ostler.tui.render.spans import (
+    BOLD,
+    DIM,
+    UNDERLINE,
+    Piece,
+    Row,
+    cells,
+    cells_of,
+    cut,
+    drawn,
+    harmless,
+    one_line,
+    sgr,
+)
+
+MOST_FOUND = 200
+
+NARROWEST_TEXT = 16
+
+BETWEEN = 2
+
+AHEAD = 50
+"""Rows before the end at which further ones are fetched."""
+
+TYPING_SECONDS = 0.12
+"""Between two letters: nothing is looked for elsewhere before somebody stops."""
+
+
+_MOVES = {"up": -1, "ctrl+p": -1, "shift+tab": -1, "down": 1, "ctrl+n": 1}
+
+_ONE_LINE = {ord(one): " " for one in "\r\n\t"}
+
+
+More = Callable[[], Awaitable[Sequence["Choice"]]]
+"""The next ones; nothing when there are no more."""
+
+Elsewhere = Callable[[str], Awaitable[Sequence["Choice"]]]
+"""Those that have a query somewhere else than in their rows."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A row: its text, and columns beside it that give way where there is no room."""
+
+    text: str
+    value: Any = None
+    cells: tuple[str, ...] = ()
+    searched: str = ""
+    """What finds it as well, besides text and cells."""
+    about: str = ""
+    """What choosing it would do."""
+    is_present: bool = False
+    """It is what holds now."""
+
+
+NOTHING = Choice("")
+"""What a key of the picker's own chooses where nothing is listed."""
+
+
+class Picked(msgspec.Struct, frozen=True):
+    choice: Choice
+    key: str = "enter"
+    query: str = ""
+
+
+Found = tuple[Choice, tuple[int, ...]]
+
+
+class Picker:
+    """A panel. `ask` opens it, and returns what was chosen: None if somebody went away from it.
+
+    `keys` are further keys that choose, for something else than `enter` does, with a word for each. With
+    `elsewhere` the rows are sentences, in an order that means something: those that have the words of the
+    query in one piece keep it, then comes what was found elsewhere, then what has them in `searched`, and
+    letters here and there only count where there is nothing else.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        colors: Callable[[], ThemeColors | None],
+        *,
+        query: str = "",
+        keys: dict[str, str] | None = None,
+        more: More | None = None,
+        elsewhere: Elsewhere | None = None,
+        place: int | None = None,
+        moved: Callable[[Choice], None] | None = None,
+        empty: str = "there is nothing to choose from",
+    ) -> None:
+        self.title = title
+        self._choices = list(choices)
+        self._colors = colors
+        self.keys = keys or {}
+        self._more = more
+        self._moved = moved
+        self._empty = empty
+        self._fetching: asyncio.Task[None] | None = None
+        self._elsewhere = elsewhere
+        self._looking: asyncio.Task[None] | None = None
+        self._beyond: list[Choice] = []
+        """What was found elsewhere."""
+        self._panels: Panels | None = None
+        self._chosen: asyncio.Future[Picked | None] | None = None
+        self._texts: list[str] = []
+        self._folded: list[str] = []
+        self._found: list[Found] | None = None
+        """What the query finds, with the letters that matched; None without a query."""
+        self._top = 0
+        self._page = 1
+        self.query = query
+        if place is None:
+            place = next((at for at, one in enumerate(self._choices) if one.is_present), 0)
+        self.place = place
+        self._search()
+
+    async def ask(self, panels: Panels) -> Picked | None:
+        self._panels = panels
+        self._chosen = asyncio.get_running_loop().create_future()
+        panels.open(self)
+        self._look_ahead()
+        self._look_elsewhere()
+        try:
+            return await self._chosen
+        finally:
+            panels.close(self)
+            for task in filter(None, (self._fetching, self._looking)):
+                task.cancel()
+
+    # --- what is found --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._choices) if self._found is None else len(self._found)
+
+    @property
+    def present(self) -> Choice | None:
+        return self._at(self.place)[0] if len(self) else None
+
+    def _at(self, place: int) -> Found:
+        return (self._choices[place], ()) if self._found is None else self._found[place]
+
+    def _search(self) -> None:
+        self._found = self._matching() if self.query.strip() else None
+        self.place = max(0, min(self.place, len(self) - 1))
+
+    def _matching(self) -> list[Found]:
+        for one in self._choices[len(self._texts) :]:
+            self._texts.append(" ".join(filter(None, (one.text, *one.cells, one.searched))))
+        if self._elsewhere is None:
+            return self._fuzzy()
+        seen, unseen = self._in_one_piece()
+        known = {choice.value for choice, _ in seen}
+        beyond = {one.value: one for one in self._beyond if one.value not in known}
+        found = [*seen, *((one, ()) for one in beyond.values())]
+        found += [one for one in unseen if one[0].value not in beyond]
+        return found or self._fuzzy()
+
+    def _fuzzy(self) -> list[Found]:
+        ranked = completion.best(self.query, self._texts, MOST_FOUND, MOST_FOUND)
+        return [(self._choices[one.place], one.match.positions) for one in ranked]
+
+    def _in_one_piece(self) -> tuple[list[Found], list[Found]]:
+        """In the order of the list: what has it in its row, and what has it where it is not seen, as all
+        sessions of a folder have its name. Almost every long text has the letters of a word somewhere."""
+        self._folded += map(completion.folded, self._texts[len(self._folded) :])
+        words = completion.folded(self.query).split()
+        seen: list[Found] = []
+        unseen: list[Found] = []
+        for choice, text in zip(self._choices, self._folded, strict=True):
+            if all(word in text for word in words):
+                begins = [(text.index(word), len(word)) for word in words]
+                end = len(text) - len(choice.searched)
+                is_seen = all(begin + size <= end for begin, size in begins)
+                letters = tuple(at for begin, size in begins for at in range(begin, begin + size))
+                (seen if is_seen else unseen).append((choice, letters))
+        return seen, unseen
+
+    def _look_ahead(self) -> None:
+        """A query looks through everything; without one, a little more than what is seen is enough."""
+        is_near = self._found is not None or self.place + AHEAD >= len(self._choices)
+        if self._more is not None and is_near and (self._fetching is None or self._fetching.done()):
+            self._fetching = self._soon(self._fetch(self._more))
+
+    async def _fetch(self, more: More) -> None:
+        fetched = await more()
+        if not fetched:
+            self._more = None
+            return
+        self._choices += fetched
+        self._search()
+        self._fetching = None
+        self._look_ahead()
+        if self._panels is not None:
+            self._panels.refresh()
+
+    def _look_elsewhere(self) -> None:
+        """What was found for the letters before stays until it is known what these find."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        if self._elsewhere is not None and self.query.strip():
+            self._looking = self._soon(self._look(self._elsewhere))
+        elif self._beyond:
+            self._beyond = []
+            self._search()
+
+    async def _look(self, elsewhere: Elsewhere) -> None:
+        await asyncio.sleep(TYPING_SECONDS)
+        self._beyond = list(await elsewhere(self.query))
+        self._looking = None
+        self._search()
+        if self._panels is not None:
+            self._panels.refresh()
+
+    def _soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What goes wrong is for whoever asked."""
+        if not task.cancelled() and (error := task.exception()) and self._chosen and not self._chosen.done():
+            self._chosen.set_exception(error)
+
+    # --- keys -----------------------------------------------------------------------------------------
+
+    @property
+    def takes_text(self) -> bool:
+        return True
+
+    def takes(self, key: str) -> bool:
+        return True
+
+    def key(self, key: str) -> None:
+        if key == "esc":
+            self._choose(None)
+        elif key in self.keys or (key == "enter" and len(self)):
+            self._choose(Picked(self.present or NOTHING, key, self.query))
+        elif key in _MOVES:
+            if len(self):
+                self._go((self.place + _MOVES[key]) % len(self))
+        elif key in ("pgup", "pgdown"):
+            self._go(self.place + (self._page if key == "pgdown" else -self._page))
+        elif key in ("home", "end"):
+            self._go(0 if key == "home" else len(self) - 1)
+        elif key == "backspace":
+            self._type(self.query[:-1])
+        elif key == "ctrl+u":
+            self._type("")
+        elif len(key) == 1 and key.isprintable():
+            self._type(self.query + key)
+
+    def _choose(self, picked: Picked | None) -> None:
+        if self._chosen is not None and not self._chosen.done():
+            self._chosen.set_result(picked)
+
+    def _type(self, query: str) -> None:
+        self.query = query
+        self.place = 0
+        self._search()
+        self._go(0)
+        if self._panels is not None:
+            self._look_elsewhere()
+
+    def _go(self, place: int) -> None:
+        self.place = max(0, min(place, len(self) - 1))
+        if self._moved is not None and (choice := self.present) is not None:
+            self._moved(choice)
+        if self._panels is not None:
+            self._look_ahead()
+
+    # --- rows -----------------------------------------------------------------------------------------
+
+    def rows(self, width: int, most: int) -> list[str]:
+        room, colors = inside(width), self._colors()
+        muted = sgr(colors, "muted") or DIM
+        below = [drawn([Piece(cut(text, room), muted)]) for text in self._below()]
+        frame = 2 if room < width else 1
+        self._page = max(1, most - frame - 1 - len(below))
+        self._top = max(0, min(self._top, self.place, len(self) - self._page))
+        self._top = max(self._top, self.place - self._page + 1)
+        shown = [self._at(at) for at in range(self._top, min(len(self), self._top + self._page))]
+        typed = [
+            Piece("› ", sgr(colors, "accent", BOLD)),
+            Piece(cut(_flat(self.query), room - 3)),
+            Piece("▏"),
+        ]
+        listed = self._table(shown, room, colors) or [drawn([Piece(cut(self._empty, room), muted)])]
+        more = "+" if self._more is not None else ""
+        notes = (f"{self.place + 1} of {len(self)}{more}" if len(self) else "", "…" if self._looking else "")
+        rows = framed(
+            [drawn(typed), *listed, *below],
+            width,
+            colors,
+            title=self.title,
+            note=" ".join(filter(None, notes)),
+            slot="accent",
+        )
+        return rows[:most]
+
+    def _below(self) -> list[str]:
+        about = self.present.about if self.present else ""
+        keys = " · ".join(f"{key} {word}" for key, word in self.keys.items())
+        return [one_line(text) for text in (about, keys) if text]
+
+    def _table(
+        self, shown: Sequence[tuple[Choice, tuple[int, ...]]], room: int, colors: ThemeColors | None
+    ) -> list[str]:
+        if not shown:
+            return []
+        table = [[one_line(cell) for cell in choice.cells] for choice, _ in shown]
+        number = max(map(len, table))
+        widths = [max((cells(row[at]) for row in table if at < len(row)), default=0) for at in range(number)]
+        while widths and room - 2 - sum(widths) - BETWEEN * len(widths) < NARROWEST_TEXT:
+            widths.pop()
+        text_room = room - 2 - sum(widths) - BETWEEN * len(widths)
+        text_width = min(text_room, max(cells(_flat(choice.text)) for choice, _ in shown))
+        muted = sgr(colors, "muted") or DIM
+        rows = []
+        for at, ((choice, positions), row) in enumerate(zip(shown, table, strict=True), self._top):
+            is_marked = at == self.place
+            style = sgr(colors, "accent", BOLD) if is_marked else sgr(colors, "text")
+            mark = "❯ " if is_marked else "• " if choice.is_present else "  "
+            pieces = [Piece(mark, style), *_text(choice.text, positions, text_width, style)]
+            pieces.append(Piece(" " * (text_width + 2 - cells_of(pieces))))
+            for width, cell in zip(widths, row, strict=False):
+                kept = cut(cell, width)
+                pieces.append(Piece(" " * BETWEEN + kept + " " * (width - cells(kept)), muted))
+            rows.append(drawn(pieces))
+        return rows
+
+
+def _flat(text: str) -> str:
+    """On one line; blanks stay, as a tree is set in by them."""
+    return harmless(text.translate(_ONE_LINE))
+
+
+def _text(text: str, positions: Sequence[int], room: int, style: str) -> Row:
+    """With the letters that matched underlined, where they are seen."""
+    shown = cut(_flat(text), room)
+    if not positions or not text.startswith(shown.removesuffix("…")):
+        return [Piece(shown, style)]
+    matched = {at for at in positions if at < len(shown)}
+    under = ";".join(filter(None, (style, UNDERLINE)))
+    return [Piece(letter, under if at in matched else style) for at, letter in enumerate(shown)]

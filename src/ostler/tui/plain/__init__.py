@@ -1,0 +1,1 @@
+"""The terminal UI as plain lines, for screen readers and simple terminals."""

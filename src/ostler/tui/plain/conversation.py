@@ -1,0 +1,396 @@
+"""A conversation in plain lines, one after the other: for screen readers and for the simplest terminals.
+
+Nothing is drawn twice, nothing moves, nothing is said by colour or place. The terminal itself edits the line.
+"""
+# MERGED: What commands, and leaving for another session, need of a face: in plain lines.
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+from ostler.app.console import own_output
+from ostler.app.prompt_expansion import expanded
+from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.core.store import Store
+from ostler.extensions.ui.front_end import Headless
+from ostler.extensions.ui.themes import ThemeBook
+from ostler.schema import events
+from ostler.schema.errors import OstlerError
+from ostler.schema.events import Event, QuestionAsked
+from ostler.schema.facts import Fact
+from ostler.sessions.session import Session
+from ostler.tui.command_context import Switching
+from ostler.tui.commands.registry import Commands
+from ostler.tui.conversation import Conversation
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.input_line import Typed
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import Level, NoticeBlock, UserBlock
+from ostler.tui.model_setup import Rescue
+from ostler.tui.plain.items import block_words, call_words, plain, shown_words
+from ostler.tui.plain.panels import PlainPanels, PlainQuestions
+from ostler.tui.prompt_queue import WaitingPrompts
+from ostler.tui.render.items import BlockRows
+from ostler.tui.shell import ShellCommands, shell_line
+from ostler.tui.transcript import earlier_facts
+
+_WIDE = 1000
+"""Columns: nothing is cut that is read out."""
+
+
+class PlainDesk:
+    """A `Desk`."""
+
+    def __init__(self, plain_face: PlainConversation, face: PlainFace, conversation: Conversation) -> None:
+        self._lines = plain_face
+        self.face = face
+        self.conversation = conversation
+        self.panels = PlainPanels(face.say)
+        self.app = _Output(face.say)
+        self.writing = _Writing(
+            ShellCommands(
+                lambda: self.conversation,
+                BlockRows(),
+                lambda: None,
+                lambda block: face.say(*block_words(block)),
+            ),
+            WaitingPrompts(lambda: self.conversation, _Line(face), BlockRows(), lambda: None),
+        )
+        self.commands = Commands(self)
+        self.switching = Switching(self)
+        self.rescue = Rescue(self)
+
+    def colors(self) -> None:
+        return None
+
+    def say(self, text: str, level: Level = "info") -> None:
+        self.face.say(*block_words(NoticeBlock(text, level)))
+
+    def write(self, text: str) -> None:
+        own_output().write(text)
+        own_output().flush()
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        self._lines.see(batch)
+
+    async def show(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        await self._lines.show(conversation)
+
+    async def submit(self, text: str) -> None:
+        await self._lines.obey(text)
+
+    def leave(self) -> None:
+        self._lines.leave()
+
+    async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
+        from ostler.tui.model_setup import first_steps
+
+        await first_steps(self, open_store)
+
+    def listed(self) -> list[str]:
+        """All commands, a line each."""
+        return [
+            f"{f'/{one.name} {one.arguments}'.rstrip()}: {plain(one.description)}"
+            for one in self.commands.entries()
+        ]
+
+    async def close(self) -> None:
+        self.rescue.end()
+        self.writing.waiting.close()
+        await self.writing.shell.stop()
+
+
+class _Writing(NamedTuple):
+    shell: ShellCommands
+    waiting: WaitingPrompts
+
+
+class _Line:
+    """The terminal's own: nobody can type into it but the person, who is told what to type."""
+
+    text = ""
+
+    def __init__(self, face: PlainFace) -> None:
+        self._face = face
+
+    def put(self, typed: Typed) -> None:
+        self._face.set_editor_text(typed.text)
+
+    def put_back(self, typed: Typed) -> bool:
+        self.put(typed)
+        return True
+
+
+class _Size(NamedTuple):
+    columns: int = _WIDE
+    rows: int = _WIDE
+
+
+class _Output:
+    """Rows that a command draws, without their styles."""
+
+    size = _Size()
+    ends_blank = False
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self._say = say
+
+    def print(self, rows: Sequence[str]) -> None:
+        self._say(*(line for row in rows if (line := plain(row).rstrip())))
+
+
+EARLIER = 20
+"""Blocks of an earlier conversation that are told again."""
+
+
+_HELP = (
+    "Type a prompt and press enter. While a run is under way, it waits for its turn.",
+    "/steer WORDS tells the model something at its next step, /stop ends the run.",
+    "A question or a list is answered with a number or with words, /cancel goes away from it.",
+    "!COMMAND is run by the shell. /shown says what extensions show.",
+    "Ctrl+C ends the run; when none is under way, it leaves.",
+)
+
+
+class PlainFace(Headless):
+    """Asks and prints. What concerns colours or the line to type in is as without a face."""
+
+    name = "plain"
+    interactive = True
+
+    def __init__(self) -> None:
+        self.conversation: PlainConversation | None = None
+        self.questions = PlainQuestions(self.say)
+        self.book = ThemeBook()
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        return await self.questions.ask(asked)
+
+    def say(self, *lines: str) -> None:
+        out = own_output()
+        for line in lines:
+            print(line, file=out)
+        out.flush()
+
+    def size(self) -> tuple[int, int]:
+        try:
+            columns, rows = os.get_terminal_size(own_output().fileno())
+        except OSError:
+            return 0, 0
+        return columns, rows
+
+    def set_editor_text(self, text: str) -> None:
+        """The terminal has the line: it can only be said what could be typed."""
+        self.say("you could type:", *text.splitlines())
+
+    def exit(self) -> None:
+        if self.conversation is not None:
+            self.conversation.leave()
+
+    async def switch(self, session: str, prompt: str) -> str:
+        if self.conversation is None:
+            return await super().switch(session, prompt)
+        return await self.conversation.desk.switching.to(session, prompt)
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        if self.conversation is not None:
+            self.conversation.stop_reading()
+        try:
+            yield
+        finally:
+            if self.conversation is not None:
+                self.conversation.read()
+
+
+class PlainConversation:
+    """Lines in, lines out."""
+
+    def __init__(self, session: Session, face: PlainFace) -> None:
+        self._face = face
+        self._transcript = Transcript()
+        self.desk = PlainDesk(self, face, Conversation(session, None, self.see))
+        self._left = asyncio.Event()
+        self.is_terminated = False
+        """By a signal: maybe nobody reads any more."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._typed = ""
+        self._said: list[str] = []
+        """What was typed here, and stands on the screen already."""
+        self._work: set[asyncio.Task[None]] = set()
+        face.conversation = self
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self.desk.conversation
+
+    async def run(self, first: str = "", *, needs_model: Callable[[], Store] | bool = False) -> None:
+        """Until the person leaves. If no model can answer yet, they are asked how to go on; sessions are kept
+        in the store that is then opened, if it is said how."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._terminate)
+        await self._tell_earlier()
+        self._face.say(f"ostler with {self._conversation.harness.model.name}. /help says what can be typed.")
+        self._conversation.begin()
+        self.read()
+        self._begin(self._begin_with(first, needs_model))
+        try:
+            await self._left.wait()
+        finally:
+            self.stop_reading()
+            await self.desk.close()
+            await self._conversation.leave()
+
+    async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
+        if needs_model:
+            await self.desk.first_steps(needs_model if callable(needs_model) else None)
+        await (self._take(first) if first else self._tell_held())
+
+    async def _tell_earlier(self) -> None:
+        facts, _ = await earlier_facts(self._conversation.session.journal, EARLIER)
+        for block in self._transcript.take(facts)[-EARLIER:]:
+            self._face.say(*block_words(block))
+
+    async def show(self, conversation: Conversation) -> None:
+        """Another session in place of the one that was left."""
+        self._transcript = Transcript()
+        state = conversation.session.state
+        self._face.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        await self._tell_earlier()
+        conversation.begin()
+
+    def leave(self) -> None:
+        self._left.set()
+
+    def _terminate(self) -> None:
+        self.is_terminated = True
+        self.leave()
+
+    def _interrupt(self) -> None:
+        if self._conversation.is_working:
+            self._begin(self._conversation.stop())
+        elif self.desk.writing.shell:
+            self._begin(self.desk.writing.shell.stop())
+        else:
+            self.leave()
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        for one in batch:
+            event = one.event if isinstance(one, Fact) else one
+            for block in self._transcript.take(self.desk.writing.waiting.take([one])):
+                if isinstance(block, UserBlock) and block.text in self._said:
+                    self._said.remove(block.text)
+                else:
+                    self._face.say(*block_words(block))
+            self.desk.rescue.take(event)
+            match event:
+                case events.ToolCalled(name=name, arguments=arguments):
+                    self._face.say(call_words(name, arguments))
+                case events.RunEnded() if self._conversation.session.state.held:
+                    self._begin(self._tell_held())
+                case events.RunEnded():
+                    self._prompt()
+
+    async def _tell_held(self) -> None:
+        if held := await self.desk.writing.waiting.held():
+            self._face.say(*held, "an empty line sends what is held, /queue changes or drops it")
+        self._prompt()
+
+    def _prompt(self) -> None:
+        if self._face.questions.present is None and self.desk.panels.present is None:
+            self._face.say(">")
+
+    # --- what a person types --------------------------------------------------------------------------
+
+    def read(self) -> None:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+
+    def stop_reading(self) -> None:
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def _read(self) -> None:
+        data = b""
+        with suppress(OSError):  # the terminal is gone
+            data = os.read(sys.stdin.fileno(), 1 << 16)
+        if not data:
+            self.stop_reading()
+            self.leave()
+            return
+        *lines, self._typed = (self._typed + self._decoder.decode(data)).split("\n")
+        for line in lines:
+            self._begin(self._take(line.rstrip("\r")))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _take(self, line: str) -> None:
+        """An answer, a command, or a prompt."""
+        try:
+            await self.obey(line.strip())
+        except OstlerError as error:
+            self._face.say(f"error: {error.message}")
+            self._prompt()
+
+    async def obey(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        match name:
+            case "/stop":
+                await self._conversation.stop()
+            case "/help" | "/h" | "/?":
+                self._face.say(*_HELP, *self.desk.listed())
+                self._prompt()
+            case "/quit" | "/exit" | "/q":
+                self.leave()
+            case _ if self._face.questions.present is not None:
+                self._face.questions.take(line)
+            case _ if self.desk.panels.present is not None:
+                self.desk.panels.take(line)
+            case "":
+                await self._conversation.release()
+                self._prompt()
+            case "/shown":
+                self._face.say(*await shown_words(self._conversation.host, self._conversation.session.id))
+                self._prompt()
+            case "/steer":
+                await self._say(rest.strip(), steers=True)
+            case _ if (shell := shell_line(line)) is not None and shell.command:
+                await self.desk.writing.shell.run(shell)
+                self._prompt()
+            case _ if await self.desk.commands.run(line):
+                self._prompt()
+            case _:
+                await self._say(line)
+
+    async def _say(self, line: str, *, steers: bool = False) -> None:
+        if not line:
+            self._face.say("error: say what the model is to be told: /steer WORDS")
+            return
+        conversation = self._conversation
+        names = [one.name for one in self.desk.commands.entries()]
+        waiting, typed = self.desk.writing.waiting, Typed(line, Chips())
+        if isinstance(conversation.store, FarStore):
+            content = as_typed(typed)
+        else:
+            content = await asyncio.to_thread(expanded, (line,), line, conversation.harness, names)
+        if steers and conversation.is_working:
+            self._face.say("the model is told at its next step")
+            waiting.sent(await conversation.steer(content), typed, content)
+            return
+        if await conversation.is_busy():
+            self._face.say("it waits for its turn; /steer WORDS reaches the run that is under way")
+        self._said.append(line)
+        waiting.sent(await conversation.say(content), typed)

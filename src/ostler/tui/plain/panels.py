@@ -1,0 +1,245 @@
+"""Panels in plain lines: what can be chosen has a number, and the line that is typed chooses."""
+# MERGED: Questions in plain lines: what is asked, a line for each answer, and the line that was typed.
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ostler.app.question_queue import OpenQuestions, question_in_words
+from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
+from ostler.schema.events import QuestionAsked
+from ostler.tui.panels.panel import Panel, Panels, ReadingPanel, TextLine
+from ostler.tui.panels.picker import Choice, Picker
+from ostler.tui.plain.items import plain
+
+_LONGEST = 60
+"""Lines of a change that a person is shown to judge it."""
+
+
+class PlainQuestions:
+    """One after the other. `say` prints lines."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self._say = say
+        self._open = OpenQuestions()
+        self._open.opened = self._look
+        self._shown: QuestionAsked | None = None
+
+    @property
+    def present(self) -> QuestionAsked | None:
+        return self._open.present
+
+    async def ask(self, asked: QuestionAsked) -> Any:
+        try:
+            return await self._open.ask(asked)
+        finally:
+            self._look()
+
+    def _look(self) -> None:
+        """Says what is asked, if that is news."""
+        asked = self._open.present
+        if asked is self._shown:
+            return
+        self._shown = asked
+        echo(asked is None or not asked.question.secret)
+        if asked is not None:
+            self._say(*_question_in_words(asked, [said for _, said in self._open.options]))
+
+    def take(self, line: str) -> None:
+        """An answer. What is none is said, and the question stays."""
+        asked = self._open.present
+        if asked is None:
+            return
+        if line == "/cancel":
+            self._open.decline()
+            return
+        problem = self._answer(asked, line)
+        if problem:
+            self._say(f"error: {problem}", "answer:")
+
+    def _answer(self, asked: QuestionAsked, line: str) -> str:
+        match dialog_of(asked.question.details):
+            case MultiSelectDialog() as dialog:
+                return self._answer_many(dialog, line)
+            case InputDialog(default=default):
+                return self._open.type(line or default)
+        options = self._open.options
+        if not options:
+            return self._open.type(line)
+        for place, (answer, said) in enumerate(options):
+            if line.lower() in (str(place + 1), answer.lower(), said.lower(), *_short(answer)):
+                self._open.choose(place)
+                return ""
+        return f"type a number from 1 to {len(options)}"
+
+    def _answer_many(self, dialog: MultiSelectDialog, line: str) -> str:
+        there = range(len(dialog.options))
+        words = line.replace(",", " ").split()
+        if words == ["all"]:
+            chosen = set(there)
+        elif words == ["none"]:
+            chosen = set()
+        elif not words:
+            chosen = set(dialog.selected)
+        elif all(word.isdecimal() and 0 < int(word) <= len(there) for word in words):
+            chosen = {int(word) - 1 for word in words}
+        else:
+            return f"type numbers from 1 to {len(there)}, all or none"
+        answer = dict.fromkeys(text for place, text in enumerate(dialog.options) if place in chosen)
+        return self._open.type(msgspec.json.encode(list(answer)).decode())
+
+
+def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
+    question, details = asked.question, asked.question.details or {}
+    lines = ["question: " + plain(question_in_words(question))]
+    if diff := details.get("diff"):
+        lines += plain(str(diff)).splitlines()[:_LONGEST]
+    elif command := details.get("command"):
+        lines.append(f"command: {plain(str(command))}")
+    elif isinstance(arguments := details.get("arguments"), dict):
+        lines += [f"{plain(name)}: {plain(_spelled(value))}" for name, value in arguments.items()]
+    match dialog_of(details):
+        case MultiSelectDialog(options=many, selected=selected):
+            marks = ["chosen" if place in selected else "not chosen" for place in range(len(many))]
+            lines += [f"{place + 1}. {plain(text)}, {marks[place]}" for place, text in enumerate(many)]
+            lines.append("type numbers, all or none; an empty line leaves it as it is")
+        case InputDialog(placeholder=placeholder, default=default):
+            lines += [f"such as: {plain(placeholder)}"] if placeholder else []
+            lines += [f"an empty line answers: {plain(default)}"] if default else []
+    lines += [f"{place + 1}. {plain(said)}" for place, said in enumerate(options)]
+    return [*lines, "answer:"]
+
+
+def _spelled(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _short(answer: str) -> tuple[str, ...]:
+    return (answer[0],) if answer in ("yes", "no") else ()
+
+
+def echo(is_on: bool) -> None:
+    """Whether the terminal shows what is typed."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return
+    import termios
+
+    state = termios.tcgetattr(sys.stdin)
+    state[3] = state[3] | termios.ECHO if is_on else state[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, state)
+
+
+PAGE = 20
+"""Choices that are read out at once."""
+
+_FEW = 8
+"""Choices of which is also said what each would do."""
+
+
+class PlainPanels(Panels):
+    """`say` prints lines. What is open is said once; `take` gets the lines that are typed meanwhile."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        super().__init__(self._look)
+        self._say = say
+        self._shown: Panel | None = None
+        self._first = 0
+
+    def _look(self) -> None:
+        panel = self.present
+        if isinstance(panel, ReadingPanel) and panel.note != "…":
+            self._read_out(panel)
+        if panel is self._shown:
+            return
+        self._shown = panel
+        echo(not (isinstance(panel, TextLine) and panel.is_secret))
+        self._first = 0
+        match panel:
+            case Picker():
+                self._list(panel)
+            case TextLine():
+                self._say(f"{plain(panel.title)}:", "type it, or /cancel")
+
+    def _read_out(self, panel: ReadingPanel) -> None:
+        self._say(*plain(panel.text).splitlines(), f"({plain(panel.note)})")
+        panel.note = "…"  # said
+        asyncio.get_running_loop().call_soon(panel.key, "esc")
+
+    def take(self, line: str) -> None:
+        """A line that was typed while a panel is open."""
+        panel = self.present
+        if line == "/cancel":
+            self.key("esc")
+        elif isinstance(panel, Picker):
+            self._choose(panel, line)
+        else:
+            for letter in line:
+                self.key(letter)
+            self.key("enter")
+
+    # --- lists ----------------------------------------------------------------------------------------
+
+    def _choose(self, picker: Picker, line: str) -> None:
+        """By number, after the name of a key for what else can be done; or by what the choice is called."""
+        word, _, number = line.rpartition(" ")
+        choices = _choices(picker)
+        named = [at for at, one in enumerate(choices) if one.text.strip().lower() == line.lower()]
+        if number.isdecimal() and 0 < int(number) <= len(choices) and word in ("", *picker.keys):
+            self._pick(picker, int(number) - 1, word or "enter")
+        elif line in picker.keys and choices:
+            self._pick(picker, 0, line)
+        elif line in ("", "+"):
+            self._first = self._first + PAGE if self._first + PAGE < len(choices) else 0
+            self._list(picker)
+        elif named:
+            self._pick(picker, named[0], "enter")
+        else:
+            self._narrow(picker, line)
+
+    def _pick(self, picker: Picker, place: int, key: str) -> None:
+        picker.place = place
+        self.key(key)
+
+    def _narrow(self, picker: Picker, wanted: str) -> None:
+        picker.key("ctrl+u")
+        for letter in wanted:
+            picker.key(letter)
+        if not len(picker):
+            self._say(f"error: nothing is called {wanted!r:.60}")
+            picker.key("ctrl+u")
+        self._first = 0
+        self._list(picker)
+
+    def _list(self, picker: Picker) -> None:
+        choices = _choices(picker)
+        lines = [f"choose: {plain(picker.title)}"]
+        last = min(len(choices), self._first + PAGE)
+        for at in range(self._first, last):
+            lines.append(f"{at + 1}. {_in_words(choices[at], is_explained=len(choices) <= _FEW)}")
+        if len(choices) > last:
+            lines.append(f"and {len(choices) - last} more: an empty line goes on")
+        ways = ["a number chooses", "words narrow the list", "/cancel goes back"]
+        lines += [", ".join(ways), *(f"{key} and a number: {about}" for key, about in picker.keys.items())]
+        self._say(*lines, "answer:")
+
+
+def _choices(picker: Picker) -> list[Choice]:
+    before, found = picker.place, []
+    for place in range(len(picker)):
+        picker.place = place
+        if (choice := picker.present) is not None:
+            found.append(choice)
+    picker.place = before
+    return found
+
+
+def _in_words(choice: Choice, *, is_explained: bool) -> str:
+    said = [choice.text.strip(), *choice.cells]
+    said += [choice.about] if is_explained else []
+    said += ["the present one"] if choice.is_present else []
+    return ", ".join(" ".join(plain(one).split()) for one in said if one)

@@ -1,0 +1,273 @@
+"""What was said while a run is under way: prompts that wait for their turn, and steers."""
+# MERGED: What waits for its turn, or for the next step: to change one, or to drop it.
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ostler.schema import events
+from ostler.schema.errors import OstlerError, UsageError
+from ostler.schema.events import Event
+from ostler.schema.facts import Fact
+from ostler.schema.messages import Text
+from ostler.schema.requests import Prompt, ReleasePrompts, Steer, TakeBack
+from ostler.sessions.inbox import TAKEN_BACK
+from ostler.tui.commands.registry import Command
+from ostler.tui.conversation import Content, Conversation
+from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.input_line import Typed
+from ostler.tui.panels.picker import Choice, Picker
+from ostler.tui.render.items import BlockRows
+from ostler.tui.render.spans import cut, one_line
+
+if TYPE_CHECKING:
+    from ostler.tui.command_context import Desk
+
+
+MOST_ROWS = 3
+
+HELD = "enter in the empty line sends what is held, up takes it back"
+
+MOST_KEPT = 50
+"""Lines that can come back as they were typed."""
+
+_CHANGING = (
+    events.RunStarted,
+    events.RunEnded,
+    events.UserMessage,
+    events.PromptsReleased,
+    events.RequestRefused,
+)
+
+
+class Line(Protocol):
+    """Where what is taken back can be changed."""
+
+    @property
+    def text(self) -> str: ...
+
+    def put(self, typed: Typed) -> None: ...
+
+    def put_back(self, typed: Typed) -> bool: ...
+
+
+class WaitingPrompts:
+    """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
+
+    def __init__(
+        self,
+        conversation: Callable[[], Conversation],
+        line: Line,
+        draw: BlockRows,
+        changed: Callable[[], None],
+    ) -> None:
+        self._conversation = conversation
+        self._line = line
+        self._draw = draw
+        self._changed = changed
+        self._waiting: list[Prompt | Steer] = []
+        self._session = ""
+        self._typed: dict[str, Typed] = {}
+        """By request."""
+        self._steers: dict[str, Content] = {}
+        """What was typed here for the run under way, by request, until the model is told."""
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def _queue(self) -> list[Prompt | Steer]:
+        """Where no run is under way, and none is held, the next one begins at once."""
+        state = self._conversation().session.state
+        if state.run is None:
+            return self._waiting if state.held else []
+        return [one for one in self._waiting if one.id != state.run.started.request]
+
+    def sent(self, request: str, typed: Typed, steer: Content = ()) -> None:
+        """A prompt, or a steer that says this."""
+        self._typed[request] = typed
+        if steer:
+            self._steers[request] = steer
+        while len(self._typed) > MOST_KEPT:
+            del self._typed[next(iter(self._typed))]
+        self._soon(self.look())
+
+    def typed_for(self, request: str, content: Content) -> Typed:
+        """How a prompt was typed; if that was elsewhere, what it says."""
+        if request in self._typed:
+            return self._typed[request]
+        first = next((block.text for block in content if isinstance(block, Text)), "")
+        return Typed(first, Chips())
+
+    def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
+        """Facts that may change it; returns those that a person should still see."""
+        seen = []
+        for one in batch:
+            event = one.event if isinstance(one, Fact) else one
+            match event:
+                case events.RequestRefused(request=request, reason=reason) if reason == TAKEN_BACK:
+                    self._steers.pop(request, None)  # perhaps by another face
+                case events.RequestRefused(request=request) if request in self._steers:
+                    self._soon(self._say_late(request, self._steers.pop(request)))
+                    continue
+                case events.UserMessage(request=request):
+                    self._steers.pop(request, None)
+            if isinstance(event, _CHANGING):
+                self._soon(self.look())
+            seen.append(one)
+        return seen
+
+    async def _say_late(self, request: str, content: Content) -> None:
+        """The run ended before the model could be told: it is a prompt then. Whoever stopped the run gets it
+        back into the line."""
+        conversation, typed = self._conversation(), self.typed_for(request, content)
+        if not conversation.session.state.held or not self._line.put_back(typed):
+            self.sent(await conversation.say(content), typed)
+        await self.look()
+
+    async def look(self) -> None:
+        conversation = self._conversation()
+        pending = await conversation.store.pending(conversation.session.id)
+        self._waiting = [one for one in pending if isinstance(one, Prompt | Steer)]
+        self._changed()
+
+    async def mine(self) -> list[Prompt | Steer]:
+        """What was typed here and may still be taken back."""
+        return [one for _, one in await self.all() if one.by == "tui"]
+
+    async def all(self) -> list[tuple[str, Prompt | Steer]]:
+        """What waits, and as what."""
+        await self.look()
+        return [(self._kind(one), one) for one in self._queue]
+
+    async def held(self) -> list[str]:
+        """What waits for a word of the person's, as it is said."""
+        return [self._said(one) for kind, one in await self.all() if kind == "held"]
+
+    async def take_back(self, request: Prompt | Steer, *, edits: bool) -> bool:
+        """Out of the inbox; with `edits`, into the line, which must be empty. False if it is too late."""
+        waiting = [one.id for _, one in await self.all()]
+        session = self._conversation().session
+        if request.id not in waiting or (edits and self._line.text):
+            return False
+        if self._conversation().is_elsewhere:
+            return await self._take_back_elsewhere(request, edits=edits)
+        if isinstance(request, Steer) and not session.give_back(request.id):
+            return False
+        self._steers.pop(request.id, None)
+        session.journal.record(events.RequestRefused(request.id, TAKEN_BACK), settles=request.id)
+        if edits:  # before anything else can be typed
+            self._line.put(self.typed_for(request.id, request.content))
+        await session.journal.commit()
+        await self.look()
+        return True
+
+    async def _take_back_elsewhere(self, request: Prompt | Steer, *, edits: bool) -> bool:
+        conversation = self._conversation()
+        steer = self._steers.pop(request.id, ())
+        came = await conversation.ask(lambda id: TakeBack(id=id, by="tui", request=request.id))
+        if isinstance(came, events.RequestRefused):
+            if steer:
+                self._steers[request.id] = steer
+            return False
+        if edits:
+            self._line.put_back(self.typed_for(request.id, request.content))
+        await self.look()
+        return True
+
+    def rows(self, width: int, most: int) -> list[str]:
+        session = self._conversation().session.id
+        if session != self._session:
+            self._session, self._waiting = session, []
+            self._soon(self.look())
+        queue = self._queue
+        shown = queue[-MOST_ROWS:]
+        rows = [row for one in shown for row in self._draw.note(cut(self._said(one), width - 2), width)]
+        if len(queue) > len(shown):
+            more = f"{len(queue) - len(shown)} more before them"
+            rows = [*self._draw.note(more, width), *rows]
+        if rows and self._conversation().session.state.run is None:
+            rows += self._draw.note(cut(HELD, width - 2), width)
+        return rows
+
+    def _kind(self, request: Prompt | Steer) -> str:
+        is_held = self._conversation().session.state.run is None
+        return "steering" if isinstance(request, Steer) else "held" if is_held else "queued"
+
+    def _said(self, request: Prompt | Steer) -> str:
+        return f"{self._kind(request)}: {one_line(self.typed_for(request.id, request.content).text)}"
+
+    def _soon(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, OstlerError):  # of a store that cannot be read, whoever drives it tells
+            raise error
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+NOTHING = "no prompt waits"
+
+ABOUT = "takes it back into the line"
+
+
+def queue_commands(desk: Desk) -> list[Command]:
+    group = _Queue(desk)
+    return [
+        Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),
+        Command("clear-queue", "forget the prompts that wait", group.clear, ("cq",)),
+    ]
+
+
+class _Queue:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def queue(self, arguments: str) -> None:
+        if arguments == "drop":
+            await self.clear("")
+            return
+        if arguments:
+            raise UsageError("say /queue, or /queue drop to forget the prompts that wait")
+        if not await self._choices():
+            self._desk.say(NOTHING)
+        while choices := await self._choices():
+            title = "held, because the last run did not complete" if self._is_held else "waiting"
+            picker = Picker(title, choices, self._desk.colors, keys={"ctrl+d": "drops it"})
+            picked = await picker.ask(self._desk.panels)
+            if picked is None:
+                return
+            edits = picked.key == "enter"
+            if not await self._desk.writing.waiting.take_back(picked.choice.value, edits=edits):
+                self._desk.say("it is too late for that: it waits no longer", "warning")
+            if edits:
+                return
+
+    @property
+    def _is_held(self) -> bool:
+        state = self._desk.conversation.session.state
+        return state.held and state.run is None
+
+    async def _choices(self) -> list[Choice]:
+        waiting = self._desk.writing.waiting
+        return [
+            Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
+            for what, one in await waiting.all()
+        ]
+
+    async def clear(self, arguments: str) -> None:
+        waiting = await self._desk.conversation.waiting()
+        await self._desk.conversation.ask(lambda id: ReleasePrompts(id=id, by="tui", drop=True))
+        if not waiting:
+            self._desk.say(NOTHING)

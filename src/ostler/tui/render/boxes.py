@@ -1,0 +1,229 @@
+"""What sets blocks apart: bars and frames; on narrow terminals plain lines, which have all the room."""
+# MERGED: Tables in columns that fit a width; where there are too many for it, a line for each cell.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.events import Printed
+from ostler.tui.render.spans import (
+    BOLD,
+    DIM,
+    Piece,
+    Row,
+    after,
+    cells,
+    cells_of,
+    cut,
+    drawn,
+    harmless,
+    one_line,
+    path_spans,
+    sgr,
+    styled,
+    wrapped,
+)
+from ostler.tui.render.terminal_text import terminal_rows
+
+NARROW = 40
+"""Columns up to which there are neither bars nor frames."""
+
+
+_MARKS = {"info": ("·", "info"), "warning": ("!", "warning"), "error": ("✗", "error")}
+
+
+def inside(width: int) -> int:
+    """The width of what stands behind a bar or in a frame."""
+    return width if width <= NARROW else width - 2
+
+
+def barred(rows: Sequence[str], width: int, style: str) -> list[str]:
+    """Rows behind a bar."""
+    if width <= NARROW:
+        return list(rows)
+    bar = drawn([Piece("▌", style)])
+    return [f"{bar} {row}".rstrip() for row in rows]
+
+
+def framed(
+    rows: Sequence[str],
+    width: int,
+    colors: ThemeColors | None,
+    *,
+    title: str,
+    about: str = "",
+    note: str = "",
+    slot: str = "muted_border",
+    edge_style: str = "",
+    is_bare: bool | None = None,
+) -> list[str]:
+    """Rows in a frame that is open to the right: what is copied from it has no edge at its end, and its edges
+    are no wider than what they say, so that a terminal that gets narrower has nothing to break.
+
+    In the top edge stand the title, what it is about, and a note. The edge has the colour of a slot, or a
+    style of its own. Where the terminal is narrow, or it is said so, there is no frame; nor around nothing.
+    """
+    if width <= NARROW if is_bare is None else is_bare:
+        return [drawn(_heading(title, about, note, width, colors)), *rows]
+    style = edge_style or sgr(colors, slot)
+    heading = _heading(title, about, note, width - 6, colors)
+    if not rows:
+        return [drawn([Piece("╶─ ", style), *heading])]
+    edge = drawn([Piece("│", style)])
+    return [
+        drawn([Piece("╭─ ", style), *heading]),
+        *(f"{edge} {row}".rstrip() for row in rows),
+        drawn([Piece("╰─", style)]),
+    ]
+
+
+def _heading(title: str, about: str, note: str, width: int, colors: ThemeColors | None) -> Row:
+    """The title and the note are seen whole for as long as they can be; what it is about gives way."""
+    title = cut(one_line(title), width)
+    note = one_line(note)
+    if cells(title) + cells(note) + 3 > width:
+        note = ""
+    room = width - cells(title) - 1 - (cells(note) + 3 if note else 0)
+    about = cut(one_line(about), room) if room > 1 else ""
+    muted = sgr(colors, "muted") or DIM
+    row = [Piece(title, sgr(colors, "tool", BOLD))] if title else []
+    if about:
+        row += [Piece(" " if title else ""), Piece(about, muted)]
+    return [*row, Piece(" · " if row else "", muted), Piece(note, muted)] if note else row
+
+
+def user_rows(
+    text: str, width: int, colors: ThemeColors | None, *, attachments: Sequence[str] = ()
+) -> list[str]:
+    """What a person said, behind a bar; where there is none, behind a mark."""
+    room = max(1, width - 2)
+    lines = [Piece(line.expandtabs(4)) for line in harmless(text).rstrip("\n").split("\n")]
+    lines += [Piece(cut(f"[{one_line(name)}]", room), sgr(colors, "muted") or DIM) for name in attachments]
+    rows = [row for line in lines for row in wrapped([line], room)]
+    style = sgr(colors, "primary") or BOLD
+    if width <= NARROW:
+        return [drawn(row) for row in after([Piece("> ", style)], rows, [Piece("  ")])]
+    return barred([drawn(row) for row in rows], width, style)
+
+
+def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str = "info") -> list[str]:
+    """Something a person should know: a mark that also tells without colours how much it matters."""
+    mark, slot = _MARKS[level]
+    style = sgr(colors, slot) or ("" if level == "info" else BOLD)
+    if "\x1b" in text:  # with its own colours
+        rows_of_others = terminal_rows(text.strip("\n"), max(1, width - 2), colors)
+        marks = [drawn([Piece(f"{mark} ", style)]), *["  "] * len(rows_of_others)]
+        return [f"{before}{row}" for before, row in zip(marks, rows_of_others, strict=False)]
+    rows = wrapped([Piece(harmless(text).strip("\n"), style if level == "error" else "")], max(1, width - 2))
+    return [drawn(row) for row in after([Piece(f"{mark} ", style)], rows, [Piece("  ")])]
+
+
+def printed_rows(printed: Printed, width: int, colors: ThemeColors | None) -> list[str]:
+    """What an extension says. Colours that it wrote itself are kept."""
+    match printed.level:
+        case "info" | "error":
+            return notice_rows(printed.text, width, colors, level=printed.level)
+        case "block":
+            rows = terminal_rows(printed.text, inside(width), colors)
+            if printed.title:
+                title = cut(one_line(printed.title), inside(width))
+                rows.append(drawn([Piece(title, sgr(colors, "muted") or DIM)]))
+            color = printed.color if colors else ""
+            return barred(rows, width, styled(color) or sgr(colors, "border"))
+        case _:
+            return terminal_rows(printed.text, width, colors)
+
+
+_BETWEEN = " │ "
+
+_NARROWEST = 5
+"""Cells below which a column cannot be read."""
+
+
+class Cell(msgspec.Struct, frozen=True):
+    pieces: Row
+    align: str = ""
+
+
+def table_rows(table: Sequence[Sequence[Cell]], width: int, border: str) -> list[Row]:
+    """The rows of a table; its first line has the headings."""
+    head, *body = table
+    room = width - len(_BETWEEN) * (len(head) - 1)
+    columns = list(zip(*table, strict=True))
+    natural = [max(_width_of(cell) for cell in column) for column in columns]
+    if sum(natural) > room and room < _NARROWEST * len(head):
+        return _records(head, body, width)
+    widths = _shared(natural, [_widest_word(column) for column in columns], room)
+    if any(_widest_path(column) > one for column, one in zip(columns, widths, strict=True)):
+        return _records(head, body, width)
+    lines = [_line(cells_in_line, widths, border) for cells_in_line in table]
+    rule = [Piece("─┼─".join("─" * one for one in widths), border)]
+    is_tall = any(len(line) > 1 for line in lines[1:])
+    rows = [*lines[0], rule]
+    for number, line in enumerate(lines[1:]):
+        rows += [rule, *line] if is_tall and number else line
+    return rows
+
+
+def _width_of(cell: Cell) -> int:
+    return max(cells(line) for line in "".join(piece.text for piece in cell.pieces).split("\n"))
+
+
+def _widest_word(column: Sequence[Cell]) -> int:
+    texts = ("".join(piece.text for piece in cell.pieces) for cell in column)
+    return max((cells(word) for text in texts for word in text.split()), default=1)
+
+
+def _widest_path(column: Sequence[Cell]) -> int:
+    """With what stands around it: a word that has a path in it is not broken."""
+    texts = ["".join(piece.text for piece in cell.pieces) for cell in column]
+    words = (word for text in texts for word in text.split() if any(path_spans(word)))
+    paths = (text[start:end] for text in texts for start, end in path_spans(text))
+    whole = (piece.text for cell in column for piece in cell.pieces if piece.whole)
+    return max(map(cells, (*words, *paths, *whole)), default=0)
+
+
+def _shared(natural: Sequence[int], words: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into the room: whole words first, then the widest columns give way."""
+    if sum(natural) <= room:
+        return [max(1, one) for one in natural]
+    least = list(words) if sum(words) <= room else _levelled(words, room)
+    more = [whole - one for whole, one in zip(natural, least, strict=True)]
+    return [one + extra for one, extra in zip(least, _levelled(more, room - sum(least)), strict=True)]
+
+
+def _levelled(wanted: Sequence[int], room: int) -> list[int]:
+    """What each gets when nobody gets more than others who still want."""
+    given = [0] * len(wanted)
+    for count, place in enumerate(sorted(range(len(wanted)), key=lambda place: wanted[place])):
+        given[place] = max(0, min(wanted[place], room // (len(wanted) - count)))
+        room -= given[place]
+    return given
+
+
+def _line(line: Sequence[Cell], widths: Sequence[int], border: str) -> list[Row]:
+    columns = [wrapped(cell.pieces, width) for cell, width in zip(line, widths, strict=True)]
+    rows: list[Row] = []
+    for number in range(max(map(len, columns))):
+        row: Row = []
+        for place, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            text = columns[place][number] if number < len(columns[place]) else []
+            blank = width - cells_of(text)
+            before = {"right": blank, "center": blank // 2}.get(cell.align, 0)
+            is_last = place == len(widths) - 1
+            row += [Piece(_BETWEEN, border)] if place else []
+            row += [Piece(" " * before), *text, Piece("" if is_last else " " * (blank - before))]
+        rows.append(row)
+    return rows
+
+
+def _records(head: Sequence[Cell], body: Sequence[Sequence[Cell]], width: int) -> list[Row]:
+    rows: list[Row] = []
+    for line in body:
+        rows += [[]] if rows else []
+        for heading, cell in zip(head, line, strict=True):
+            rows += wrapped([*heading.pieces, Piece(": "), *cell.pieces], width)
+    return rows or [row for heading in head for row in wrapped(heading.pieces, width)]

@@ -1,0 +1,279 @@
+"""The arguments of a call while the model writes them: the end of what there is, before there is a call."""
+# MERGED: The replacements of an edit that is being written, as lines of the file that it would change.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.history.partial_json import EACH, GrowingString
+from ostler.tui.render.code import GrowingCode
+from ostler.tui.render.diff import DiffLine, diff_rows
+
+_LARGEST = 1_000_000
+"""Bytes of a file that is looked at while somebody waits for a frame."""
+
+
+class Replacement:
+    """What goes, and what comes for it, as far as both were written."""
+
+    def __init__(self) -> None:
+        self._old: list[str] = []
+        self._new: list[str] = []
+        self.is_done = False
+        self._looked_for = ""
+        self._place = -1
+
+    @property
+    def old(self) -> str:
+        self._old[:] = ["".join(self._old)]
+        return self._old[0]
+
+    @property
+    def new(self) -> str:
+        self._new[:] = ["".join(self._new)]
+        return self._new[0]
+
+    @property
+    def added(self) -> int:
+        """Lines, once it is made."""
+        return self.new.count("\n") - self.old.count("\n")
+
+    def grow(self, text: str, *, is_new: bool, is_done: bool) -> None:
+        if text:
+            (self._new if is_new else self._old).append(text)
+        self.is_done = is_new and is_done
+
+    def place_in(self, text: str) -> int:
+        """Where what goes stands; -1 unless there is exactly one such place."""
+        old = self.old
+        if old != self._looked_for:
+            self._looked_for = old
+            self._place = text.find(old)
+            if self._place >= 0 and text.find(old, self._place + 1) >= 0:
+                self._place = -1
+        return self._place if old else -1
+
+
+def text_before(cwd: Path, path: str) -> str | None:
+    """What a file has in it now, with its lines as a model writes them; None if that cannot be told."""
+    try:
+        file = cwd / path
+        if not file.is_file() or file.stat().st_size > _LARGEST:  # to open a pipe might wait for ever
+            return None
+        return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+
+
+def lines_of(replacement: Replacement, earlier: Sequence[Replacement], before: str | None) -> list[DiffLine]:
+    """Whole lines with their numbers, where the text before is known and what goes stands there once."""
+    old, new = replacement.old, replacement.new
+    place = replacement.place_in(before) if before is not None else -1
+    if before is None or place < 0:
+        return [*_signed("-", old, None), *_signed("+", new, None)]
+    begin = before.rfind("\n", 0, place) + 1
+    end = place + len(old)
+    is_whole = old.endswith("\n") and (not replacement.is_done or not new or new.endswith("\n"))
+    rest = "" if is_whole else before[end : _end_of_line(before, end)]
+    number = before.count("\n", 0, begin) + 1
+    shift = sum(one.added for one in earlier if 0 <= one.place_in(before) < place)
+    lead = before[begin:place]
+    going = _signed("-", lead + old + rest, number)
+    comes = lead + new + rest if replacement.is_done else lead + new if new else ""
+    return [*going, *_signed("+", comes, number + shift)]
+
+
+def _end_of_line(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def _signed(sign: str, text: str, first: int | None) -> list[DiffLine]:
+    if not text:
+        return []
+    lines = text.removesuffix("\n").split("\n")
+    return [
+        DiffLine("+" if sign == "+" else "-", line, None if first is None else first + at)
+        for at, line in enumerate(lines)
+    ]
+
+
+_UP_TO_QUOTES = re.compile(r'[^"]*"|[^"]+')
+"""So cut, a fragment begins or ends at most one string: none is passed over."""
+
+_ABOUT = ("path", "query", "pattern", "url", "task", "name")
+
+_MUCH = 400
+"""Characters of arguments that nobody sees, from which on it is said how many there are."""
+
+
+class GrowingArguments(Protocol):
+    """Of one call."""
+
+    @property
+    def path(self) -> str:
+        """What the call is about, as far as it can be read."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """How much there is of it."""
+        ...
+
+    def feed(self, fragment: str) -> None: ...
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]: ...
+
+
+def growing_arguments(tool: str, cwd: Path | None = None) -> GrowingArguments:
+    """`cwd` is where the file is that an edit would change."""
+    match tool:
+        case "write":
+            return GrowingWrite()
+        case "edit":
+            return GrowingEdit(lambda path: text_before(cwd, path) if cwd else None)
+        case "bash":
+            return GrowingCommand()
+        case _:
+            return GrowingOther()
+
+
+class GrowingWrite:
+    """The arguments of `write`."""
+
+    def __init__(self) -> None:
+        self._path = GrowingString("path")
+        self._content = GrowingString("content")
+        self._code: GrowingCode | None = None
+        self._lines = 0
+        self._is_in_line = False
+
+    @property
+    def path(self) -> str:
+        return self._path.value
+
+    @property
+    def note(self) -> str:
+        return _counted(self._lines + self._is_in_line, "line") if self._code else "…"
+
+    def feed(self, fragment: str) -> None:
+        self._path.feed(fragment)
+        content = self._content.feed(fragment)
+        if content:
+            self._lines += content.count("\n")
+            self._is_in_line = not content.endswith("\n")
+        if content and self._code is None:
+            self._code = GrowingCode(path=self.path)
+        if content and self._code is not None:
+            self._code.feed(content)
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
+        return self._code.tail(rows, width, colors) if self._code else []
+
+
+class GrowingEdit:
+    """The arguments of `edit`: for each replacement what goes, then what comes."""
+
+    def __init__(self, read: Callable[[str], str | None] = lambda path: None) -> None:
+        self._read = read
+        self._before: str | None = None
+        self._has_looked = False
+        self._path = GrowingString("path")
+        self._old = GrowingString("edits", EACH, "old_text")
+        self._new = GrowingString("edits", EACH, "new_text")
+        self._replacements: list[Replacement] = []
+
+    @property
+    def path(self) -> str:
+        return self._path.value
+
+    @property
+    def note(self) -> str:
+        return _counted(len(self._replacements), "edit") if self._replacements else "…"
+
+    def feed(self, fragment: str) -> None:
+        for piece in _UP_TO_QUOTES.findall(fragment):
+            self._path.feed(piece)
+            for growing in (self._old, self._new):
+                text = growing.feed(piece)
+                while growing.index > len(self._replacements):
+                    self._replacements.append(Replacement())
+                if growing.index:
+                    self._replacements[growing.index - 1].grow(
+                        text, is_new=growing is self._new, is_done=growing.done
+                    )
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
+        if self._path.done and not self._has_looked:
+            self._has_looked = True
+            self._before = self._read(self.path)
+        lines: list[DiffLine] = []
+        for number, replacement in reversed(list(enumerate(self._replacements))):
+            earlier = self._replacements[:number]
+            between = [DiffLine("⋮", f"edit {number + 1}")] if number else []
+            lines = [*between, *lines_of(replacement, earlier, self._before)[-rows:], *lines]
+            if len(lines) >= rows:
+                break
+        return diff_rows(lines[-rows:], width, colors)[-rows:]
+
+
+class GrowingCommand:
+    """The arguments of `bash`. A command of several lines is shown; for others the title has room."""
+
+    def __init__(self) -> None:
+        self._command = GrowingString("command")
+        self._code = GrowingCode(language="bash")
+        self._first = ""
+        self._lines = 0
+
+    @property
+    def path(self) -> str:
+        return self._first
+
+    @property
+    def note(self) -> str:
+        return _counted(self._lines + 1, "line") if self._lines else "…"
+
+    def feed(self, fragment: str) -> None:
+        text = self._command.feed(fragment)
+        if not text:
+            return
+        if not self._lines:
+            self._first += text.partition("\n")[0]
+        self._lines += text.count("\n")
+        self._code.feed(text)
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
+        return self._code.tail(rows, width, colors) if self._lines else []
+
+
+class GrowingOther:
+    """The arguments of any other tool: what they are about is seen as soon as it is there."""
+
+    def __init__(self) -> None:
+        self._fields = [GrowingString(name) for name in _ABOUT]
+        self._size = 0
+
+    @property
+    def path(self) -> str:
+        return next((field.value for field in self._fields if field.found), "")
+
+    @property
+    def note(self) -> str:
+        return f"{self._size:,} characters" if self._size >= _MUCH else "…"
+
+    def feed(self, fragment: str) -> None:
+        self._size += len(fragment)
+        for field in self._fields:
+            field.feed(fragment)
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
+        return []
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,308 @@
+"""Code in the colours of a theme: whole, in portions, or while it is being written."""
+# MERGED: What the words of a program are, by pygments, in portions: where one ends, the next can go on.
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.tui.render.spans import (
+    BOLD,
+    DIM,
+    ITALIC,
+    Piece,
+    Row,
+    after,
+    broken,
+    drawn,
+    expanded,
+    harmless,
+    sgr,
+)
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]
+
+
+UNSETTLED = 3
+"""Lines at the end of what is there whose words the next lines may still change."""
+
+
+_LONGEST_LINE = 5000
+"""Longer ones were not written by people, and some patterns take very long for them."""
+
+
+_ROLES = (
+    ("Comment.Preproc", "keyword"),
+    ("Comment", "comment"),
+    ("Literal.String", "string"),
+    ("Literal.Number", "number"),
+    ("Keyword.Constant", "number"),
+    ("Keyword", "keyword"),
+    ("Operator.Word", "keyword"),
+    ("Name.Tag", "keyword"),
+    ("Name.Builtin", "builtin"),
+    ("Name.Decorator", "builtin"),
+    ("Name.Attribute", "builtin"),
+    ("Name.Function", "name"),
+    ("Name.Class", "name"),
+    ("Generic.Heading", "heading"),
+    ("Generic.Subheading", "heading"),
+    ("Generic.Inserted", "added"),
+    ("Generic.Deleted", "removed"),
+)
+
+
+_OPENINGS = (
+    (re.compile(r"/\*"), "/* x */"),
+    (re.compile("<!--"), "<!-- x -->"),
+    (re.compile(r"<<-?\s{0,4}['\"\\]?[A-Za-z_]"), "cat <<E\nx\nE\n"),
+)
+
+_LONGEST_OPENING = 10
+
+
+Word = tuple[str, str]
+"""Its text, and its role: `keyword`, `string`, …, or empty."""
+
+
+class _Border(NamedTuple):
+    at: int
+    state: tuple[str, ...]
+
+
+@lru_cache(64)
+def lexer_of(language: str = "", path: str = "") -> Lexer | None:
+    """By the name of a language, else by that of a file; None where neither is known."""
+    from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    if language:
+        try:
+            return get_lexer_by_name(language)
+        except ClassNotFound:
+            return None
+    found = find_lexer_class_for_filename(path) if path else None
+    return found() if found else None
+
+
+def lines_of_words(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) -> list[list[Word]]:
+    """Every line of the code, in words."""
+    lines: list[list[Word]] = [[]]
+    for _, role, text, _ in _words(lexer, code, state):
+        first, *others = text.split("\n")
+        if first:
+            lines[-1].append((first, role))
+        lines += [[(other, role)] if other else [] for other in others]
+    return lines[:-1] if code.endswith("\n") or not code else lines
+
+
+def settled(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) -> tuple[int, tuple[str, ...]]:
+    """How many lines from the first on are final, and the state in which the lexer goes on after them."""
+    lines = code.count("\n")
+    if lexer is None or not _is_readable(code):
+        return lines, ()
+    end = len(code)
+    for _ in range(UNSETTLED + 1):
+        end = code.rfind("\n", 0, end)
+        if end < 0:
+            return 0, state
+    best = _Border(0, state)
+    openings = _openings(lexer)
+    for at, role, text, border in _words(lexer, code, state):
+        if border is not None and best.at < border.at <= end + 1:
+            best = border
+        if at > end or (role not in ("comment", "string") and _opens(openings, at, text, code)):
+            break
+    return code.count("\n", 0, best.at), best.state
+
+
+def _is_readable(code: str) -> bool:
+    return len(code) < _LONGEST_LINE or max(map(len, code.split("\n"))) < _LONGEST_LINE
+
+
+def _words(
+    lexer: Lexer | None, code: str, state: tuple[str, ...]
+) -> Iterator[tuple[int, str, str, _Border | None]]:
+    if lexer is None or not _is_readable(code):
+        yield 0, "", code, None
+        return
+    done = 0
+    try:
+        for at, kind, text, border in _lexed(lexer, code, state):
+            yield at, _role(kind), text, border
+            done = at + len(text)
+    except Exception:
+        # A lexer is other people's code, run on anything a model writes: plain text is better than none.
+        yield done, "", code[done:], None
+
+
+def _lexed(lexer: Lexer, code: str, state: tuple[str, ...]) -> Iterator[tuple[int, Any, str, _Border | None]]:
+    """Tokens, and the border before each that begins a line.
+
+    pygments takes a stack of states to begin with and does not give one back, so it is read from the
+    generator. A lexer that keeps none there begins anew after every line that ends outside of strings and
+    comments.
+    """
+    tokens = lexer.get_tokens_unprocessed(code, state) if state else lexer.get_tokens_unprocessed(code)
+    cut, is_inside, stack_before = 0, False, None
+    for at, kind, text in tokens:
+        border = None
+        if cut:
+            stack = _stack(tokens, at)
+            if stack is None:
+                border = None if is_inside else _Border(cut, ())
+            elif stack and (cut == at or stack == stack_before):
+                border = _Border(cut, stack)
+        yield at, kind, text, border
+        newline = text.rfind("\n")
+        cut = at + newline + 1 if newline >= 0 else 0
+        if cut:
+            is_inside = _role(kind) in ("string", "comment") and not str(kind).endswith(".Single")
+            stack_before = _stack(tokens, at) if text.isspace() else None
+
+
+def _stack(tokens: Any, at: int) -> tuple[str, ...] | None:
+    """The states in which the match at this place was looked for; empty inside of a match."""
+    known = tokens.gi_frame.f_locals if getattr(tokens, "gi_frame", None) else {}
+    if "statestack" not in known:
+        return None
+    return tuple(known["statestack"]) if known.get("pos") == at else ()
+
+
+@lru_cache(256)
+def _role(kind: Any) -> str:
+    name = str(kind).removeprefix("Token.")
+    return next((role for prefix, role in _ROLES if f"{name}.".startswith(f"{prefix}.")), "")
+
+
+@lru_cache(64)
+def _openings(lexer: Lexer) -> tuple[re.Pattern[str], ...]:
+    """How something begins that this lexer only knows when it sees the end of it."""
+    return tuple(
+        opening
+        for opening, closed in _OPENINGS
+        if any(_role(kind) in ("comment", "string") for _, kind, _ in lexer.get_tokens_unprocessed(closed))
+    )
+
+
+def _opens(openings: Sequence[re.Pattern[str]], at: int, text: str, code: str) -> bool:
+    end = at + len(text)
+    found = (opening.search(code, at, end + _LONGEST_OPENING) for opening in openings)
+    return any(one is not None and one.start() < end for one in found)
+
+
+LINES_KEPT = 200
+"""Of a growing file: more than a tail ever shows. As many may wait for the end of a comment."""
+
+
+_NARROWEST_CODE = 12
+"""Columns below which there is no room for line numbers."""
+
+
+_STYLES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "keyword": ("md_keyword", (), (BOLD,)),
+    "string": ("md_string", (), ()),
+    "number": ("md_number", (), ()),
+    "comment": ("md_comment", (ITALIC,), (DIM,)),
+    "builtin": ("secondary", (), ()),
+    "name": ("info", (), (BOLD,)),
+    "heading": ("md_heading", (BOLD,), (BOLD,)),
+    "added": ("success", (), ()),
+    "removed": ("error", (), ()),
+}
+"""For each role of a word a slot, and the attributes beside the colour and without one."""
+
+
+def code_rows(
+    code: str,
+    width: int,
+    colors: ThemeColors | None,
+    *,
+    language: str = "",
+    path: str = "",
+    first_line: int | None = None,
+) -> list[str]:
+    """Rows of the code; with a gutter of line numbers where the number of the first line is given."""
+    lines = code_lines(code, colors, language=language, path=path)
+    return _numbered(lines, width, colors, first_line)
+
+
+def code_lines(
+    code: str,
+    colors: ThemeColors | None,
+    *,
+    language: str = "",
+    path: str = "",
+    state: tuple[str, ...] = (),
+) -> list[Row]:
+    """The lines of the code as they are, however wide; `state` is where the lexer goes on."""
+    lines = lines_of_words(lexer_of(language, path), harmless(code), state)
+    return [_pieces(line, colors) for line in lines]
+
+
+class GrowingCode:
+    """A file while it is being written. Every line is coloured once or twice, and only the end is kept."""
+
+    def __init__(self, *, language: str = "", path: str = "") -> None:
+        self._language, self._path = language, path
+        self._news: list[str] = []
+        self._settled: deque[list[Word]] = deque(maxlen=LINES_KEPT)
+        self._settled_count = 0
+        self._open = ""
+        """What follows the lines whose words are final."""
+        self._state: tuple[str, ...] = ()
+
+    def feed(self, text: str) -> None:
+        self._news.append(text)
+
+    def tail(self, rows: int, width: int, colors: ThemeColors | None, *, gutter: bool = True) -> list[str]:
+        """The last rows of what there is."""
+        lexer = lexer_of(self._language, self._path)
+        self._take_in(lexer)
+        unsettled = lines_of_words(lexer, self._open, self._state)
+        total = self._settled_count + len(unsettled)
+        lines = [_pieces(line, colors) for line in [*self._settled, *unsettled][-rows:]]
+        first = total - len(lines) + 1 if gutter else None
+        return _numbered(lines, width, colors, first)[-rows:]
+
+    def _take_in(self, lexer: Lexer | None) -> None:
+        text = "".join(self._news)
+        held = "\r" if text.endswith("\r") else ""
+        self._news = [held]
+        self._open += harmless(text.removesuffix(held))
+        count, state = settled(lexer, self._open, self._state)
+        if not count and self._open.count("\n") > LINES_KEPT:
+            count = LINES_KEPT
+        if not count:
+            return
+        self._settled += lines_of_words(lexer, self._open, self._state)[:count]
+        self._settled_count += count
+        self._open, self._state = self._open.split("\n", count)[count], state
+
+
+def _numbered(lines: Sequence[Row], width: int, colors: ThemeColors | None, first: int | None) -> list[str]:
+    digits = 0 if first is None else len(str(first + len(lines) - 1))
+    if first is None or width - digits < _NARROWEST_CODE:
+        return [drawn(row) for line in lines for row in broken(line, width)]
+    style = sgr(colors, "very_muted") or DIM
+    rows: list[Row] = []
+    for number, line in enumerate(lines, first):
+        gutter, below = Piece(f"{number:>{digits}} ", style), Piece(" " * (digits + 1))
+        rows += after([gutter], broken(line, width - digits - 1), [below])
+    return [drawn(row) for row in rows]
+
+
+def _pieces(line: Iterable[Word], colors: ThemeColors | None) -> Row:
+    return expanded(Piece(text, _style(role, colors)) for text, role in line)
+
+
+def _style(role: str, colors: ThemeColors | None) -> str:
+    if role not in _STYLES:
+        return ""
+    slot, beside, alone = _STYLES[role]
+    return sgr(colors, slot, *beside) if colors and getattr(colors, slot) else ";".join(alone)

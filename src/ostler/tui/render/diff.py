@@ -1,0 +1,167 @@
+"""What a tool changed in a file: rows with the numbers of the lines, old or new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.tui.render.spans import (
+    DIM,
+    UNDERLINE,
+    Piece,
+    Row,
+    after,
+    broken,
+    cut,
+    drawn,
+    expanded,
+    folded,
+    harmless,
+    sgr,
+    tint,
+)
+
+Sign = Literal["+", "-", " ", "⋮"]
+
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+
+_MOST_PAIRS = 40
+
+_LONGEST_PAIR = 300
+"""Lines that are compared word by word: more, or longer ones, cost more than they tell."""
+
+
+_LEAST_ALIKE = 0.4
+
+_TINT = 0.25
+"""Of a changed word: with more, text on it would not be readable in every theme."""
+
+_SLOTS = {"+": "success", "-": "error", " ": "", "⋮": "muted"}
+
+
+class DiffLine(msgspec.Struct, frozen=True):
+    """A line that was added, removed or is as it was; or `⋮` for those between two places."""
+
+    sign: Sign
+    text: str
+    number: int | None = None
+    """Of a removed line the old one, of others the new one."""
+
+
+def change_rows(
+    details: dict[str, Any], width: int, colors: ThemeColors | None, *, most: int = 40, hint: str = ""
+) -> list[str]:
+    """What `edit` and `write` tell of their work. A new file is shown as it is."""
+    diff, path = str(details.get("diff", "")), str(details.get("path", ""))
+    if details.get("created"):
+        from ostler.tui.render.code import code_rows
+
+        text = "".join(f"{line.text}\n" for line in diff_lines(diff) if line.sign == "+")
+        rows = code_rows(text, width, colors, path=path, first_line=1)
+    else:
+        rows = diff_rows(diff_lines(diff), width, colors)
+    rows = folded(rows, most, width, colors, hint)
+    if details.get("diff_truncated"):
+        rows.append(drawn([Piece(cut("not all of the change is shown", width), DIM)]))
+    return rows
+
+
+def diff_lines(diff: str) -> list[DiffLine]:
+    """The lines of a unified diff, with their numbers."""
+    lines: list[DiffLine] = []
+    old = new = 0
+    for line in diff.split("\n"):
+        if found := _HUNK.match(line):
+            lines += [DiffLine("⋮", "")] if old or new else []
+            old, new = int(found[1]), int(found[2])
+        elif not (old or new) or not line:
+            continue
+        elif line[0] == "-":
+            lines.append(DiffLine("-", line[1:], old))
+            old += 1
+        elif line[0] == "+":
+            lines.append(DiffLine("+", line[1:], new))
+            new += 1
+        elif line[0] == " ":
+            lines.append(DiffLine(" ", line[1:], new))
+            old, new = old + 1, new + 1
+        else:
+            lines.append(DiffLine("⋮", line.removeprefix("\\ ")))
+    return lines
+
+
+def diff_rows(lines: Sequence[DiffLine], width: int, colors: ThemeColors | None) -> list[str]:
+    """A gutter of numbers, a sign, and the line; where words are all that changed, they stand out."""
+    digits = max((len(str(line.number)) for line in lines if line.number is not None), default=0)
+    digits = digits if digits + 12 <= width else 0
+    marked = dict(_changed_words(lines))
+    rows: list[Row] = []
+    for place, line in enumerate(lines):
+        style = sgr(colors, _SLOTS[line.sign]) or (DIM if line.sign == "⋮" else "")
+        number = "" if line.number is None else str(line.number)
+        gutter = Piece(f"{number:>{digits}} " if digits else "", sgr(colors, "very_muted") or DIM)
+        text = expanded(_text(line, style, marked.get(place, []), colors))
+        indent = Piece(" " * (len(gutter.text) + 2))
+        lead = [gutter, Piece(line.sign, style), Piece(" ")]
+        rows += after(lead, broken(text, width - len(indent.text)), [indent])
+    return [drawn(row) for row in rows]
+
+
+def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors: ThemeColors | None) -> Row:
+    strong = _strong(line.sign, style, colors) if marked else ""
+    pieces: Row = []
+    end = 0
+    for start, stop in marked:
+        pieces += [Piece(line.text[end:start], style), Piece(line.text[start:stop], strong)]
+        end = stop
+    pieces.append(Piece(line.text[end:], style))
+    return [piece._replace(text=harmless(piece.text)) for piece in pieces]
+
+
+def _strong(sign: Sign, style: str, colors: ThemeColors | None) -> str:
+    """In the colour of text: that of the line would be hard to read on its own tint."""
+    background = tint(getattr(colors, _SLOTS[sign]), colors.background, _TINT) if colors else ""
+    return ";".join(filter(None, (sgr(colors, "text"), background) if background else (style, UNDERLINE)))
+
+
+def _changed_words(lines: Sequence[DiffLine]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """For lines that stand for each other, by their places: from where to where they differ."""
+    from difflib import SequenceMatcher
+
+    for old_place, new_place in _pairs(lines):
+        old, new = lines[old_place].text, lines[new_place].text
+        if max(len(old), len(new)) > _LONGEST_PAIR:
+            continue
+        old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
+        matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
+        if matcher.quick_ratio() < _LEAST_ALIKE or matcher.ratio() < _LEAST_ALIKE:
+            continue
+        changes = [one for one in matcher.get_opcodes() if one[0] != "equal"]
+        yield old_place, [_span(old_words, a, b) for _, a, b, _, _ in changes if a < b]
+        yield new_place, [_span(new_words, c, d) for _, _, _, c, d in changes if c < d]
+
+
+def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int, int]]:
+    """Where as many lines came as went, each stands for the one at its place."""
+    signs = "".join(line.sign for line in lines)
+    count = 0
+    for found in re.finditer(r"(-+)(\++)", signs):
+        if len(found[1]) != len(found[2]):
+            continue
+        count += len(found[1])
+        if count > _MOST_PAIRS:
+            return
+        for place in range(len(found[1])):
+            yield found.start(1) + place, found.start(2) + place
+
+
+def _span(words: Sequence[str], start: int, stop: int) -> tuple[int, int]:
+    begin = sum(map(len, words[:start]))
+    return begin, begin + sum(map(len, words[start:stop]))

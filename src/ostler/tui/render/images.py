@@ -1,0 +1,145 @@
+"""Pictures in a terminal: drawn where it can draw, and always said in a line."""
+# MERGED: Which way of drawing pictures a terminal understands.
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NoBase64
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Literal
+
+from ostler.context.tokenizers import picture_size
+from ostler.schema.messages import Image
+from ostler.tools.media import small_picture
+from ostler.tools.truncation import size_text
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Pixels
+
+
+Images = Literal["auto", "kitty", "iterm2", "blocks", "off"]
+
+Way = Literal["kitty", "iterm2", "blocks", ""]
+
+
+def way_to_draw(wanted: Images, environment: Mapping[str, str]) -> Way:
+    """Only what a terminal says of itself counts. tmux passes no pictures on, and VS Code draws none unless
+    it is told to; who names a way gets it everywhere."""
+    if wanted == "off" or (wanted == "blocks" and environment.get("NO_COLOR")):
+        return ""
+    if wanted != "auto":
+        return wanted
+    term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
+    if environment.get("TMUX") or term.startswith(("tmux", "screen", "dumb")) or program == "vscode":
+        return ""
+    if "kitty" in term or "ghostty" in term or program == "ghostty" or environment.get("KITTY_WINDOW_ID"):
+        return "kitty"
+    if program in ("iTerm.app", "WezTerm") or environment.get("LC_TERMINAL") == "iTerm2":
+        return "iterm2"
+    return ""
+
+
+MOST_COLUMNS, MOST_ROWS = 40, 12
+
+_CELL = (8, 16)
+"""Pixels that a cell is taken to have: no picture is drawn larger than it is."""
+
+_SHARPER = 2
+"""As many pixels for each of those are sent, for terminals with finer ones."""
+
+_LARGEST = 1_000_000
+"""Bytes of a picture that is sent as it is."""
+
+_CHUNK = 4096
+
+
+def image_words(image: Image) -> str:
+    """`image · image/png · 640×480 · 12.3 KiB`, as far as it is known."""
+    content = content_of(image)
+    size = picture_size(content)
+    known = [
+        f"{size[0]}×{size[1]}" if size else "",
+        size_text(len(content)) if content else "",
+        image.url if not content else "",
+    ]
+    return " · ".join(filter(None, ["image", image.media_type, *known]))
+
+
+def content_of(image: Image) -> bytes:
+    try:
+        return b64decode(image.data)
+    except (NoBase64, ValueError):
+        return b""
+
+
+def picture_rows(image: Image, way: Way, width: int) -> list[str]:
+    """None where it cannot be drawn. Takes its time: not for the event loop."""
+    content = content_of(image)
+    size = picture_size(content)
+    if not way or size is None or 0 in size:
+        return []
+    columns, rows = cells_for(size, min(MOST_COLUMNS, width), MOST_ROWS)
+    if way == "blocks":
+        pixels = small_picture(content, image.media_type, (columns, rows * 2))
+        return _half_blocks(pixels) if pixels else []
+    finest = (columns * _CELL[0] * _SHARPER, rows * _CELL[1] * _SHARPER)
+    pixels = small_picture(content, image.media_type, finest)
+    if pixels is not None:
+        target = BytesIO()
+        pixels.save(target, "PNG")
+        content = target.getvalue()
+    elif len(content) > _LARGEST or (way == "kitty" and image.media_type != "image/png"):
+        return []
+    sent = _kitty(content, columns, rows) if way == "kitty" else _iterm2(content, columns, rows)
+    # The rows are there before the picture is: one that does not fit on the screen would be cut.
+    up, down = (f"\x1b[{rows - 1}A", f"\x1b[{rows - 1}B") if rows > 1 else ("", "")
+    return [*[" "] * (rows - 1), f"{up}\r\x1b7{sent}\x1b8{down}"]
+
+
+def cells_for(size: tuple[int, int], most_columns: int, most_rows: int) -> tuple[int, int]:
+    """Columns and rows, rounded up; never larger than the picture is."""
+    width, height = size[0] / _CELL[0], size[1] / _CELL[1]
+    share = min(1.0, most_columns / width, most_rows / height)
+    return max(1, min(most_columns, _up(width * share))), max(1, min(most_rows, _up(height * share)))
+
+
+def _up(number: float) -> int:
+    return -int(-number // 1)
+
+
+def _kitty(png: bytes, columns: int, rows: int) -> str:
+    data = b64encode(png).decode()
+    chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
+    first = f"a=T,f=100,q=2,C=1,c={columns},r={rows},"
+    return "".join(
+        f"\x1b_G{'' if at else first}m={int(at + 1 < len(chunks))};{chunk}\x1b\\"
+        for at, chunk in enumerate(chunks)
+    )
+
+
+def _iterm2(content: bytes, columns: int, rows: int) -> str:
+    data = b64encode(content).decode()
+    how = f"inline=1;size={len(content)};width={columns};height={rows};preserveAspectRatio=1"
+    return f"\x1b]1337;File={how}:{data}\x07"
+
+
+def _half_blocks(pixels: Pixels) -> list[str]:
+    """Two pixels in each cell: the upper one is its foreground."""
+    rgb = pixels.convert("RGB")
+    width, height = rgb.size
+    colors = list(zip(*[iter(rgb.tobytes())] * 3, strict=True))
+
+    def cells(row: int) -> Iterator[str]:
+        for column in range(width):
+            upper = colors[row * width + column]
+            yield f"\x1b[38;2;{_channels(upper)}"
+            if row + 1 < height:
+                yield f";48;2;{_channels(colors[(row + 1) * width + column])}"
+            yield "m▀"
+
+    return ["".join(cells(row)) + "\x1b[0m" for row in range(0, height, 2)]
+
+
+def _channels(color: tuple[int, ...]) -> str:
+    return ";".join(map(str, color))

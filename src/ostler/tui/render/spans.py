@@ -1,0 +1,465 @@
+"""Styled text: pieces that are wrapped by the cells they take, and drawn as rows of a terminal."""
+# MERGED: Where paths and URLs stand in a text: a row is not broken inside of one, or it could not be copied
+# MERGED: or clicked.
+# MERGED: What stands between blocks: one blank row, where one ends or the next begins with one.
+# MERGED: Rows that are wider than the terminal, because a path or a URL in them is not broken.
+# MERGED: What is printed for good keeps them: the terminal wraps them itself, so that a copy has no break
+# MERGED: in it. What is drawn anew for each frame has to fit.
+# MERGED: Rows that are too many: the beginning and the end are kept, and it is said how many are not.
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from rich.cells import cell_len, split_graphemes
+
+from ostler.extensions.ui.themes import ThemeColors, full_hex
+
+LONGEST = 4096
+"""Characters: what is longer is no path, and breaks like any other text."""
+
+
+_START = r"(?:~|\.{1,2})?/"
+
+_QUOTED = "|".join(rf"{quote}{_START}[^{quote}\n]{{1,{LONGEST}}}{quote}" for quote in "'\"`")
+
+_WIDE = "\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+
+_RUN = r"(?:\\ |[^\s\"'`<>{}|\u3000-\u303f\uff00-\uffef])+"
+
+_SPANS = rf"(?<!\w)(?:{_QUOTED})|{_RUN}"
+
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+
+_NAMED = r"\w\.[A-Za-z][A-Za-z0-9]{0,9}(?::\d+)*$"
+"""The end of a file's name, maybe with a line and a column."""
+
+
+def path_spans(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where: URLs, paths, names of files, and paths with blanks in quotes."""
+    if "/" not in text and "." not in text:
+        return
+    for match in _compiled(_SPANS).finditer(text):
+        start, end = match.span()
+        if text[start] in "'\"`":
+            yield start, end
+        elif (begin := _begin(match[0])) is not None and end - start - begin <= LONGEST:
+            yield start + begin, end
+
+
+def is_path(text: str) -> bool:
+    """Whether all of it is one, also with blanks in it."""
+    return len(text) <= LONGEST and re.match(f"{_START}|{_URL}", text) is not None
+
+
+def quoted(path: object) -> str:
+    """A path as it is put into a sentence: in quotes where it has blanks, so that it is seen where it ends
+    and can be given to a shell."""
+    text = str(path)
+    return shlex.quote(text) if any(map(str.isspace, text)) else text
+
+
+def _begin(run: str) -> int | None:
+    """Where a run of characters without blanks becomes a path; None if it is none."""
+    if (url := _compiled(_URL).search(run)) is not None:
+        return url.start()
+    bare = run.lstrip("([=:")
+    if _compiled(_START).match(bare):
+        return len(run) - len(bare)
+    if ("/" in bare or _compiled(_NAMED).search(bare)) and not _compiled(f"[{_WIDE}]").search(bare):
+        return len(run) - len(bare)
+    return None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When something is wrapped: that takes longer than to load this module."""
+    return re.compile(pattern)
+
+
+BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
+
+ELLIPSIS = "…"
+
+TAB = 4
+
+
+_OBEYED = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
+"""What a terminal would obey, what reorders or hides what is read, and what cannot be encoded.
+
+The joiners U+200C and U+200D stay: scripts and emoji need them.
+"""
+
+
+_CHUNKS = (
+    "\n| +|[\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]|"
+    "[^ \n\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]+"
+)
+"""Where a line may be broken: at blanks, and around the characters of scripts that have none."""
+
+
+class Piece(NamedTuple):
+    text: str
+    style: str = ""
+    """Parameters of the escape sequence that sets it; empty for plain text."""
+    link: str = ""
+    """Where the terminal leads who clicks on it."""
+    whole: bool = False
+    """It is one path, also where it has blanks: rows are not broken in it."""
+
+
+Row = list[Piece]
+
+
+def sgr(colors: ThemeColors | None, slot: str, *attributes: str) -> str:
+    """A style: the colour of a slot, if there are colours, and attributes."""
+    return styled(getattr(colors, slot) if colors and slot else "", *attributes)
+
+
+@lru_cache(512)
+def styled(color: str, *attributes: str) -> str:
+    """A style of a colour that is no theme's; what is no colour is left out."""
+    return ";".join([*attributes, *([f"38;2;{_channels(color)}"] if full_hex(color) else [])])
+
+
+@lru_cache(64)
+def tint(color: str, over: str, share: float) -> str:
+    """As a background: some of a colour over another; empty if one of them is none."""
+    if not full_hex(color) or not full_hex(over):
+        return ""
+    pairs = zip(_channels(color).split(";"), _channels(over).split(";"), strict=True)
+    return "48;2;" + ";".join(str(round(int(a) * share + int(b) * (1 - share))) for a, b in pairs)
+
+
+def _channels(color: str) -> str:
+    full = full_hex(color)
+    return ";".join(str(int(full[place : place + 2], 16)) for place in (1, 3, 5))
+
+
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey. Newlines and tabs stay, and a joiner where it joins."""
+    if text.isprintable():  # as most of it is
+        return text
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if "\u200d" in text:
+        text = _idle_joiner().sub("", text)
+    return _obeyed().sub("\ufffd", text)
+
+
+def cells(text: str) -> int:
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cells_of(row: Iterable[Piece]) -> int:
+    return sum(cells(piece.text) for piece in row)
+
+
+def drawn(row: Iterable[Piece]) -> str:
+    """As the terminal gets it: every style ends with its piece, and blanks at the end are left out."""
+    pieces = _joined(row)
+    while pieces and not pieces[-1].style:
+        last = pieces.pop()
+        if text := last.text.rstrip(" "):
+            pieces.append(last._replace(text=text))
+            break
+    return "".join(map(_drawn, pieces))
+
+
+def _drawn(piece: Piece) -> str:
+    text = f"\x1b[{piece.style}m{piece.text}\x1b[0m" if piece.style else piece.text
+    return f"\x1b]8;;{piece.link}\x1b\\{text}\x1b]8;;\x1b\\" if piece.link else text
+
+
+def _joined(row: Iterable[Piece]) -> Row:
+    joined: Row = []
+    for piece in row:
+        if not piece.text:
+            continue
+        if joined and joined[-1][1:] == piece[1:]:
+            joined[-1] = piece._replace(text=joined[-1].text + piece.text)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def expanded(pieces: Iterable[Piece]) -> Row:
+    """One line, its tabs as blanks up to the next stop."""
+    row: Row = []
+    column = 0
+    for piece in pieces:
+        text = piece.text
+        while "\t" in text:
+            before, _, after = text.partition("\t")
+            gap = TAB - (column + cells(before)) % TAB
+            text = before + " " * gap + after
+        column += cells(text)
+        row.append(piece._replace(text=text))
+    return row
+
+
+def broken(pieces: Sequence[Piece], width: int) -> list[Row]:
+    """One line as rows that are full: for code, where every blank counts. A path is not broken, it begins
+    the next row; with one that is wider than a row, the line stays one, to be copied as it is."""
+    width = max(1, width)
+    if cells_of(pieces) <= width or _has_wider_path("".join(piece.text for piece in pieces), width):
+        return [list(pieces)]
+    rows: list[Row] = [[]]
+    room = width
+    for part, is_path in _parts(pieces):
+        if is_path:
+            taken = cells_of(part)
+            if taken > room and room < width:
+                rows.append([])
+                room = width
+            rows[-1] += part
+            room = max(0, room - taken)
+            continue
+        for piece in part:
+            text = piece.text
+            while text:
+                head, text = split_at(text, room, at_least_one=room == width)
+                if head:
+                    rows[-1].append(piece._replace(text=head))
+                    room -= cells(head)
+                if text:
+                    rows.append([])
+                    room = width
+    return rows
+
+
+def _has_wider_path(line: str, width: int) -> bool:
+    return len(line) <= LONGEST and any(cells(line[start:end]) > width for start, end in path_spans(line))
+
+
+def _parts(pieces: Sequence[Piece]) -> Iterator[tuple[Row, bool]]:
+    """A line cut around its paths; with each part, whether it is one. A path may have several styles."""
+    line = "".join(piece.text for piece in pieces)
+    edges = [0, *(edge for span in path_spans(line) for edge in span), len(line)]
+    rest, at = list(pieces), 0
+    for number, edge in enumerate(edges[1:]):
+        part: Row = []
+        while at < edge:
+            head, tail = rest[0].text[: edge - at], rest[0].text[edge - at :]
+            part.append(rest[0]._replace(text=head))
+            rest[:1] = [rest[0]._replace(text=tail)] if tail else []
+            at += len(head)
+        yield part, number % 2 == 1
+
+
+def wrapped(pieces: Sequence[Piece], width: int) -> list[Row]:
+    """Rows broken at blanks, and inside of a word only where it is wider than a row. A tab is a blank.
+
+    A word with a path or a URL in it is not broken: where it is wider than a row, so is its row."""
+    pieces = [piece._replace(text=piece.text.replace("\t", " ")) for piece in pieces]
+    if cells_of(pieces) <= width and not any("\n" in piece.text for piece in pieces):
+        return [pieces]
+    lines = _Wrapping(max(1, width))
+    for piece in pieces:
+        end = 0
+        for start, stop in [(0, len(piece.text))] if piece.whole else path_spans(piece.text):
+            for chunk in _chunks().findall(piece.text[end:start]):
+                lines.take(piece._replace(text=chunk))
+            lines.take_path(piece._replace(text=piece.text[start:stop]))
+            end = stop
+        for chunk in _chunks().findall(piece.text[end:]):
+            lines.take(piece._replace(text=chunk))
+    return lines.end()
+
+
+@cache
+def _chunks() -> re.Pattern[str]:
+    """Compiled when something is wrapped: that takes longer than to load this module."""
+    return re.compile(_CHUNKS)
+
+
+@cache
+def _idle_joiner() -> re.Pattern[str]:
+    """Between other things than letters that join and emoji it joins nothing, but is counted as if it did."""
+    letter, emoji = "\u0590-\u1fff", "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
+    return re.compile(f"(?<![{letter}{emoji}])\u200d|(?<=[{emoji}])\u200d(?![{emoji}])")
+
+
+@cache
+def _obeyed() -> re.Pattern[str]:
+    return re.compile(_OBEYED)
+
+
+class _Wrapping:
+    """The rows so far, the word that is being put together, and the blanks before it."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: list[Row] = [[]]
+        self._used = 0
+        self._blanks: Row = []
+        self._word: Row = []
+        self._has_path = False
+        """The word is not broken."""
+
+    def take_path(self, piece: Piece) -> None:
+        self._word.append(piece)
+        self._has_path = True
+
+    def take(self, piece: Piece) -> None:
+        if piece.text == "\n":
+            self._place()
+            self._new_row()
+        elif piece.text[0] == " ":
+            self._place()
+            self._blanks.append(piece)
+        elif piece.text[0] >= "\u1100" and len(piece.text) == 1 and cells(piece.text) == 2:
+            self._place()
+            self._word.append(piece)
+            self._place()
+        else:
+            self._word.append(piece)
+
+    def end(self) -> list[Row]:
+        self._place()
+        return self._rows
+
+    def _new_row(self) -> None:
+        self._rows.append([])
+        self._used = 0
+        self._blanks = []
+
+    def _place(self) -> None:
+        if not self._word:
+            return
+        word, self._word = self._word, []
+        has_path, self._has_path = self._has_path, False
+        taken = cells_of(word)
+        if self._used and self._used + cells_of(self._blanks) + taken > self._width:
+            self._new_row()
+        row = [*self._blanks, *word]
+        self._blanks = []
+        if has_path or self._used + cells_of(row) <= self._width:
+            self._rows[-1] += row
+            self._used += cells_of(row)
+            return
+        pieces = broken(row, self._width)
+        self._rows[-1:] = pieces
+        self._used = cells_of(pieces[-1])
+
+
+def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, str]:
+    """What fits into so many cells, and the rest. No character is cut in two."""
+    if text.isascii():
+        return text[:room], text[room:]
+    end = 0
+    for start, stop, size in split_graphemes(text)[0]:
+        if size > room and not (at_least_one and start == 0):
+            break
+        room -= size
+        end = stop
+    return text[:end], text[end:]
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
+
+
+def cut_start(text: str, width: int) -> str:
+    """The end that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    end = text[-width + 1 :] if width > 1 else ""
+    while cells(end) > width - 1:
+        end = end[1:]
+    return ELLIPSIS + end
+
+
+def one_line(text: str) -> str:
+    return harmless(" ".join(text.split()))
+
+
+def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Row]:
+    """Rows behind a prefix; those after the first behind another one."""
+    rest = prefix if later is None else later
+    return [[*(rest if number else prefix), *row] for number, row in enumerate(rows)]
+
+
+def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
+    """The rows of blocks one after the other; `after_blank` says how what stands before them ends."""
+    rows: list[str] = []
+    for block in blocks:
+        is_double = block and not block[0] and (not rows[-1] if rows else after_blank)
+        rows += block[1:] if is_double else block
+    return rows
+
+
+_SEQUENCES = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
+
+_STYLE_END, _LINK_END = "\x1b[0m", "\x1b]8;;\x1b\\"
+
+
+def height(row: str, width: int) -> int:
+    """How many rows of the terminal it takes."""
+    return max(1, -(-_cells(row, width) // max(1, width)))
+
+
+def fitted(rows: Iterable[str], width: int) -> list[str]:
+    """Broken where they are too wide; the styles go on behind the break."""
+    width = max(1, width)
+    return [part for row in rows for part in ([row] if _cells(row, width) <= width else _broken(row, width))]
+
+
+def _cells(row: str, width: int) -> int:
+    """At most `width` is said of a row that certainly fits."""
+    if len(row) <= width and row.isascii():
+        return len(row)
+    return cells(_SEQUENCES.sub("", row))
+
+
+def _broken(row: str, width: int) -> list[str]:
+    parts, part, room = [], "", width
+    style = link = ""
+    for place, text in enumerate(_SEQUENCES.split(row)):
+        if place % 2:  # a sequence
+            part += text
+            if text.startswith("\x1b["):
+                style = "" if text == _STYLE_END else style + text
+            else:
+                link = "" if text == _LINK_END else text
+            continue
+        while text:
+            head, text = split_at(text, room, at_least_one=room == width)
+            part += head
+            room -= cells(head)
+            if text:
+                parts.append(part + (_STYLE_END if style else "") + (_LINK_END if link else ""))
+                part, room = link + style, width
+    return [*parts, part]
+
+
+def folded(
+    rows: Sequence[str], most: int, width: int, colors: ThemeColors | None, hint: str = ""
+) -> list[str]:
+    """At most so many rows; where some are left out of the middle, one of them says so, and how to see
+    them."""
+    heights = [height(row, width) for row in rows]
+    if sum(heights) <= max(1, most):
+        return list(rows)
+    kept = max(0, most - 1)
+    head = _fitting(heights, (kept + 1) // 2)
+    tail = _fitting(heights[head:][::-1], kept - (kept + 1) // 2)
+    left_out = sum(heights[head : len(rows) - tail])
+    mark = cut(f"{ELLIPSIS} {left_out} more row{'' if left_out == 1 else 's'}{hint}", width)
+    return [*rows[:head], drawn([Piece(mark, sgr(colors, "muted") or DIM)]), *rows[len(rows) - tail :]]
+
+
+def _fitting(heights: Sequence[int], room: int) -> int:
+    """How many from the first one on find room."""
+    return next((at for at, taken in enumerate(accumulate(heights)) if taken > room), len(heights))

@@ -1,0 +1,197 @@
+"""What a program printed for a terminal, as lines: colours are kept, everything else it obeys is not."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from functools import cache
+from typing import NamedTuple
+
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.tui.render.spans import Piece, broken, cells, drawn, harmless, split_at
+
+LINES_KEPT = 1000
+
+_TAB = 8
+
+_LONGEST_SEQUENCE = 4096
+
+
+_STRING_BEGIN = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*"
+
+_CSI_BEGIN = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
+
+_PARTS = (
+    rf"(?:\x1b\[|\x9b)(?P<parameters>[0-?]*)[ -/]*(?P<final>[@-~])"
+    rf"|{_STRING_BEGIN}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-~]?"
+    r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
+    r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)"
+)
+
+_CUT_SEQUENCE = rf"(?:{_CSI_BEGIN}|{_STRING_BEGIN}\x1b?|\x1b[ -/]*)\Z"
+"""At the end of what has come so far: the next piece completes it."""
+
+
+_ATTRIBUTES = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
+"""Each with what ends it. Not blinking, nor what hides a text."""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """When there is something to read: that takes longer than to load this module."""
+    return re.compile(pattern)
+
+
+class Pen(NamedTuple):
+    """How a program writes now."""
+
+    attributes: tuple[str, ...] = ()
+    foreground: str = ""
+    background: str = ""
+
+    def style(self, colors: ThemeColors | None) -> str:
+        used = (*self.attributes, self.foreground, self.background) if colors else self.attributes
+        return ";".join(one for one in used if one)
+
+
+_PLAIN = Pen()
+
+_Line = list[tuple[str, Pen]]
+
+
+class TerminalText:
+    """The last lines of an output that grows. Each character is looked at once."""
+
+    def __init__(self, kept: int = LINES_KEPT) -> None:
+        self.lines = 0
+        """How many are finished."""
+        self._finished: deque[_Line] = deque(maxlen=kept)
+        self._line: _Line = []
+        self._column = 0
+        self._end = 0
+        """Where the open line ends, in cells."""
+        self._pen = _PLAIN
+        self._pending = ""
+
+    def feed(self, text: str) -> None:
+        text = self._pending + text
+        cut = _compiled(_CUT_SEQUENCE).search(text, max(0, len(text) - _LONGEST_SEQUENCE))
+        at = cut.start() if cut else len(text)
+        self._pending = text[at:]
+        self._take(text[:at])
+
+    def finish(self) -> None:
+        """Nothing follows: what looked like the beginning of a sequence is text after all."""
+        pending, self._pending = self._pending, ""
+        self._take(pending)
+
+    def rows(self, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
+        """The last rows; a line that is too wide goes on in the next one."""
+        rows: deque[str] = deque()
+        for line in (*([self._line] if self._line else []), *reversed(self._finished)):
+            pieces = [Piece(text, pen.style(colors)) for text, pen in line]
+            rows.extendleft(drawn(row) for row in reversed(broken(pieces, width)))
+            if len(rows) >= last:
+                break
+        return list(rows)[-last:]
+
+    def _take(self, text: str) -> None:
+        for found in _compiled(_PARTS).finditer(text):
+            if plain := found["text"]:
+                self._write(harmless(plain))
+            elif found["final"] == "m":
+                self._pen = _changed(self._pen, found["parameters"])
+            elif found["final"] == "K":
+                self._erase(found["parameters"])
+            elif control := found["control"]:
+                self._obey(control)
+
+    def _obey(self, control: str) -> None:
+        match control:
+            case "\n":
+                self._finished.append(self._line)
+                self.lines += 1
+                self._line, self._column, self._end = [], 0, 0
+            case "\r":
+                self._column = 0
+            case "\b":
+                self._column = max(0, self._column - 1)
+            case "\t":
+                self._write(" " * (_TAB - self._column % _TAB))
+
+    def _write(self, text: str) -> None:
+        size = cells(text)
+        if self._column == self._end:
+            self._line.append((text, self._pen))
+        else:
+            before, rest = _split(self._line, self._column)
+            _, behind = _split(rest, size)
+            self._line = [*before, (text, self._pen), *behind]
+        self._column += size
+        self._end = max(self._end, self._column)
+
+    def _erase(self, parameters: str) -> None:
+        if parameters in ("", "0"):
+            self._line, _ = _split(self._line, self._column)
+            self._end = self._column
+        elif parameters == "2":
+            self._line = [(" " * self._column, _PLAIN)] if self._column else []
+            self._end = self._column
+
+
+def terminal_rows(text: str, width: int, colors: ThemeColors | None, last: int = LINES_KEPT) -> list[str]:
+    """The last rows of an output that is whole."""
+    output = TerminalText(last)
+    output.feed(text)
+    output.finish()
+    return output.rows(width, colors, last)
+
+
+def _split(line: _Line, column: int) -> tuple[_Line, _Line]:
+    """Left and right of a column; a wide character that stands across it becomes blanks."""
+    for place, (text, pen) in enumerate(line):
+        size = cells(text)
+        if column < size:
+            left, right = split_at(text, column)
+            if cells(left) < column:
+                _, right = split_at(right, 2)
+                left, right = f"{left} ", f" {right}"
+            return [*line[:place], (left, pen)], [(right, pen), *line[place + 1 :]]
+        column -= size
+    return line, []
+
+
+def _changed(pen: Pen, parameters: str) -> Pen:
+    codes = parameters.split(";") if parameters else ["0"]
+    while codes:
+        code = codes.pop(0).partition(":")[0].lstrip("0") or "0"
+        if code == "0":
+            pen = _PLAIN
+        elif code in _ATTRIBUTES:
+            pen = pen._replace(attributes=(*(one for one in pen.attributes if one != code), code))
+        elif code in _ATTRIBUTES.values():
+            pen = pen._replace(attributes=tuple(one for one in pen.attributes if _ATTRIBUTES[one] != code))
+        elif code in ("38", "48"):
+            color = _taken_color(codes)
+            pen = _colored(pen, f"{code};{color}" if color else "", is_background=code == "48")
+        elif code in ("39", "49"):
+            pen = _colored(pen, "", is_background=code == "49")
+        elif re.fullmatch("3[0-7]|9[0-7]", code):
+            pen = _colored(pen, code, is_background=False)
+        elif re.fullmatch("4[0-7]|10[0-7]", code):
+            pen = _colored(pen, code, is_background=True)
+    return pen
+
+
+def _colored(pen: Pen, color: str, *, is_background: bool) -> Pen:
+    return pen._replace(background=color) if is_background else pen._replace(foreground=color)
+
+
+def _taken_color(codes: list[str]) -> str:
+    """The colour of 256 or of all that these codes begin with; empty if it is none."""
+    count = {"5": 2, "2": 4}.get(codes[0] if codes else "", 1)
+    taken = codes[:count]
+    del codes[:count]
+    is_color = len(taken) == count > 1 and all(re.fullmatch(r"\d{1,3}", one) for one in taken)
+    return ";".join(taken) if is_color else ""

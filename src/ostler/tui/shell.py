@@ -1,0 +1,164 @@
+"""`!command` and `!!command`: run by the shell as they were typed, with their output live."""
+# MERGED: `!command` is run by the shell and told to the model; `!!command` is run and not told.
+# MERGED: `\\!` at the beginning is only a `!`.
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ostler.core.processes import find_program
+from ostler.schema.errors import ToolFailed
+from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.session import Session
+from ostler.tools.child_process import ChildProcess, leave_running
+from ostler.tools.truncation import Tail, without_surrogates
+from ostler.tui.call_items import OpenCall
+from ostler.tui.conversation import Conversation
+from ostler.tui.item_builder import shell_entry
+from ostler.tui.items import CallBlock
+from ostler.tui.render.items import BlockRows
+
+
+class ShellLine(msgspec.Struct, frozen=True):
+    command: str
+    """Empty as long as nothing is typed behind the mark."""
+    is_told: bool
+    """Whether the model is told the command and its output."""
+
+
+def shell_line(typed: str) -> ShellLine | None:
+    """None if it is a prompt."""
+    text = typed.strip()
+    if text.startswith("!!"):
+        return ShellLine(text[2:].lstrip(), is_told=False)
+    if text.startswith("!"):
+        return ShellLine(text[1:].lstrip(), is_told=True)
+    return None
+
+
+def without_escape(typed: str) -> str:
+    """A prompt that begins with `!`."""
+    return typed.replace("\\!", "!", 1) if typed.lstrip().startswith("\\!") else typed
+
+
+TICK = 0.5
+
+
+class ShellCommands:
+    """Those that run now. They have no time limit: `stop` ends them, and so does leaving."""
+
+    def __init__(
+        self,
+        conversation: Callable[[], Conversation],
+        draw: BlockRows,
+        changed: Callable[[], None],
+        closed: Callable[[CallBlock], None],
+    ) -> None:
+        self._conversation = conversation
+        self._draw = draw
+        self._changed = changed
+        self._closed = closed
+        self._running: dict[asyncio.Task[Any], OpenCall] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    async def run(self, line: ShellLine) -> None:
+        """To its end. Whoever cancels it only ends the command."""
+        task = asyncio.current_task()
+        assert task is not None
+        block = CallBlock("", "!" if line.is_told else "!!", "running", {"command": line.command}, "execute")
+        self._running[task] = shown = OpenCall(block, time.monotonic())
+        ticking = asyncio.ensure_future(self._tick())
+        try:
+            await self._run(line, shown)
+        finally:
+            ticking.cancel()
+            del self._running[task]
+            self._changed()
+
+    async def _tick(self) -> None:
+        """One sees that the time goes on."""
+        while True:
+            self._changed()
+            await asyncio.sleep(TICK)
+
+    async def stop(self) -> None:
+        """Ends all of them; what they printed so far is kept."""
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def rows(self, width: int, most: int) -> list[str]:
+        now = time.monotonic()
+        rows: list[str] = []
+        for shown in self._running.values():
+            shown.look(now)
+            rows += self._draw.opened(shown, width, most)
+        return rows[-most:]
+
+    async def _run(self, line: ShellLine, shown: OpenCall) -> None:
+        session = self._conversation().session
+        tail = Tail()
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+        def take(piece: bytes) -> None:
+            text = decoder.decode(piece)
+            tail.feed(text)
+            shown.print(text)
+            self._changed()
+
+        if not session.is_running:
+            await hold(session.journal)
+        async with kept_lease(session.journal):
+            note = await _run_shell(session, line.command, take)
+            tail.feed(decoder.decode(b"", final=True))
+            kept = tail.kept()
+            output = without_surrogates(kept.text).replace("\0", "\ufffd").rstrip("\n")
+            if kept.truncated:
+                output = f"[the last {kept.lines} of {kept.total_lines} lines]\n{output}"
+            block = msgspec.structs.replace(
+                shown.block,
+                stage="failed" if note else "done",
+                result="\n".join(filter(None, (output, note))) or "(no output)",
+                seconds=time.monotonic() - shown.since,
+            )
+            if not line.is_told:
+                self._closed(block)
+                return
+            session.journal.record(shell_entry(block))
+            await session.journal.commit()
+
+
+async def _run_shell(session: Session, command: str, take: Callable[[bytes], None]) -> str:
+    """How it ended, unless it ended well. Cancelled, the whole group has ended before it returns."""
+    journal, harness = session.journal, session.harness
+    call = journal.world.new_id("call")
+    shell = [find_program("bash") or "sh", "-c", command]
+    try:
+        child = ChildProcess(shell, session=session.id, call=call, cwd=harness.cwd, on_output=take)
+    except ToolFailed as error:
+        return f"[{error.message}]"
+    try:
+        journal.has_processes = True
+        await journal.store.own_process(journal.lease, call, child.id)
+        await child.wait()
+        if child.left_running:
+            leave_running(harness.memory, child)
+    except asyncio.CancelledError:
+        await child.end()
+        return "[stopped]"
+    except BaseException:
+        await child.end()
+        raise
+    finally:
+        child.close_unless_kept()
+    return f"[exit code {child.returncode}]" if child.returncode else ""

@@ -1,0 +1,386 @@
+"""What a session is doing right now, in a few words."""
+# MERGED: The last row of the terminal: what happens, with which model, at what cost, in how full a context.
+# MERGED: Reads the meters: what a session costs and holds, what is left of its limits, and where it works.
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from rich.cells import cell_len
+
+from ostler.context.session_context import KeptContext
+from ostler.core.run_state import RunState
+from ostler.history.costs import dollars
+from ostler.permissions.rules import preview
+from ostler.schema import events
+from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
+from ostler.sessions.session import Session
+from ostler.store.paths import below_home
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallBlock
+
+_BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "finding a title"}
+
+_WAITS = {"question": "waiting for you", "pending": "waiting for a result", "paused": "paused"}
+
+
+class Activity:
+    """Follows the events of a session. Nothing is said while no run is under way."""
+
+    def __init__(self, transcript: Transcript, now: Callable[[], float] = time.monotonic) -> None:
+        self._transcript = transcript
+        self._now = now
+        self._words = ""
+        self._before = ""
+        """What was said before a call beside the steps."""
+        self._retry_at: float | None = None
+        self._asked: set[str] = set()
+        self._stage_since = self._run_since = now()
+
+    @property
+    def needs_person(self) -> bool:
+        return bool(self._asked)
+
+    @property
+    def seconds(self) -> float:
+        """Of the present stage."""
+        return self._now() - self._stage_since
+
+    @property
+    def run_seconds(self) -> float:
+        return self._now() - self._run_since
+
+    @property
+    def words(self) -> str:
+        if self._asked:
+            return _WAITS["question"]
+        if self._retry_at is not None:
+            left = math.ceil(self._retry_at - self._now())
+            return f"retrying in {left} s" if left > 0 else "retrying"
+        return self._words and (self._at_work() or self._words)
+
+    def _at_work(self) -> str:
+        """What the calls do that are written or run at the moment."""
+        calls = self._transcript.calls
+        running = [call for call in calls if call.block.stage == "running"]
+        if len(running) > 1:
+            return f"running {len(running)} calls"
+        for call in running:
+            return f"running {call.block.name} {_about(call.block)}"
+        for call in calls:
+            if call.block.stage == "writing":
+                return f"writing {call.arguments.path or f'a call of {call.block.name}'}"
+        return ""
+
+    def join(self, run: RunState, seconds: float, asked: Iterable[str]) -> None:
+        """A run is under way since then, whose beginning was not seen here."""
+        self._run_since = self._now() - seconds
+        self._asked = set(asked)
+        self._begin(_WAITS[run.waiting.reason] if run.waiting else "working")
+        self._stage_since = self._run_since
+
+    def take(self, event: object) -> None:
+        match event:
+            case events.TextDelta():
+                self._go_on("answering")
+            case events.ReasoningDelta():
+                self._go_on("thinking")
+            case events.RunStarted():
+                self._run_since = self._now()
+                self._begin("starting")
+            case events.ModelCalled(model=model, purpose=purpose):
+                if purpose == "step":
+                    self._begin(f"asking {model}")
+                elif purpose in _BESIDE:
+                    self._before = self._words
+                    self._begin(_BESIDE[purpose])
+            case events.UsageReported(purpose=purpose) if purpose in _BESIDE:
+                self._begin(self._before)  # which is nothing, if it was done in between two runs
+            case events.ToolInputStarted() | events.ToolStarted():
+                self._begin("working")
+            case events.ModelFailed(retry_in=float(seconds)):
+                self._begin("retrying")
+                self._retry_at = self._now() + seconds
+            case events.QuestionAsked(id=question):
+                self._asked.add(question)
+                self._stage_since = self._now()
+            case events.QuestionAnswered(id=question):
+                self._asked.discard(question)
+                self._stage_since = self._now()
+            case events.RunWaiting(reason=reason):
+                self._begin(_WAITS[reason])
+            case events.RunResumed():
+                self._begin("going on")
+            case events.RunEnded():
+                self._asked.clear()
+                self._begin("")
+
+    def _go_on(self, words: str) -> None:
+        if words != self._words:
+            self._begin(words)
+
+    def _begin(self, words: str) -> None:
+        self._words, self._stage_since, self._retry_at = words, self._now(), None
+
+
+def _about(block: CallBlock) -> str:
+    title = block.display.title_for(block.arguments) if block.display else ""
+    return title or preview(block.name, block.arguments)
+
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+_FULL, _NEARLY_FULL = 0.9, 0.7
+
+_UNUSUAL = {"read-only": "only reads", "edit": "edits unasked", "full": "asks nothing"}
+"""Profiles that are told; to ask is what is expected."""
+
+_LONG_PLACE = 30
+"""Cells, from which on only the end of it is shown."""
+
+
+class Meters(msgspec.Struct, frozen=True):
+    """What the status shows."""
+
+    model: str
+    cwd: Path
+    branch: str = ""
+    reasoning: str = ""
+    activity: str = ""
+    """What is happening; empty while nothing is."""
+    seconds: float = 0.0
+    """Since when."""
+    run_seconds: float = 0.0
+    run_cost: float = 0.0
+    """Of the run under way, its children included."""
+    tokens: int = 0
+    """Of the session and its children, both ways."""
+    cost: float | None = 0.0
+    context: int = 0
+    """Tokens that the model was told at last."""
+    window: int = 0
+    """How many it can be told; 0 if nobody knows."""
+    budget: str = ""
+    """What is left of it."""
+    waiting: int = 0
+    """Prompts that wait for their turn."""
+    notes: tuple[str, ...] = ()
+    """Of extensions."""
+    permissions: str = ""
+    """The profile; empty where another process decides."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    text: str
+    slot: str = "muted"
+    """Of the theme."""
+    give_way: int = 0
+    """Where there is no room, those with the highest number go first."""
+
+
+def short(tokens: int) -> str:
+    """`42`, `2.7k`, `35k`, `1.1M`."""
+    for limit, divisor, unit in ((1_000, 1, ""), (1_000_000, 1_000, "k"), (10**12, 1_000_000, "M")):
+        if tokens < limit:
+            number = tokens / divisor
+            return f"{number:.0f}{unit}" if number >= 10 or not unit else f"{number:.1f}{unit}"
+    return f"{tokens:.0e}"
+
+
+def elapsed(seconds: float) -> str:
+    """`4 s`, `2:05`, `1:02:05`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def activity_parts(meters: Meters, frame: int, hint: str = "") -> list[Part]:
+    """The row above the line to type in, while something is under way."""
+    if not meters.activity:
+        return []
+    turning = SPINNER[frame % len(SPINNER)]
+    parts = [Part(f"{turning} {meters.activity} · {elapsed(meters.seconds)}", "accent")]
+    run = [elapsed(meters.run_seconds)] if meters.run_seconds - meters.seconds >= 1 else []
+    run += [dollars(meters.run_cost)] if meters.run_cost else []
+    if run:
+        parts.append(Part(f"run {' · '.join(run)}", "muted", 1))
+    return [*parts, Part(hint, "very_muted", 2)] if hint else parts
+
+
+def status_parts(meters: Meters) -> list[Part]:
+    """The last row, from left to right."""
+    parts = [Part(_place(meters.cwd), "muted", 3)]
+    if meters.branch:
+        parts.append(Part(meters.branch, "muted", 5))
+    parts += [Part(note, "info", 6) for note in meters.notes]
+    thinks = f" · {meters.reasoning}" if meters.reasoning not in ("", "off") else ""
+    parts.append(Part(f"{meters.model}{thinks}", "secondary", 1))
+    if meters.permissions in _UNUSUAL:
+        parts.append(Part(_UNUSUAL[meters.permissions], "warning", 3))
+    if meters.waiting:
+        parts.append(Part(f"{meters.waiting} waiting", "warning", 2))
+    if meters.tokens:
+        price = "" if meters.cost is None else f" · {dollars(meters.cost)}"
+        parts.append(Part(f"{short(meters.tokens)}{price}", "muted", 4))
+    if meters.window:
+        share = meters.context / meters.window
+        slot = "error" if share >= _FULL else "warning" if share >= _NEARLY_FULL else "muted"
+        parts.append(Part(f"{share:.0%} of {short(meters.window)}", slot, 2))
+    if meters.budget:
+        parts.append(Part(meters.budget, "warning", 2))
+    return parts
+
+
+def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
+    """As many as there is room for; the last that is left is cut."""
+    kept = list(parts)
+    while len(kept) > 1 and _width(kept, between) > width:
+        kept.remove(max(reversed(kept), key=lambda part: part.give_way))
+    if kept and _width(kept, between) > width:
+        kept[0] = msgspec.structs.replace(kept[0], text=_cut(kept[0].text, width))
+    return kept
+
+
+def _width(parts: list[Part], between: str) -> int:
+    return sum(cell_len(part.text) for part in parts) + cell_len(between) * max(0, len(parts) - 1)
+
+
+def _cut(text: str, width: int) -> str:
+    while text and cell_len(text) + 1 > width:
+        text = text[:-1]
+    return f"{text}…" if width > 0 else ""
+
+
+def _place(cwd: Path) -> str:
+    place = below_home(cwd) or str(cwd)
+    return place if cell_len(place) <= _LONG_PLACE else f"…/{cwd.name}"
+
+
+BRANCH_SECONDS = 2.0
+"""How long a branch is believed before its file is looked at again."""
+
+PAGE = 500
+"""Facts that are looked at together."""
+
+
+class MeterReader:
+    """For one session. What it costs to look is small: it is read for each frame."""
+
+    def __init__(self, session: Session, activity: Activity) -> None:
+        self._session = session
+        self._activity = activity
+        self._by_children = Totals()
+        """What those used that have ended, and what other vendors' agents told."""
+        self._branch = BranchName(session.harness.cwd)
+        self._windows: dict[str, int] = {}
+        self._opened_at = session.state.last_seq
+
+    async def look_back(self) -> None:
+        """Counts the children of earlier runs: their use is in no state but in the facts alone."""
+        store, after = self._session.journal.store, 0
+        while after < self._opened_at:
+            facts = await store.read(self._session.id, after, min(PAGE, self._opened_at - after))
+            if not facts:
+                return
+            after = facts[-1].seq
+            for fact in facts:
+                if fact.type in ("child_used", "child_ended") and not fact.origin:
+                    self.take(fact.event)
+            await asyncio.sleep(0)  # keys come first
+
+    def take(self, event: object) -> None:
+        if isinstance(event, ChildEnded):
+            self._by_children += event.own + event.children
+        elif isinstance(event, ChildUsed):
+            self._by_children += event.totals
+
+    def read(self, waiting: int = 0, notes: tuple[str, ...] = ()) -> Meters:
+        session = self._session
+        state, harness = session.state, session.harness
+        usage, run = state.usage, state.run
+        cost = None if usage.cost is None else usage.cost + self._by_children.least_cost
+        tokens = usage.total_tokens + self._by_children.usage.total_tokens
+        run_cost, budget = 0.0, ""
+        if run is not None and session.budget is not None:
+            used, counted = session.budget.used(), run.used()
+            run_cost = used.cost
+            tokens += used.tokens - counted.tokens  # of children that are at work
+            cost = None if cost is None else cost + used.cost - counted.cost
+            seconds = self._activity.run_seconds - run.still_ms / 1000
+            budget = _left(run.started.limits, used.steps, used.tokens, used.cost, seconds)
+        model = harness.model.name
+        return Meters(
+            model=model,
+            cwd=harness.cwd,
+            branch=self._branch.read(),
+            reasoning=harness.reasoning or "",
+            activity=self._activity.words,
+            seconds=self._activity.seconds,
+            run_seconds=self._activity.run_seconds,
+            run_cost=run_cost,
+            tokens=tokens,
+            cost=cost,
+            context=state.context_tokens,
+            window=self._window(model) if state.context_tokens else 0,
+            budget=budget,
+            waiting=waiting,
+            notes=notes,
+        )
+
+    def _window(self, model: str) -> int:
+        if model not in self._windows:
+            context = self._session.harness.context
+            self._windows[model] = context.window(model) if isinstance(context, KeptContext) else 0
+        return self._windows[model]
+
+
+def _left(limits: Limits, steps: int, tokens: int, cost: float, seconds: float) -> str:
+    """Of the limit that is nearest."""
+    shares = [
+        (used / limit, said(max(0, limit - used)))
+        for limit, used, said in (
+            (limits.steps, steps, lambda left: f"{left:.0f} step{'' if left == 1 else 's'}"),
+            (limits.tokens, tokens, lambda left: f"{short(int(left))} tokens"),
+            (limits.cost, cost, dollars),
+            (limits.seconds, seconds, elapsed),
+        )
+        if limit
+    ]
+    return f"{max(shares)[1]} left" if shares else ""
+
+
+class BranchName:
+    """The branch that is checked out, from git's own file: no process is started."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd
+        self._name = ""
+        self._looked = -BRANCH_SECONDS
+
+    def read(self) -> str:
+        now = time.monotonic()
+        if now - self._looked >= BRANCH_SECONDS:
+            self._looked, self._name = now, branch_of(self._cwd)
+        return self._name
+
+
+def branch_of(cwd: Path) -> str:
+    """The branch, or the beginning of the commit where there is none; empty outside of a repository."""
+    for folder in (cwd, *cwd.parents):
+        git = folder / ".git"
+        try:
+            if git.is_file():  # of a worktree, or of a submodule
+                git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+            head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:7]
+    return ""

@@ -1,0 +1,278 @@
+"""Asking the terminal for its background, and keeping the answer out of what is typed."""
+# MERGED: Whether the terminal is light or dark: by its own answer, by `COLORFGBG`, or because somebody said
+# MERGED: so.
+# MERGED: Pastes in a terminal that does not mark them: many letters at once, or an Enter with more behind
+# MERGED: it.
+# MERGED: What is typed before the line is there: kept for it, and not shown where it does not belong.
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Literal, NoReturn, TextIO
+
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyPress
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+Appearance = Literal["auto", "light", "dark"]
+
+Rgb = tuple[float, float, float]
+"""From 0 to 1."""
+
+
+_XTERM = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?")
+
+_HEX = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
+
+_DARK = frozenset({0, 1, 2, 3, 4, 5, 6, 8})
+"""Of the sixteen colours of a terminal."""
+
+
+def color_of(answer: str) -> Rgb | None:
+    """The colour in the answer to OSC 11, such as `rgb:1e1e/1e1e/2e2e`; None if it is none."""
+    found = _XTERM.fullmatch(answer) or _HEX.fullmatch(answer)
+    if not found:
+        return None
+    red, green, blue = (int(digits, 16) / (16 ** len(digits) - 1) for digits in found.groups())
+    return red, green, blue
+
+
+def luma(color: Rgb) -> float:
+    """How bright a colour looks, from 0 to 1."""
+    red, green, blue = color
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def dark_by_variable(colorfgbg: str) -> bool | None:
+    """What `COLORFGBG` says, such as `15;0` or `0;default;15`; None if it says nothing."""
+    background = colorfgbg.rpartition(";")[2]
+    if ";" not in colorfgbg or not re.fullmatch(r"1[0-5]|[0-9]", background):
+        return None
+    return int(background) in _DARK
+
+
+def is_dark(appearance: Appearance, answered: Rgb | None, environment: Mapping[str, str]) -> bool:
+    """The setting decides, then the terminal, then the variable; where nobody knows, it is dark."""
+    if appearance != "auto":
+        return appearance == "dark"
+    if answered is not None:
+        return luma(answered) < 0.5
+    by_variable = dark_by_variable(environment.get("COLORFGBG", ""))
+    return True if by_variable is None else by_variable
+
+
+QUIET_SECONDS = 0.01
+"""After which nothing more of it comes."""
+
+MANY = 256
+"""Letters that nobody types before the first of them has been read."""
+
+_BEGIN, _END = "\x1b[200~", "\x1b[201~"
+
+_TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*")
+
+_LINES = re.compile(r"[^\r\n]*[\r\n]+[^\r\n]")
+
+
+def marked(text: str, read: Callable[[], str], descriptor: int) -> str:
+    """What was read, with the rest of it, as a terminal that marks pastes would have sent it; as it is, if it
+    is none. No line of it is sent by itself; an Enter behind a single one is the key."""
+    begun = _text(text)
+    if len(begun) < MANY and not _LINES.match(begun):
+        return text
+    while select.select([descriptor], [], [], QUIET_SECONDS)[0] and (more := read()):
+        text += more
+    pasted = _text(text)
+    if not _LINES.match(pasted):
+        pasted = pasted.rstrip("\r\n")
+    return f"{_BEGIN}{pasted}{_END}{text[len(pasted) :]}"
+
+
+def _text(text: str) -> str:
+    found = _TEXT.match(text)
+    assert found is not None
+    return found[0]
+
+
+SECONDS = 0.08
+"""A terminal that knows the question answers in a few milliseconds, over a slow line a little later."""
+
+QUESTION = "\x1b]11;?\x1b\\"
+
+_DEAF = frozenset({"dumb", "linux"})
+"""Terminals that have no answer."""
+
+_ANSWER_END = "\x07\x1b\x9c\udc9c"
+
+_ANSWER = re.compile(rf"\x1b\]11;([^{_ANSWER_END}]{{0,40}})(?:\x07|\x1b\\|\x9c|\udc9c)")
+
+_BEGUN = re.compile(rf"\x1b(?:\](?:1(?:1(?:;[^{_ANSWER_END}]{{0,40}}\x1b?)?)?)?)?\Z")
+
+_SURE = "\x1b]11;"
+
+
+class AnswerFilter:
+    """Takes the answer out of what is read, whenever it comes, and in however many pieces.
+
+    What may be the beginning of one is held back until more is read, or until `flush`: it may be the Escape
+    key as well.
+    """
+
+    def __init__(self) -> None:
+        self.color: Rgb | None = None
+        self.came: Callable[[Rgb], None] = lambda color: None
+        """Called with it, also when nobody waits for it any more."""
+        self._held = ""
+        self._let_go = 0
+        """How much of what is held was typed after all; the rest of an answer may still follow it."""
+
+    def feed(self, text: str) -> str:
+        whole, let_go = self._held + text, self._let_go
+        if _ANSWER.match(whole):
+            let_go = 0
+        whole = _ANSWER.sub(self._take, whole)
+        begun = _BEGUN.search(whole)
+        start = begun.start() if begun else len(whole)
+        self._held = whole[start:]
+        self._let_go = let_go if start == 0 and self._held else 0
+        return whole[let_go:start]
+
+    def flush(self) -> str:
+        """What was held back and is typed: nothing more came for a while."""
+        if self._held.startswith(_SURE):
+            return ""
+        typed = self._held[self._let_go :]
+        self._let_go = len(self._held)
+        return typed
+
+    def _take(self, answer: re.Match[str]) -> str:
+        if (color := color_of(answer[1])) is not None:
+            self.color = color
+            self.came(color)
+        return ""
+
+
+class TerminalInput(Vt100Input):
+    """The keyboard, without what the terminal answers."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self.answers = AnswerFilter()
+        self.is_drawn_for = False
+        """Whether one sees what one types: else several lines at once were typed one after the other."""
+        self._typed = _Typed(self.fileno(), self.answers, stdin.encoding)
+        self.stdin_reader = self._typed
+
+    def read_keys(self) -> list[KeyPress]:
+        self._typed.may_be_pasted = self.is_drawn_for and not self.vt100_parser._in_bracketed_paste
+        return super().read_keys()
+
+    def read_early(self) -> list[KeyPress]:
+        """What was typed while the terminal still made whole lines of it."""
+        self.vt100_parser.feed(self._typed.read_plain().replace("\n", "\r"))
+        keys, self._buffer = self._buffer, []
+        return keys
+
+    def flush_keys(self) -> list[KeyPress]:
+        self.vt100_parser.feed(self.answers.flush())
+        return super().flush_keys()
+
+
+class _Typed(PosixStdinReader):
+    def __init__(self, descriptor: int, answers: AnswerFilter, encoding: str) -> None:
+        super().__init__(descriptor, encoding=encoding)
+        self._answers = answers
+        self.may_be_pasted = False
+        """Several lines at once, which the terminal has not marked."""
+
+    def read(self, count: int = 1024) -> str:
+        text = self.read_plain()
+        return marked(text, self.read_plain, self.stdin_fd) if self.may_be_pasted else text
+
+    def read_plain(self) -> str:
+        return self._answers.feed(super().read())
+
+
+async def ask_background(reader: TerminalInput, writer: TextIO, seconds: float = SECONDS) -> Rgb | None:
+    """The background's colour; None if the terminal has not said it in time.
+
+    What is typed meanwhile is kept for the application that reads from the same input. Until that runs, the
+    caller stays in `reader.raw_mode()`: else the terminal would show an answer that comes late.
+    """
+    done = asyncio.Event()
+    typed: list[KeyPress] = []
+
+    def read() -> None:
+        typed.extend(reader.read_keys())
+        if reader.answers.color is not None or reader.closed:
+            done.set()
+
+    with reader.raw_mode(), reader.attach(read):
+        writer.write(QUESTION)
+        writer.flush()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await done.wait()
+    store_typeahead(reader, typed)
+    return reader.answers.color
+
+
+async def found_dark(
+    appearance: Appearance, reader: TerminalInput, writer: TextIO, environment: Mapping[str, str]
+) -> bool:
+    """Whether dark colours are shown. The terminal is asked only where its answer would decide."""
+    is_terminal = reader.stdin.isatty() and writer.isatty() and environment.get("TERM") not in _DEAF
+    asks = appearance == "auto" and is_terminal
+    answered = await ask_background(reader, writer) if asks else None
+    return is_dark(appearance, answered, environment)
+
+
+_CLEAR_ROW = "\r\x1b[K"
+
+
+@contextmanager
+def keeping_typed(stdin: TextIO) -> Iterator[None]:
+    """The terminal shows nothing of it and leaves Enter as it is; Ctrl+C still ends us. At the end all is as
+    it was, also when we are told to end before anybody listens."""
+    if sys.platform == "win32" or not stdin.isatty():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(stdin)
+    kept = termios.tcgetattr(stdin)
+    kept[0] &= ~termios.ICRNL
+    kept[3] &= ~termios.ECHO
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    try:
+        termios.tcsetattr(stdin, termios.TCSANOW, kept)
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal itself may be gone
+            termios.tcsetattr(stdin, termios.TCSANOW, before)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def take_typed(reader: TerminalInput, writer: TextIO) -> None:
+    """For the application that will read from this input. In raw mode."""
+    from prompt_toolkit.input.typeahead import store_typeahead
+
+    if typed := reader.read_early():
+        store_typeahead(reader, typed)
+        writer.write(_CLEAR_ROW)
+        writer.flush()

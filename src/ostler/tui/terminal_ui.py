@@ -1,0 +1,328 @@
+"""The terminal face as a whole: one conversation, what is drawn of it, and what a person does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from prompt_toolkit.input import Input
+from prompt_toolkit.output import Output
+
+from ostler.app.question_queue import OpenQuestions
+from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.events import Event, QuestionAsked
+from ostler.schema.facts import Fact
+from ostler.sessions.session import Session
+from ostler.tui.call_items import ChildQuestions
+from ostler.tui.command_context import Switching
+from ostler.tui.commands.registry import Commands
+from ostler.tui.composer import Writing
+from ostler.tui.conversation import Conversation
+from ostler.tui.editor.input_line import ChipStyle, EmptyHint
+from ostler.tui.extension_keys import give_keys_to_extensions
+from ostler.tui.extension_ui import PROMPT, ExtensionUi
+from ostler.tui.front_end import TuiFace
+from ostler.tui.inline_app import Editing, TerminalApp
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import Level, NoticeBlock
+from ostler.tui.keys import key_bindings
+from ostler.tui.main import load_later
+from ostler.tui.model_setup import Rescue
+from ostler.tui.notifications import Notifier, Notify
+from ostler.tui.panels.panel import Panel, Panels
+from ostler.tui.panels.question import AskedPanel
+from ostler.tui.render.items import BlockRows
+from ostler.tui.render.spans import apart
+from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fitting, status_parts
+from ostler.tui.transcript import Printing, earlier_facts, last_rows, tail_rows
+
+if TYPE_CHECKING:
+    from ostler.extensions.host import ExtensionHost
+    from ostler.tui.render.images import Way
+
+
+TICK = 0.12
+"""Seconds between two pictures of the spinner."""
+
+EARLIER = 40
+"""Blocks of an earlier conversation that are shown when it is opened, at most."""
+
+
+class Tui:
+    """Made for one session; `switch` leaves it for another. For commands it is the `Desk`."""
+
+    app: TerminalApp
+    commands: Commands
+    conversation: Conversation
+    printing: Printing
+    writing: Writing
+
+    def __init__(
+        self,
+        session: Session,
+        host: ExtensionHost | None,
+        face: TuiFace,
+        questions: OpenQuestions,
+        *,
+        input: Input | None = None,
+        output: Output | None = None,
+        notify: Notify = "auto",
+        editing: Editing = "emacs",
+        pictures: Way = "",
+    ) -> None:
+        self.face = face
+        self.questions = questions
+        self.panels = Panels(lambda: self.app.refresh())
+        self.transcript = Transcript(cwd=session.harness.cwd)
+        self.rows = BlockRows()
+        self.commands = Commands(self)
+        self.extensions = ExtensionUi(
+            lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
+        )
+        self.children = ChildQuestions()
+        asked = AskedPanel(
+            questions,
+            self._panel_for,
+            self.rows,
+            self.extensions.content_rows,
+            lambda: self.writing.is_typing,
+            lambda: bool(self.writing.line.text),
+        )
+        questions.opened = lambda: self.panels.open(asked)
+        questions.closed = lambda: self.panels.close(asked)
+        self.conversation = Conversation(session, host, self.see)
+        self.switching = Switching(self)
+        self.rescue = Rescue(self)
+        face.switch_to = self.switching.to
+        self.notice = ""
+        """What is said in place of the activity until the next key."""
+        self.activity = Activity(self.transcript)
+        self.meter = MeterReader(session, self.activity)
+        self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
+        self.writing = Writing(self, session.harness.cwd)
+        self._ticking: asyncio.TimerHandle | None = None
+        keys = key_bindings(self)
+        self.notifier.bind(keys)
+        face.unwatched = self.notifier.unwatched
+        self.app = TerminalApp(
+            self.writing.line.buffer,
+            keys,
+            above=(
+                self.panels.top,
+                self.extensions.header,
+                self._tail,
+                self.writing.shell.rows,
+                self.writing.waiting.rows,
+                self.extensions.above,
+                self._activity_row,
+                self.panels.rows,
+            ),
+            below=(self.panels.bottom, self.extensions.below, self.extensions.footer, self._status),
+            prompt=lambda: PROMPT,
+            instead=self.extensions.line,
+            first=(
+                self.extensions.line,
+                self._status,
+                self.panels.rows,
+                self.panels.top,
+                self.panels.bottom,
+                self._activity_row,
+                self._tail,
+                self.writing.shell.rows,
+                self.writing.waiting.rows,
+                self.extensions.above,
+                self.extensions.below,
+            ),
+            input=input,
+            output=output,
+            editing=editing,
+            highlights=[ChipStyle(self.writing.line), EmptyHint(self._is_new)],
+        )
+        self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
+        self.printing = Printing(
+            self.rows,
+            self.extensions,
+            lambda: self.app.size.columns,
+            lambda rows: self.app.print(rows),
+            lambda: self.app.ends_blank,
+            pictures,
+        )
+        face.show(self.app, self.rows)
+        give_keys_to_extensions(self)
+
+    async def run(self, first: str = "") -> None:
+        """Until the person leaves."""
+        await self._print_earlier()
+        self.extensions.begin()
+        self.conversation.begin()
+        if first:
+            self.writing.soon(self.submit(first))
+        later = asyncio.ensure_future(self._after_first_frame())
+        self.notifier.begin()
+        try:
+            await self.app.run()
+        finally:
+            self.notifier.end()
+            later.cancel()
+            if self._ticking:
+                self._ticking.cancel()
+            await self.writing.close()
+            self.rescue.end()
+            await self.conversation.leave()
+            await self.printing.finish()
+            self.app.finish()
+            self.extensions.stop()
+
+    async def _after_first_frame(self) -> None:
+        await self.app.is_seen.wait()
+        await load_later(self.conversation.harness)
+        await self.meter.look_back()
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def see(self, batch: Sequence[Fact | Event]) -> None:
+        told = self.children.among(batch)
+        for one in told:
+            event = one.event if isinstance(one, Fact) else one
+            self.activity.take(event)
+            self.meter.take(event)
+            self.rescue.take(event)
+            self.notifier.take(event, self.activity.run_seconds)
+        closed = self.transcript.take(self.writing.waiting.take(told))
+        self.extensions.see(batch)
+        if closed:
+            self.printing.take(closed)
+        self.app.refresh()
+        self._tick()
+
+    def _tick(self) -> None:
+        """The spinner turns, and the time goes on, while something is under way."""
+        if self._ticking is None and self.activity.words:
+            self._ticking = asyncio.get_running_loop().call_later(TICK, self._tock)
+
+    def _tock(self) -> None:
+        self._ticking = None
+        self.app.refresh()
+        self._tick()
+
+    def _panel_for(self, asked: QuestionAsked) -> Panel:
+        from ostler.tui.panels.question import panel_for
+        from ostler.tui.panels.question_forms import Asked
+
+        cwd, who = self.conversation.harness.cwd, partial(self.children.who, asked.id)
+        return panel_for(Asked(self.questions, asked, self.rows, cwd, who))
+
+    async def show(self, conversation: Conversation) -> None:
+        """Another session in place of the one that was left."""
+        self.conversation = conversation
+        self.transcript = Transcript(cwd=conversation.harness.cwd)
+        self.activity = Activity(self.transcript)
+        self.meter = MeterReader(conversation.session, self.activity)
+        state = conversation.session.state
+        self.say(f"session {state.id} {state.title}".rstrip() if state.leaf else "a new session begins")
+        await self._print_earlier()
+        self.extensions.begin()
+        conversation.begin()
+        await self.writing.waiting.look()
+        await self.meter.look_back()
+
+    async def _print_earlier(self) -> None:
+        """The end of the conversation, about two screens of it."""
+        columns, rows = self.app.size.columns, self.app.size.rows
+        facts, has_more = await earlier_facts(self.conversation.session.journal, min(EARLIER, rows))
+        blocks = self.transcript.take(facts)
+        drawn = last_rows(
+            blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
+        )
+        if has_more or len(blocks) > EARLIER:
+            self.app.print(self.rows.note("what came before is not shown", columns))
+        self.app.print(drawn)
+        if self.conversation.is_elsewhere:
+            self._join()
+
+    def _join(self) -> None:
+        """A run that another process drives."""
+        session = self.conversation.session
+        if (run := session.state.run) is not None:
+            seconds = (session.journal.world.now_ms() - run.time_ms) / 1000
+            self.activity.join(run, seconds, session.state.questions)
+            self._tick()
+
+    # --- what is seen ---------------------------------------------------------------------------------
+
+    def _is_new(self) -> bool:
+        """Nothing was typed yet, and nothing else is to be seen."""
+        return not self.writing.has_typed and not self.activity.words and self.panels.present is None
+
+    @property
+    def is_asked(self) -> bool:
+        """What is pressed is for a question."""
+        return isinstance(self.panels.taking, AskedPanel)
+
+    def _tail(self, width: int, most: int) -> Sequence[str]:
+        if self.panels.is_tall:
+            return []
+        tail, pushed = self.transcript.tail(), self.app.pushed
+        rows = tail_rows(tail, self.rows, width, most + len(pushed), after_blank=self.app.ends_blank)
+        return pushed.below(rows)[-most:]
+
+    def _activity_row(self, width: int, most: int) -> list[str]:
+        if self.notice:
+            return self.rows.note(self.notice, width)
+        frame = int(time.monotonic() / TICK)
+        hint = "" if self.extensions.visibility.hide_hint else self._escape_hint()
+        parts = activity_parts(self.meters(), frame, hint)
+        return [self.rows.parts(fitting(parts, width))] if parts else []
+
+    def _escape_hint(self) -> str:
+        if not self.panels.takes("esc"):
+            return "esc stops"
+        return "esc declines" if self.is_asked else "esc closes"
+
+    def _status(self, width: int, most: int) -> list[str]:
+        if self.extensions.visibility.hide_status:
+            return []
+        return [self.rows.parts(fitting(status_parts(self.meters()), width))]
+
+    def meters(self) -> Meters:
+        read = self.meter.read(len(self.writing.waiting), self.extensions.notes)
+        if self.conversation.is_elsewhere:
+            return read
+        return msgspec.structs.replace(read, permissions=self.conversation.harness.permissions)
+
+    def write(self, text: str) -> None:
+        """What is for the terminal itself, and not seen in it."""
+        self.app.application.output.write_raw(text)
+        self.app.application.output.flush()
+
+    # --- what a person does ---------------------------------------------------------------------------
+
+    async def submit(self, text: str) -> None:
+        """As if it had been typed, and Enter pressed."""
+        await self.writing.submit_text(text)
+
+    async def stop(self) -> None:
+        await self.writing.back.stop()
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Something that a command has to tell."""
+        self.app.print(self.rows.closed(NoticeBlock(text, level), self.app.size.columns))
+
+    def show_thoughts(self) -> None:
+        """What the model thought last, which was folded."""
+        if thoughts := self.transcript.last_reasoning:
+            rows = self.rows.thoughts(thoughts, self.app.size.columns)
+            self.app.print(apart([rows], after_blank=self.app.ends_blank))
+        else:
+            self.say("there is nothing that the model has thought")
+
+    def colors(self) -> ThemeColors | None:
+        return self.rows.colors
+
+    def leave(self) -> None:
+        self.app.exit()

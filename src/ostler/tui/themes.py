@@ -1,0 +1,250 @@
+"""Which theme is shown."""
+# MERGED: What a theme file says. A mistake in it costs its own line, never the theme.
+# MERGED: The themes of a terminal by name, each read from its file when somebody wants to see it.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
+from ostler.extensions.ui.themes import (
+    DEFAULT,
+    DEFAULT_THEME,
+    SLOTS,
+    Theme,
+    ThemeBook,
+    ThemeColor,
+    ThemeColors,
+    full_hex,
+)
+from ostler.permissions.memory import project_folder
+from ostler.store.paths import configuration_file
+
+if TYPE_CHECKING:
+    from ostler.extensions.host import ExtensionHost
+
+
+def has_colors(environment: Mapping[str, str]) -> bool:
+    """Not if `NO_COLOR` is set to anything, nor on a dumb terminal."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+def chosen_theme(wanted: str, environment: Mapping[str, str]) -> str:
+    """The name of the theme to show first; empty where there are no colours."""
+    return (wanted or DEFAULT) if has_colors(environment) else ""
+
+
+async def missing_theme(wanted: str, book: ThemeBook, host: ExtensionHost | None, session: str) -> str:
+    """What to say of a theme that there is not; empty if it is there. An extension may bring it when it hears
+    that the session is open."""
+    if not wanted or wanted in book:
+        return ""
+    if host is not None and (attending := host.sessions.get(session)) is not None:
+        await attending.catch_up()
+    return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme shows those there are"
+
+
+def colors_of(book: ThemeBook, name: str, *, dark: bool) -> ThemeColors:
+    """Every slot as it is seen; all are empty where there are no colours."""
+    return book.resolved(name, dark=dark) if name else ThemeColors(dark=dark)
+
+
+WORDS = ("description", "inherits")
+
+SIDES = ("light", "dark")
+
+
+class ThemeFile(msgspec.Struct, frozen=True):
+    """A file as it was read: what it leaves out is that of the theme it inherits."""
+
+    theme: Theme = Theme()
+    description: str = ""
+    inherits: str = ""
+    problems: tuple[str, ...] = ()
+    """A line each."""
+
+
+def parse_theme(values: Mapping[str, Any]) -> ThemeFile:
+    """What a file in TOML says, and what in it could not be used."""
+    problems: list[str] = []
+    colors: dict[str, ThemeColor] = {}
+    words: dict[str, str] = {}
+    for name, value in values.items():
+        if name in SLOTS:
+            colors[name] = _color(name, value, problems)
+        elif name not in WORDS:
+            problems.append(f"there is no {name!r:.60}{_near(name)}")
+        elif isinstance(value, str):
+            words[name] = " ".join(value.split())
+        else:
+            problems.append(f"{name} is a text, not {value!r:.60}")
+    return ThemeFile(Theme(**colors), **words, problems=tuple(problems))
+
+
+def laid_over(theme: Theme, below: Theme) -> Theme:
+    """The theme, with the colours of another where it has none: each slot, light and dark by themselves."""
+    return Theme(*map(_laid_over, _colors(theme), _colors(below)))
+
+
+def _laid_over(color: ThemeColor, below: ThemeColor) -> ThemeColor:
+    return ThemeColor(color.light or below.light, color.dark or below.dark)
+
+
+def _colors(theme: Theme) -> Iterator[ThemeColor]:
+    return (getattr(theme, slot) for slot in SLOTS)
+
+
+def _color(slot: str, value: object, problems: list[str]) -> ThemeColor:
+    """One colour for both sides, or a table with one for each."""
+    if not isinstance(value, dict):
+        both = _hex(slot, value, problems)
+        return ThemeColor(both, both)
+    problems += [f"{slot} has light and dark, and no {name!r:.60}" for name in value if name not in SIDES]
+    return ThemeColor(**{side: _hex(slot, value[side], problems) for side in SIDES if side in value})
+
+
+def _hex(slot: str, value: object, problems: list[str]) -> str:
+    if isinstance(value, str) and (color := full_hex(value)):
+        return color
+    problems.append(f"{slot} is no colour like #rrggbb: {value!r:.60}")
+    return ""
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, (*SLOTS, *WORDS), n=1)
+    return f"; did you mean {near[0]}?" if near else "; docs/themes.md lists what there is"
+
+
+BUILT_IN = Path(__file__).with_name("theme_files")
+
+PROJECT_FOLDER = Path(".ostler") / "themes"
+"""In a project's folders. Themes are only colours, so nobody has to trust them."""
+
+LARGEST_FILE = 64 * 1024
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A folder of themes, or a file of one."""
+
+    path: Path
+    project: Path | None = None
+    """What it must not lead out of."""
+
+
+_DEFAULT = Place(BUILT_IN / f"{DEFAULT}.toml")
+
+_DEFAULT_FILE = ThemeFile(DEFAULT_THEME, "Clear colours on white or near black")
+
+
+def themes_for(cwd: Path, say: Callable[[str], None]) -> ThemeShelf:
+    """Built-in themes, the user's, and those of the project from its root down to `cwd`."""
+    cwd = cwd.resolve()
+    root = project_folder(cwd)
+    projects = (Place(folder / PROJECT_FOLDER, root) for folder in reversed(folders_up_to(root, cwd)))
+    return ThemeShelf([Place(configuration_file().parent / "themes"), *projects], say)
+
+
+class ThemeShelf(Mapping[str, Theme]):
+    """Built-in themes and those of some places: the last one of a name counts.
+
+    - A theme that inherits its own name inherits the one it replaces.
+    - What is wrong with a file is said when it is read, in lines that begin with its path, each of them once.
+    """
+
+    def __init__(self, places: Sequence[Place], say: Callable[[str], None]) -> None:
+        self._places = (Place(BUILT_IN), *places)
+        self._say = say
+        self._said: set[str] = set()
+        # The one theme without a file of its own: extensions have it in any face.
+        self._files = {_DEFAULT.path: _DEFAULT_FILE}
+
+    def __getitem__(self, name: str) -> Theme:
+        return self._theme(name, self._sources[name], ())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._sources))
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def description(self, name: str) -> str:
+        """A line about a theme; empty if it says nothing of itself."""
+        return self._file(self._sources[name][-1]).description
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[Place, ...]]:
+        """By name; the last one counts."""
+        found: dict[str, tuple[Place, ...]] = {DEFAULT: (_DEFAULT,)}
+        for place in self._places:
+            for path in self._paths_in(place.path):
+                found[path.stem] = (*found.get(path.stem, ()), Place(path, place.project))
+        return found
+
+    def _paths_in(self, folder: Path) -> Iterator[Path]:
+        try:
+            paths = [path for path in entries_in(folder) if path.suffix == ".toml"]
+        except Unusable as error:
+            self._tell(folder, f"it cannot be read: {error}")
+            return
+        for path in paths:
+            if _NAME.fullmatch(path.stem):
+                yield path
+            else:
+                self._tell(path, "the name of a theme has letters, digits, - and _, and no others")
+
+    def _theme(self, name: str, sources: tuple[Place, ...], heirs: tuple[Path, ...]) -> Theme:
+        """What the last of the sources says, over what it inherits."""
+        path, file = sources[-1].path, self._file(sources[-1])
+        below = sources[:-1] if file.inherits == name else self._sources.get(file.inherits, ())
+        if not file.inherits:
+            return file.theme
+        if not below:
+            self._tell(path, f"it inherits {file.inherits!r:.60}, and there is no such theme")
+            return file.theme
+        if below[-1].path in (*heirs, path):
+            self._tell(path, f"it inherits {file.inherits!r:.60}, which inherits it")
+            return file.theme
+        return laid_over(file.theme, self._theme(file.inherits, below, (*heirs, path)))
+
+    def _file(self, source: Place) -> ThemeFile:
+        if source.path not in self._files:
+            try:
+                file = parse_theme(_values(source))
+            except Unusable as error:
+                replaces = self._sources[source.path.stem][0] != source
+                inherits = source.path.stem if replaces else ""
+                file = ThemeFile(inherits=inherits, problems=(str(error),))
+            self._files[source.path] = file
+            for problem in file.problems:
+                self._tell(source.path, problem)
+        return self._files[source.path]
+
+    def _tell(self, path: Path, problem: str) -> None:
+        line = f"{printable_path(path)}: {problem}"
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
+
+
+def _values(source: Place) -> dict[str, object]:
+    import tomllib
+
+    beginning = read_beginning(source.path, source.project, LARGEST_FILE)
+    if beginning is None:
+        raise Unusable("it is a link to nothing")
+    if beginning.size > LARGEST_FILE:
+        raise Unusable(f"it is larger than {LARGEST_FILE // 1024} KiB")
+    try:
+        return tomllib.loads(beginning.content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Unusable(f"it is not valid TOML: {error}") from None
