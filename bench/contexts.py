@@ -15,7 +15,7 @@ from ostler.context.tokenizers import RoutedTokenizer
 from ostler.core.context import Told
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
-from ostler.core.model import Transcript
+from ostler.core.transcript import Transcript
 from ostler.models.scripted import ScriptedModel
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult, user
 from ostler.sessions.session import create_session

@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.room import Room
 from bench.rows import Row, interleaved, limit_row, ratio_row, skipped_row
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension import Extension
 from ostler.extensions.host import ExtensionHost

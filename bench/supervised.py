@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from time import process_time
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.events import RunEnded
 from ostler.sessions.supervisor import Supervisor

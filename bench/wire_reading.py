@@ -42,7 +42,8 @@ async def _seconds(read: Read) -> float:
 
 
 def _ours(wire: str, url: str) -> Read:
-    from ostler.core.model import ModelDone, ModelRequest, Transcript
+    from ostler.core.model import ModelDone, ModelRequest
+    from ostler.core.transcript import Transcript
     from ostler.models.factory import make_model
     from ostler.schema.messages import user
 

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.core.call_context import MODEL_LIMIT
 from ostler.core.call_gate import idempotency_key
 from ostler.core.children import ChildRequest, child_session
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import FailedCall, Hook, Retry, StepPlan
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import MODEL_LIMIT, ToolContext
 from ostler.history.audit import audit_of
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
@@ -487,8 +487,8 @@ def test_every_name_and_every_case_has_a_row(generator: ModuleType) -> None:
     ("entry", "complaint"),
     [
         ({"here": ["ostler.core.tool.Nothing"], "why_not": "x"}, "there is no ostler.core.tool.Nothing"),
-        ({"here": ["ostler.core.tool.tool"]}, "name a test"),
-        ({"here": ["ostler.core.tool.tool"], "why_not": "x"}, "name a test"),
+        ({"here": ["ostler.core.function_tool.tool"]}, "name a test"),
+        ({"here": ["ostler.core.function_tool.tool"], "why_not": "x"}, "name a test"),
         ({}, "name a test"),
         (
             {"by": ["tests/test_sdk.py::test_nothing_at_all"]},

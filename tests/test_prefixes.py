@@ -14,7 +14,7 @@ from ostler.core.context import ANOTHER_SYSTEM, BY_A_HOOK, FIRST, WITH_A_HOOK, B
 from ostler.core.harness import Harness
 from ostler.core.hooks import ContextDraft, Hook, RunPlan
 from ostler.core.journal import Journal
-from ostler.core.model import Transcript
+from ostler.core.transcript import Transcript
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.messages import as_content, user

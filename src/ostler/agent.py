@@ -20,9 +20,10 @@ from ostler.app.default_model import settled
 from ostler.app.settings import Settings, load_settings
 from ostler.context.instructions import system_prompt
 from ostler.context.session_context import NO_RULES, KeptContext
-from ostler.core.harness import Asker, Harness, Span, Tag
+from ostler.core.harness import Harness, Span, Tag
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.model import Model, ReasoningLevel
+from ostler.core.questions import Asker
 from ostler.core.store import Store
 from ostler.core.tool import Tool, schema_of
 from ostler.extensions.loader.extension_loader import GivenExtension, GivenExtensions

@@ -12,10 +12,10 @@ import pytest
 
 from ostler.app.remote_sessions import FarStore, as_typed
 from ostler.core.call_context import CallContext
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.state import fold
 from ostler.core.store import Store
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.remote.client import NotWelcome, Remote, address_of
 from ostler.remote.store import RemoteStore
@@ -28,8 +28,7 @@ from ostler.schema.requests import Prompt, Rename
 from ostler.sessions.lease import new_owner
 from ostler.sessions.session import watch_session
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips
-from ostler.tui.editor.input_line import Typed
+from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.main import FarModel
 from tests.web.served import Served, serving
 

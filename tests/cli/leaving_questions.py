@@ -10,8 +10,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema.events import QuestionAsked
 from ostler.schema.messages import as_content

@@ -15,7 +15,8 @@ from ostler.context.calibration import MIN_SAMPLES, Account, Coefficient, correc
 from ostler.context.policy import ContextPolicy, Window
 from ostler.context.providers import Fence
 from ostler.core.context import Built, Count, Told
-from ostler.core.model import ModelRequest, Transcript
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.history.context_trace import told_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events

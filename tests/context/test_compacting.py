@@ -8,8 +8,8 @@ from typing import Any
 from ostler.app.settings import Settings
 from ostler.context.builder import ModelRoom
 from ostler.context.session_context import KeptContext
+from ostler.core.function_tool import tool
 from ostler.core.model import ModelRequest
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ContextOverflow

@@ -12,9 +12,9 @@ from ostler.context.builder import ModelRoom, SessionContext
 from ostler.context.policy import merged
 from ostler.context.providers import Fence
 from ostler.core.context import Count
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Hook, PlannedCompaction, Refuse, Summary
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.core.tool import tool
 from ostler.history.context_trace import told_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events

@@ -14,10 +14,10 @@ from ostler.context.builder import ModelRoom, SessionContext
 from ostler.context.compaction import ChapterTool
 from ostler.context.policy import ContextPolicy, Results, merged
 from ostler.context.session_context import KeptContext, follow_policy
-from ostler.core.call_context import ResultLimits
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.run_state import REMIND_AT
-from ostler.core.tool import tool
+from ostler.core.tool import ResultLimits
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ConfigurationError

@@ -17,7 +17,7 @@ from ostler.context.window import (
     kept,
     plan,
 )
-from ostler.core.model import Transcript
+from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, Reasoning, Text, ToolCall, ToolResult
 
 MODES = st.sampled_from(["full", "cut", "dropped"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
 from ostler.extensions.protocol.client import Limits
 from ostler.extensions.protocol.process_extension import ForeignExtension, load_foreign
 from ostler.schema import events

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.model import Model
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.extensions.api import Ostler
 from ostler.extensions.context_api.models import Completion, LimitReached, Said
 from ostler.extensions.extension_context import ExtensionContext

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ostler import Agent
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.extensions import ExtensionContext, Ostler, SessionOpened
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import ScriptedModel, Turn

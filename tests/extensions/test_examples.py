@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import InputDraft, PlannedCall, PlannedCompaction
-from ostler.core.tool import tool
 from ostler.extensions.host import CommandFailed
 from ostler.models.scripted import Call, Turn
 from ostler.schema.events import RunEnded, ToolResultFact

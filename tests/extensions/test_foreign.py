@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ostler.core.children import ChildRequest
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.extensions.loader.discovery import Search
 from ostler.extensions.loader.extension_loader import extend
 from ostler.extensions.protocol.client import Limits

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.extensions import (
     ContextDraft,
     ExtensionContext,

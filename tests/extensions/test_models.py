@@ -8,7 +8,7 @@ import pytest
 
 from ostler.agent import OpenThings
 from ostler.app.settings import Settings
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ModelChanged, ReasoningChanged

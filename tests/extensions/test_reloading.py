@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.extensions import idle_host
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader import reload

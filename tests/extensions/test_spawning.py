@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import Ask, PlannedCall, Refuse, RunPlan
 from ostler.core.model import ModelRequest
-from ostler.core.tool import tool
 from ostler.extensions import SubagentEvent, SubagentEvents, SubagentResult
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext

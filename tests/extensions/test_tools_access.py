@@ -6,9 +6,9 @@ from typing import Any
 
 from ostler.context.skills import SkillTool
 from ostler.core.children import ChildRequest
-from ostler.core.function_tool import ToolClass
+from ostler.core.function_tool import ToolClass, tool
 from ostler.core.hooks import Hook, StepPlan
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel

@@ -8,7 +8,8 @@ from ostler.app.settings import Settings
 from ostler.context.session_context import KeptContext
 from ostler.core.call_context import CallContext
 from ostler.core.children import ChildRequest
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
+from ostler.core.function_tool import tool
 from ostler.core.json_schema import mismatch
-from ostler.core.tool import tool
 from ostler.schema.errors import InvalidArguments
 
 

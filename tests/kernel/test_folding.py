@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.core.model import Transcript
 from ostler.core.state import fold
+from ostler.core.transcript import Transcript
 from ostler.schema.errors import StoreCorrupt
 from ostler.schema.events import AssistantMessage, Event, SessionStarted, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact, encode_event

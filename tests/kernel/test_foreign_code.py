@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Ask, ContextDraft, Hook, Hooks, Refuse, Replace, Retry, StepPlan
 from ostler.core.model import ModelDone
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ServerFailed, UsageError

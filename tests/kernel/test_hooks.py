@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import (
     Ask,
     ContextDraft,
@@ -24,7 +25,6 @@ from ostler.core.hooks import (
     StepPlan,
     Suppress,
 )
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ServerFailed

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
 from ostler.schema.errors import ConnectionFailed, Failure, ServerFailed

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import FailedCall, GiveUp, Hook, Retry
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
 from ostler.schema.errors import (

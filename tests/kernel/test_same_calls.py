@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Ask, Hook, PlannedCall
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.events import QuestionAsked

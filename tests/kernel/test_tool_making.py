@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
-from ostler.core.function_tool import ToolClass
-from ostler.core.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_summary, tool
+from ostler.core.function_tool import ToolClass, tool
+from ostler.core.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_summary
 from ostler.schema.errors import InvalidArguments
 from ostler.schema.messages import Image, Text
 from ostler.schema.outcomes import Display, Failed, NeedUser, Ok, Question, failed, ok

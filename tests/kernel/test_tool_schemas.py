@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from msgspec import Meta, Struct
 
+from ostler.core.function_tool import tool
 from ostler.core.json_schema import mismatch, schema_problem
-from ostler.core.tool import schema_of, tool
+from ostler.core.tool import schema_of
 from ostler.models.wires.encoder import closed
 
 

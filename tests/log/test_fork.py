@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.journal import World
 from ostler.core.processes import current_process
 from ostler.core.state import fold, path_of
 from ostler.core.store import Store
-from ostler.core.tool import tool
 from ostler.core.transcript import NEVER_RUN
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.journal import World
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
 from ostler.schema.errors import Failure

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostler.core.function_tool import tool
 from ostler.core.journal import World
 from ostler.core.processes import current_process
 from ostler.core.state import fold
 from ostler.core.store import Store
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.errors import UsageError

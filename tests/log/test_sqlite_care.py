@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.journal import World
 from ostler.core.processes import current_process
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.facts import Fact

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from ostler.core.call_context import CallContext
+from ostler.core.function_tool import tool
 from ostler.core.model import ModelRequest
 from ostler.core.store import Store
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.facts import Fact

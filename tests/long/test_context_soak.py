@@ -13,8 +13,8 @@ from ostler.app.harness import make_harness
 from ostler.app.settings import Settings
 from ostler.context.compaction import SYSTEM as WRITES_SUMMARY
 from ostler.context.tokenizers import RoutedTokenizer
+from ostler.core.function_tool import tool
 from ostler.core.model import ModelEvent, ModelRequest
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema.events import Compacted, Event, ModelCalled, RunEnded
 from ostler.schema.facts import Fact

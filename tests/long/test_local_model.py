@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ostler.core.model import Model, ModelDone, ModelEvent, ModelRequest, ToolOffer, Transcript
+from ostler.core.model import Model, ModelDone, ModelEvent, ModelRequest, ToolOffer
+from ostler.core.transcript import Transcript
 from ostler.models.factory import make_model
 from ostler.schema.events import TextDelta, ToolInputDelta, Warned
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult, user

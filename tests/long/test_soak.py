@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.model import ModelEvent, ModelRequest
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema.messages import as_content
 from ostler.sessions.session import create_session, open_session

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ostler.core.model import ModelRequest, Transcript
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.wires.chat import ChatModel
 from ostler.models.wires.chat_dialects import DIALECTS
 from ostler.schema.messages import Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user

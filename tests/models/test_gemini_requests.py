@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from ostler.core.model import ModelRequest, Transcript
-from ostler.core.transcript import Telling
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Telling, Transcript
 from ostler.models.catalogue import ModelSettings
 from ostler.models.wires.chat import ChatModel
 from ostler.models.wires.gemini import GeminiModel

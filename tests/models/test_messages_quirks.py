@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.wires.anthropic_stream import AnthropicDecoder
 from ostler.schema.events import (
     SourceCited,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ostler import Agent
-from ostler.core.model import ModelDone, ModelFailure, ModelRequest, Transcript
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
+from ostler.core.model import ModelDone, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.scripted import Call, RecordedModel, Turn
 from ostler.schema.errors import Failure
 from ostler.schema.events import AssistantMessage

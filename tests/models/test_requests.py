@@ -9,7 +9,8 @@ import anthropic
 import openai
 import pytest
 
-from ostler.core.model import ModelRequest, Transcript
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.catalogue import ModelSettings
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel

@@ -8,7 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from ostler.core.model import ModelRequest, Transcript
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.wires.responses import ResponsesModel
 from ostler.schema.events import Warned
 from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.factory import make_model
 from ostler.models.providers import Provider, Wire
 from ostler.schema.messages import Image, Message, Text, as_content, user

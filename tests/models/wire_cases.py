@@ -6,7 +6,8 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
-from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
+from ostler.core.transcript import Transcript
 from ostler.models.factory import make_model
 from ostler.schema.messages import Message, user
 from ostler.testkit.vendors import FakeVendor

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import Hook, Refuse, Retry, Rewrite, StepPlan, Suppress
 from ostler.core.journal import World
-from ostler.core.tool import tool
 from ostler.history.audit import Trail, audit_entries, audit_of, why
 from ostler.history.audit_decisions import ACTIONS, NO_DECISION, AuditEntry
 from ostler.models.scripted import Call, ScriptedModel, Turn

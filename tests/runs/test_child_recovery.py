@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ostler.core.children import ChildRequest, HistoryPolicy, child_session
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Ask, Hook, PlannedCall
 from ostler.core.journal import World
 from ostler.core.model import ModelRequest
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import StoreError

@@ -10,10 +10,11 @@ import pytest
 
 from ostler.app.stores import newest_session
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy, child_session
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Ask, Hook, PlannedCall, Refuse
 from ostler.core.model import ModelRequest
 from ostler.core.processes import current_process
-from ostler.core.tool import ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import CallRefused

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.state import fold
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.messages import as_content
 from ostler.schema.requests import Navigate

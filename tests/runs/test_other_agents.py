@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.journal import World
 from ostler.core.processes import process_environment
 from ostler.core.store import Lease
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import SessionBusy, UsageError

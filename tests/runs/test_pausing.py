@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.events import RunEnded, RunWaiting

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Allow, Ask, PlannedCall, Refuse
 from ostler.core.journal import World
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_guard, remember_answer, user_guard
 from ostler.permissions.memory import forget, project_folder, read_memory, remember, remembered_rules

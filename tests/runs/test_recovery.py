@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.errors import StoreError
 from ostler.schema.events import Audited, RunEnded, ToolResultFact

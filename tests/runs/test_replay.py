@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ostler import Agent
+from ostler.core.function_tool import FunctionTool, tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import ContextDraft, Hook, Hooks, PlannedCall, Refuse, Retry
-from ostler.core.tool import FunctionTool, ToolContext, tool
+from ostler.core.tool import ToolContext
 from ostler.history.recording import Recording, masked, recording_in
 from ostler.history.replay import Replayed, Stage, replay
 from ostler.models.scripted import Call, ScriptedModel, Turn

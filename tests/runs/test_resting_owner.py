@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.model import harness_without_model
+from ostler.core.harness import harness_without_model
 from ostler.core.processes import ProcessId
 from ostler.sessions.lease import rest
 from ostler.sessions.session import create_session, open_session

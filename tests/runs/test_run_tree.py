@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from ostler.core.children import ChildRequest, ExecutionPolicy
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Ask, Hook, PlannedCall
 from ostler.core.journal import World
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.outcomes import Question

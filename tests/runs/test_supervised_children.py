@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.model import ModelRequest
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.outcomes import NeedUser, Question

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.events import RunEnded, RunWaiting

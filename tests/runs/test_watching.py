@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.schema.errors import UsageError
 from ostler.sessions.live_socket import Channel, socket_of, sweep

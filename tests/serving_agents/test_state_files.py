@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.tracker import Saved, Tracker
+from ostler.drivers.driver import Saved, ScreenMessage
+from ostler.drivers.tracker import Tracker
 from ostler.server.agentapi.state_file import (
     StateFile,
     UnreadableState,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ostler.drivers.agent_messages import ScreenMessage, recorded_messages
+from ostler.drivers.agent_messages import recorded_messages
+from ostler.drivers.driver import Saved, ScreenMessage
 from ostler.drivers.lifecycle import new_journal, restart_terminal_session, start_terminal_session
 from ostler.drivers.screen_driver import TerminalAgent
 from ostler.drivers.session import give_back
-from ostler.drivers.tracker import Saved
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
 from ostler.schema.messages import as_content

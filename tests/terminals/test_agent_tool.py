@@ -178,7 +178,7 @@ async def test_several_agents_work_at_the_same_time(tmp_path: Path) -> None:
 
 
 async def test_a_long_answer_is_cut_for_the_model_and_kept_in_a_blob(tmp_path: Path) -> None:
-    from ostler.core.call_context import ResultLimits
+    from ostler.core.tool import ResultLimits
 
     script = [ask(agent="echo", prompt="\n".join(f"line {number}" for number in range(60))), "done"]
     async with session_of(script, tmp_path, result_limits=ResultLimits(characters=400)) as ran:

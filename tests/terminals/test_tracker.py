@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.tracker import INITIAL_PROMPT, Delivered, Saved, Timing, Tracker, Undelivered
+from ostler.drivers.driver import Saved, ScreenMessage
+from ostler.drivers.tracker import INITIAL_PROMPT, Delivered, Timing, Tracker, Undelivered
 from ostler.schema.errors import SessionBusy, UsageError
 from tests.terminals.played import EchoAgent, Played
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.model import harness_without_model
+from ostler.core.harness import harness_without_model
 from ostler.core.processes import kill_processes_of
 from ostler.drivers.agent_messages import recorded_messages
 from ostler.drivers.lifecycle import restart_terminal_session, start_terminal_session

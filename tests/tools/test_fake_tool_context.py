@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.schema.errors import CallRefused, NotFound
 from ostler.schema.outcomes import Failed, NeedUser, Ok, Question
 from ostler.testkit.fakes import FakeToolContext, run_tool, told

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.hooks import Hooks
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.permissions.guard import permission_guard
 from ostler.schema.messages import text_of

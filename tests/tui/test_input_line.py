@@ -10,8 +10,8 @@ from ostler.core.harness import Harness
 from ostler.models.scripted import ScriptedModel
 from ostler.schema.errors import UsageError
 from ostler.schema.messages import text_of
-from ostler.tui.editor.chips import Chips
-from ostler.tui.editor.input_line import InputLine, Typed
+from ostler.tui.editor.chips import Chips, Typed
+from ostler.tui.editor.input_line import InputLine
 from ostler.tui.editor.prompt_history import PromptHistory
 from ostler.tui.prompt_content import prompt_content
 

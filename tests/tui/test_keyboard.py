@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.core.tool import tool
+from ostler.core.function_tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.messages import Text
 from ostler.schema.requests import Prompt

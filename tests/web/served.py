@@ -12,8 +12,9 @@ from typing import Any
 import httpx2
 import uvicorn
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import Tool, tool
+from ostler.core.tool import Tool
 from ostler.models.scripted import Answer, ScriptedModel
 from ostler.server.app import create_app
 from ostler.server.auth import TokenBook

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.outcomes import NeedUser, Question
 from tests.web.served import serving, text

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ostler.core.call_context import CallContext
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.outcomes import NeedUser, Question
 from ostler.sessions.lease import new_owner

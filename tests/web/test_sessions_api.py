@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.processes import current_process
-from ostler.core.tool import tool
 from ostler.models.scripted import Call
 from ostler.schema.errors import NoModel
 from ostler.schema.outcomes import NeedUser, Question

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.core.tool import tool
 from ostler.models.scripted import Call, Turn
 from ostler.server import http_server
 from ostler.server import state as server_module

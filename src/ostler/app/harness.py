@@ -16,9 +16,10 @@ from ostler.app.default_model import settled
 from ostler.app.settings import Settings, load_settings
 from ostler.context.instructions import has_folder, nested_instructions, skills_in, told_at_first
 from ostler.context.session_context import NO_RULES, KeptContext
-from ostler.core.harness import Asker, Harness
+from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import Model
+from ostler.core.questions import Asker
 from ostler.core.tool import Tool
 from ostler.models.factory import model_maker
 from ostler.permissions.guard import configured_rules, remember_answer, user_guard

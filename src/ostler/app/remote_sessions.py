@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ostler.core.processes import ProcessId
     from ostler.core.store import Store
     from ostler.sessions.live_socket import Batch
-    from ostler.tui.editor.input_line import Typed
+    from ostler.tui.editor.chips import Typed
 
 
 class Relayed(Protocol):

@@ -51,8 +51,7 @@ from ostler.schema.requests import (
 from ostler.schema.text import counted, one_line
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, open_questions, root_of, state_of
-from ostler.sessions.session import Session
-from ostler.sessions.submit import require_own_agent
+from ostler.sessions.session import Session, require_own_agent
 from ostler.store.paths import store_file
 
 Command = Callable[[argparse.Namespace, Store, SessionState], Awaitable[int]]

@@ -24,9 +24,9 @@ from ostler.app.settings import Settings
 from ostler.app.stores import open_store
 from ostler.cli.output import LivePrinter
 from ostler.cli.session_runner import exit_code
+from ostler.core.function_tool import in_thread
 from ostler.core.processes import kill_processes_of
 from ostler.core.store import Store
-from ostler.core.tool import in_thread
 from ostler.models.scripted import JOB, LABEL, RUNS, SLOW_RUN, DemoModel
 from ostler.permissions.guard import permission_guard
 from ostler.permissions.rules import parse_rule

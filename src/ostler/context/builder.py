@@ -35,7 +35,8 @@ from ostler.context.window import Conversation, Kept, Shown, Tally, Window, conv
 from ostler.core.context import NO_TOKENS, Built, Count, Occasion, Order, Tokenizer, Told, total
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
-from ostler.core.model import ToolOffer, Transcript
+from ostler.core.model import ToolOffer
+from ostler.core.transcript import Transcript
 from ostler.schema.events import Event, ModelCalled, UsageReported, Warned
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Message, Text

@@ -14,12 +14,12 @@ from ostler.context.window import CHARACTERS_A_TOKEN, Conversation
 from ostler.core.cancellation import CancelToken
 from ostler.core.completion import ask_aside
 from ostler.core.context import Occasion, Order
+from ostler.core.function_tool import checked
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedCompaction, Refuse, Summary
 from ostler.core.journal import Journal, oversight
-from ostler.core.model import Transcript
-from ostler.core.tool import ToolContext, ToolSpec, checked
-from ostler.core.transcript import SUMMARY
+from ostler.core.tool import ToolContext, ToolSpec
+from ostler.core.transcript import SUMMARY, Transcript
 from ostler.schema.errors import InvalidArguments, OstlerError
 from ostler.schema.events import Compacted
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult, text_of, user

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.app.settings import Settings
-from ostler.core.call_context import ResultLimits
 from ostler.core.context import Built, Order, Told
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.run_state import REMIND_AT
+from ostler.core.tool import ResultLimits
 from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from ostler.context.files import (
     quoted_path,
     read_beginning,
 )
-from ostler.core.tool import ToolContext, ToolSpec, checked
+from ostler.core.function_tool import checked
+from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
 from ostler.schema.outcomes import Display, Ok, ok
 from ostler.tools.files import digest_of, in_thread, shown

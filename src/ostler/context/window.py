@@ -10,8 +10,7 @@ import msgspec
 
 from ostler.context.policy import ContextPolicy, ResultMode
 from ostler.core.context import FIRST
-from ostler.core.model import Transcript
-from ostler.core.transcript import SUMMARY
+from ostler.core.transcript import SUMMARY, Transcript
 from ostler.schema.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult, text_of
 
 Action = Literal["cut", "dropped", "stripped"]

@@ -6,15 +6,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.journal import Journal
 from ostler.core.run_state import RunState, Used
 from ostler.schema.errors import StoreError
 from ostler.schema.events import Limits, RunEnded, Warned
 from ostler.schema.usage import NOTHING_USED, Usage
+
+if TYPE_CHECKING:
+    from ostler.core.journal import Journal
 
 WARN_AT = 0.8
 """The part of a limit that a person is warned at, once."""

@@ -9,21 +9,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw
 
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, Stopwatch
-from ostler.core.children import ChildRequest, ChildResult, child_session
+from ostler.core.children import TASK_EXCERPT, ChildRequest, ChildResult, child_session
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.processes import ProcessId
 from ostler.core.questions import NOBODY_TO_ASK, Questions, as_stored
 from ostler.core.run_state import CallState
 from ostler.core.store import Blobs
+from ostler.core.tool import ResultLimits
 from ostler.schema.errors import CallRefused, StoreError
 from ostler.schema.events import (
-    ChildEnded,
     ChildEvent,
     ChildStarted,
     ChildUsed,
@@ -42,23 +41,15 @@ from ostler.schema.usage import Usage
 
 FLUSH_AFTER = 0.2
 
+
 FLUSH_SIZE = 256 * 1024
+
 
 KEEP_AT_MOST = 256 * 1024 * 1024
 """A command that prints for ever must not fill the disk."""
 
 
 TAIL_SIZE = 4 * 1024
-
-
-MODEL_LIMIT = 50 * 1024
-
-
-class ResultLimits(msgspec.Struct, frozen=True):
-    """How much of a result's text the model is told, for tools that do not bound it themselves."""
-
-    characters: int = MODEL_LIMIT
-    lines: int | None = None
 
 
 def blob_of_call(call: str) -> str:
@@ -191,9 +182,6 @@ def _ends(whole: str, limits: ResultLimits) -> tuple[str, str]:
         head, tail = "\n".join(lines[:first]), "\n".join(lines[len(lines) - limits.lines + first :])
     half = max(1, limits.characters // 2)
     return head[:half], tail[-half:]
-
-
-TASK_EXCERPT = 200
 
 
 class CallContext:
@@ -330,16 +318,3 @@ async def results_in(journal: Journal) -> AsyncIterator[ToolResultFact]:
     for fact in await journal.store.read_opening(journal.session):
         if fact.type == "tool_result" and isinstance(fact.event, ToolResultFact):
             yield fact.event
-
-
-def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
-    """Makes a fact of a child's end, once: from here on its use counts as its parent's children's."""
-    run = journal.state.run
-    child = run.children.get(result.session) if run else None
-    if child is not None and child.ended is None and not journal.failed:
-        ended = ChildEnded(
-            child.call, result.session, result.status, result.own, result.children, result.reason
-        )
-        journal.record(ended)
-        if budget is not None:
-            budget.forget(result.session)

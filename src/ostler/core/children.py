@@ -6,15 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import TASK_EXCERPT, record_child_end
 from ostler.core.cancellation import CancelToken
-from ostler.core.harness import Children, Harness
 from ostler.core.journal import Journal
 from ostler.core.run_state import Used
 from ostler.schema.errors import NotFound, OstlerError, StoreError
@@ -22,6 +20,10 @@ from ostler.schema.events import ChildEnded, ChildEvent, ChildStarted, Event, Li
 from ostler.schema.facts import Fact
 from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, PlainBlock, text_of
+
+if TYPE_CHECKING:
+    from ostler.core.harness import Children, Harness
+
 
 MAX_TOGETHER = 8
 """Children of one run that work at the same time; more wait their turn. Each of them may have as many."""
@@ -118,6 +120,7 @@ Watch = Callable[[Sequence[Event | Fact]], None]
 
 
 WAITED = "it waited for somebody, and nobody could have come back to it later"
+
 
 NEVER_BEGAN = "it was ended before it began"
 
@@ -255,3 +258,19 @@ class Spawned:
                     continue
             left.append(child)
         return left
+
+
+TASK_EXCERPT = 200
+
+
+def record_child_end(journal: Journal, budget: Budget | None, result: ChildResult) -> None:
+    """Makes a fact of a child's end, once: from here on its use counts as its parent's children's."""
+    run = journal.state.run
+    child = run.children.get(result.session) if run else None
+    if child is not None and child.ended is None and not journal.failed:
+        ended = ChildEnded(
+            child.call, result.session, result.status, result.own, result.children, result.reason
+        )
+        journal.record(ended)
+        if budget is not None:
+            budget.forget(result.session)

@@ -11,7 +11,8 @@ from typing import Any
 
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
-from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest, Transcript
+from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.schema.errors import Failure
 from ostler.schema.events import ModelCalled, ModelFailed, Purpose, TextDelta, UsageReported
 from ostler.schema.messages import text_of

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from ostler.core.hooks import RunPlan
-from ostler.core.model import Model, ModelRequest, ToolOffer, Transcript
+from ostler.core.model import Model, ModelRequest, ToolOffer
+from ostler.core.transcript import Transcript
 from ostler.schema.messages import Message, as_content
 
 if TYPE_CHECKING:

@@ -4,20 +4,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, ClassVar, Self, TypeVar
+from contextlib import suppress
+from typing import Any, ClassVar, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from ostler.core.json_schema import Schema, mismatch, referred, schema_of
-from ostler.core.tool import ToolContext, ToolOptions, ToolSpec, as_outcome
-from ostler.schema.errors import InvalidArguments
+from ostler.core.json_schema import Schema, mismatch, parameters_of, read_docstring, referred
+from ostler.core.json_schema import schema_of as schema_of
+from ostler.core.tool import BeforeCall, ToolContext, ToolOptions, ToolSpec, as_outcome
+from ostler.schema.errors import InvalidArguments, ToolError
 from ostler.schema.outcomes import Failed, Ok, Outcome
 
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
+
 
 Place = tuple[list[Schema], Any, str]
 """What is allowed somewhere in the arguments, what is there, and how that place is called."""
@@ -25,9 +30,12 @@ Place = tuple[list[Schema], Any, str]
 
 _MISSING, _UNKNOWN = "Object missing required field", "Object contains unknown field"
 
+
 _FORMAT = r"Invalid ((?:RFC3339|ISO8601|base64|UUID|decimal|epoch)\b.*)"
 
+
 _STEP = r"\.([^.\[]+)|\[(\d+|\.\.\.)\]"
+
 
 _NOUNS = {
     "string": "a string",
@@ -38,6 +46,7 @@ _NOUNS = {
     "object": "an object",
     "null": "null",
 }
+
 
 _LIMITS = {
     "minimum": "at least {}",
@@ -53,6 +62,7 @@ _LIMITS = {
     "format": "in the format {}",
     "contentEncoding": "in {}",
 }
+
 
 _EXCERPT = 60
 
@@ -175,6 +185,7 @@ class _Declared(msgspec.StructMeta):
 
 _OPTIONS = ToolOptions.__annotations__
 
+
 _TAKEN = ("spec", "validate", "run", "summarise")
 
 
@@ -246,3 +257,117 @@ def _summarised(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[O
         return msgspec.structs.replace(outcome, summary=summary)
 
     return summarised
+
+
+class FunctionTool:
+    """A tool made of a typed function. See `tool`."""
+
+    def __init__(
+        self, function: Callable[..., Any], spec: ToolSpec, parameters: type[msgspec.Struct]
+    ) -> None:
+        self.function = function
+        self.spec = spec
+        self._parameters = parameters
+        self._wants_context = "context" in inspect.signature(function).parameters
+        self._check: Callable[..., Any] | None = None
+        self.__doc__ = function.__doc__
+        self.__name__ = spec.name
+
+    def validate(self, arguments: dict[str, Any]) -> msgspec.Struct:
+        return checked(arguments, self._parameters, self.spec.name)
+
+    def objecting(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates a coroutine function that takes the same, with a `BeforeCall` as its context, and raises
+        what the call would fail with."""
+        self._check = check
+        return check
+
+    async def objection(self, arguments: msgspec.Struct, before: BeforeCall) -> str:
+        if self._check is None:
+            return ""
+        try:
+            await self._check(**_values(arguments), context=before)
+        except ToolError as error:
+            return error.message
+        return ""
+
+    async def run(self, arguments: msgspec.Struct, context: ToolContext) -> Any:
+        values = _values(arguments)
+        if self._wants_context:
+            values["context"] = context
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**values)
+        return await in_thread(lambda: self.function(**values))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The plain function, for tests and for calling it from Python."""
+        return self.function(*args, **kwargs)
+
+
+def _values(arguments: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
+    return await done_by(
+        lambda job: threading.Thread(target=job, daemon=True, name="ostler-tool").start(), work
+    )
+
+
+async def done_by(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
+    """What the work returns or raises, once whoever it is posted to has done it in a thread."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def job() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except StopIteration:
+            error = RuntimeError("it raised StopIteration")  # which a future cannot hold
+        except BaseException as raised:
+            error = raised
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    post(job)
+    return await done
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Makes a tool of a function with type hints. For a class see `ToolClass`.
+
+    The docstring's first paragraph is the description; lines like `city: where to look` under an
+    `Args:` heading describe parameters. A parameter named `context` receives the `ToolContext`.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionTool:
+        if isinstance(function, type):
+            raise TypeError(f"a class is made a tool by its base: class {function.__name__}(ToolClass)")
+        name = options.get("name") or function.__name__
+        about, described = read_docstring(function.__doc__)
+        parameters = parameters_of(function, name)
+        told: ToolOptions = {**options, "name": name, "description": options.get("description") or about}
+        return FunctionTool(function, ToolSpec(schema=schema_of(parameters, described), **told), parameters)
+
+    return make(function) if function is not None else make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, get_args
@@ -11,13 +11,13 @@ import msgspec
 from msgspec import field
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import ResultLimits
 from ostler.core.children import MAX_TOGETHER, ChildPeek, ChildRequest, ChildResult
 from ostler.core.context import Context
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.journal import Journal
-from ostler.core.model import Model, ReasoningLevel, ToolOffer
-from ostler.core.tool import Tool
+from ostler.core.model import AbsentModel, Model, ReasoningLevel, ToolOffer
+from ostler.core.questions import Asker
+from ostler.core.tool import ResultLimits, Tool
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import Event, Limits, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
@@ -25,10 +25,6 @@ from ostler.schema.facts import Fact
 if TYPE_CHECKING:
     from ostler.core.children import Spawned
     from ostler.core.questions import Questions
-
-
-Asker = Callable[[QuestionAsked], Awaitable[Any]]
-"""A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""
 
 
 Remember = Callable[[QuestionAsked, QuestionAnswered, str], Sequence[Event]]
@@ -50,6 +46,7 @@ NO_SPAN: AbstractContextManager[Any] = nullcontext()
 
 
 SILENCE_LIMIT = 120.0
+
 
 ONE_MODEL_ONLY = "this session works with one model only"
 
@@ -252,3 +249,7 @@ class Harness(msgspec.Struct):
             offers = tuple(ToolOffer(spec.name, spec.description, spec.schema) for spec in specs)
             self._offers = (names, offers)
         return self._offers[1]
+
+
+def harness_without_model(cwd: str) -> Harness:
+    return Harness(AbsentModel(), cwd=Path(cwd))

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ostler.core.harness import Harness
+from ostler.core.transcript import Transcript
 from ostler.schema.errors import Failure
 from ostler.schema.events import (
     ReasoningDelta,
@@ -26,9 +25,8 @@ from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 ReasoningLevel = Literal["off", "minimal", "low", "medium", "high"]
 
-_encoder = msgspec.json.Encoder()
 
-_HASHED_TOGETHER = 200  # messages: the memory for one lot serves the next
+_encoder = msgspec.json.Encoder()
 
 
 class ToolOffer(msgspec.Struct, frozen=True):
@@ -37,57 +35,6 @@ class ToolOffer(msgspec.Struct, frozen=True):
     name: str
     description: str
     schema: dict[str, Any]
-
-
-class Transcript:
-    """The messages a model is told, each with its encodings.
-
-    A transcript only grows. Every wire asks for its own encoding of each message through `encoded`,
-    which calls the encoder once a message, however many steps the message lives through.
-    """
-
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages: list[Message] = list(messages)
-        self.append: Callable[[Message], None] = self._messages.append
-        """Adds a message. The list's own: opening a long session calls it thousands of times."""
-        self._encodings: dict[str, list[bytes]] = {}
-        self._hasher = blake2b(digest_size=16)
-        self._hashed = 0
-        self._call_ids: set[str] = set()
-        self._searched = 0
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """All of them; it grows with the transcript."""
-        return self._messages
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
-
-    def __getitem__(self, index: int) -> Message:
-        return self._messages[index]
-
-    def encoded(self, key: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """One encoding a message. `key` names the encoder: a wire and whatever changes its output."""
-        done = self._encodings.setdefault(key, [])
-        done += map(encode, self._messages[len(done) :])
-        return done
-
-    def call_ids(self) -> set[str]:
-        """The ids of all calls in it."""
-        for message in self._messages[self._searched :]:
-            self._call_ids.update([call.id for call in message.calls])
-        self._searched = len(self._messages)
-        return self._call_ids
-
-    def digest(self) -> bytes:
-        while new := self._messages[self._hashed : self._hashed + _HASHED_TOGETHER]:
-            self._hasher.update(_encoder.encode_lines(new))
-            self._hashed += len(new)
-        return self._hasher.digest()
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -142,6 +89,7 @@ class ModelFailure(msgspec.Struct, frozen=True):
 
 ModelDelta = TextDelta | ReasoningDelta | ToolInputStarted | ToolInputDelta | ToolInputEnded
 
+
 ModelEvent = ModelDelta | Warned | SourceCited | ModelDone | ModelFailure
 
 
@@ -182,7 +130,3 @@ class AbsentModel:
 
     async def aclose(self) -> None:
         pass
-
-
-def harness_without_model(cwd: str) -> Harness:
-    return Harness(AbsentModel(), cwd=Path(cwd))

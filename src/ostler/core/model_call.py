@@ -27,9 +27,10 @@ from ostler.core.hooks import (
     Suppress,
 )
 from ostler.core.journal import Journal
-from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer, Transcript
+from ostler.core.model import Model, ModelDone, ModelEvent, ModelFailure, ModelRequest, ToolOffer
 from ostler.core.run_state import StepState
 from ostler.core.state import SessionState
+from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from ostler.core.harness import Asker
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import QuestionAnswered, QuestionAsked
 
@@ -100,3 +99,7 @@ def grants(asked: QuestionAsked, answer: QuestionAnswered) -> bool:
     said = answer.answer.strip().lower() if isinstance(answer.answer, str) else answer.answer
     offered = [scope for scope in asked.question.choices if scope in ("session", "project", "user")]
     return answer.outcome == "answered" and said in (True, "yes", "y", "allow", *offered)
+
+
+Asker = Callable[[QuestionAsked], Awaitable[Any]]
+"""A face that can put a question to a person now. Returns the answer; raises `CallRefused` to decline."""

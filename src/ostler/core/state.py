@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ostler.core.model import Transcript
 from ostler.core.run_state import CallState, ChildState, RunState, StepState, signature
-from ostler.core.transcript import Telling
+from ostler.core.transcript import Telling, Transcript
 from ostler.schema import events
 from ostler.schema.events import Event, RunStatus
 from ostler.schema.facts import Fact, UnknownEvent, decode_together

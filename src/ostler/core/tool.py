@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.children import ChildRequest, ChildResult
-from ostler.core.function_tool import checked as checked
-from ostler.core.json_schema import parameters_of, read_docstring
 from ostler.core.json_schema import schema_of as schema_of
 from ostler.core.processes import ProcessId
-from ostler.schema.errors import ToolError
 from ostler.schema.events import Event, TodoItem, ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import File, Image, PlainBlock, Text, as_content, text_of
 from ostler.schema.outcomes import Display, Failed, NeedUser, Ok, Outcome, Pending, Question
+
+if TYPE_CHECKING:
+    from ostler.core.children import ChildRequest, ChildResult
+
 
 ToolKind = Literal["read", "search", "edit", "execute", "fetch", "agent", "ask", "other"]
 
@@ -171,120 +167,6 @@ class ToolOptions(TypedDict, total=False):
     display: Display | None
 
 
-class FunctionTool:
-    """A tool made of a typed function. See `tool`."""
-
-    def __init__(
-        self, function: Callable[..., Any], spec: ToolSpec, parameters: type[msgspec.Struct]
-    ) -> None:
-        self.function = function
-        self.spec = spec
-        self._parameters = parameters
-        self._wants_context = "context" in inspect.signature(function).parameters
-        self._check: Callable[..., Any] | None = None
-        self.__doc__ = function.__doc__
-        self.__name__ = spec.name
-
-    def validate(self, arguments: dict[str, Any]) -> msgspec.Struct:
-        return checked(arguments, self._parameters, self.spec.name)
-
-    def objecting(self, check: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates a coroutine function that takes the same, with a `BeforeCall` as its context, and raises
-        what the call would fail with."""
-        self._check = check
-        return check
-
-    async def objection(self, arguments: msgspec.Struct, before: BeforeCall) -> str:
-        if self._check is None:
-            return ""
-        try:
-            await self._check(**_values(arguments), context=before)
-        except ToolError as error:
-            return error.message
-        return ""
-
-    async def run(self, arguments: msgspec.Struct, context: ToolContext) -> Any:
-        values = _values(arguments)
-        if self._wants_context:
-            values["context"] = context
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(**values)
-        return await in_thread(lambda: self.function(**values))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The plain function, for tests and for calling it from Python."""
-        return self.function(*args, **kwargs)
-
-
-def _values(arguments: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
-
-
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
-    return await done_by(
-        lambda job: threading.Thread(target=job, daemon=True, name="ostler-tool").start(), work
-    )
-
-
-async def done_by(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
-    """What the work returns or raises, once whoever it is posted to has done it in a thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
-
-    def job() -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = work()
-        except StopIteration:
-            error = RuntimeError("it raised StopIteration")  # which a future cannot hold
-        except BaseException as raised:
-            error = raised
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, error)
-
-    post(job)
-    return await done
-
-
-@overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
-
-
-@overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-
-
-def tool(
-    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
-) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Makes a tool of a function with type hints. For a class see `ToolClass`.
-
-    The docstring's first paragraph is the description; lines like `city: where to look` under an
-    `Args:` heading describe parameters. A parameter named `context` receives the `ToolContext`.
-    """
-
-    def make(function: Callable[..., Any]) -> FunctionTool:
-        if isinstance(function, type):
-            raise TypeError(f"a class is made a tool by its base: class {function.__name__}(ToolClass)")
-        name = options.get("name") or function.__name__
-        about, described = read_docstring(function.__doc__)
-        parameters = parameters_of(function, name)
-        told: ToolOptions = {**options, "name": name, "description": options.get("description") or about}
-        return FunctionTool(function, ToolSpec(schema=schema_of(parameters, described), **told), parameters)
-
-    return make(function) if function is not None else make
-
-
 def as_outcome(returned: Any) -> Outcome:
     """What a tool returned, as an outcome: text, blocks, nothing, or any JSON value."""
     match returned:
@@ -314,3 +196,13 @@ def default_summary(content: Sequence[PlainBlock]) -> str:
     if len(lines) == 1 and len(text) <= _SUMMARY_LIMIT:
         return text
     return f"{len(text)} characters in {len(lines)} line{'' if len(lines) == 1 else 's'}"
+
+
+MODEL_LIMIT = 50 * 1024
+
+
+class ResultLimits(msgspec.Struct, frozen=True):
+    """How much of a result's text the model is told, for tools that do not bound it themselves."""
+
+    characters: int = MODEL_LIMIT
+    lines: int | None = None

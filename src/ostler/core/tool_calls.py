@@ -8,21 +8,14 @@ from typing import Literal
 import msgspec
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import (
-    CallContext,
-    OutputSpool,
-    blob_of_call,
-    bounded,
-    printable,
-    record_child_end,
-)
+from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bounded, printable
 from ostler.core.call_gate import Judging, Ready
 from ostler.core.cancellation import CancelToken, run_bounded
-from ostler.core.children import ChildResult, ChildWaits, child_session
-from ostler.core.harness import Asker, Harness
+from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
+from ostler.core.harness import Harness
 from ostler.core.hooks import FinishedCall, Oversight
 from ostler.core.journal import Journal
-from ostler.core.questions import NOBODY_TO_ASK, Questions, as_stored
+from ostler.core.questions import NOBODY_TO_ASK, Asker, Questions, as_stored
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events

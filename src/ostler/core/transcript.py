@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ostler.core.model import Transcript
+import msgspec
+
 from ostler.schema import events
 from ostler.schema.facts import UnknownEvent
+from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult
 from ostler.schema.visibility import fate, is_blank
 
@@ -18,6 +21,11 @@ SUMMARY = "This conversation began earlier. What came before the messages below,
 
 
 OTHER_BRANCH = "This was done from here before, and then left. What came of it, in a summary:"
+
+
+_encoder = msgspec.json.Encoder()
+
+_HASHED_TOGETHER = 200  # messages: the memory for one lot serves the next
 
 
 class Telling:
@@ -159,3 +167,54 @@ _TELLERS: dict[type[Any], Any] = {
     events.ExtensionEntry: Telling._extension,
 }
 """How the transcript grows by what the model is told beside answers and results."""
+
+
+class Transcript:
+    """The messages a model is told, each with its encodings.
+
+    A transcript only grows. Every wire asks for its own encoding of each message through `encoded`,
+    which calls the encoder once a message, however many steps the message lives through.
+    """
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._messages: list[Message] = list(messages)
+        self.append: Callable[[Message], None] = self._messages.append
+        """Adds a message. The list's own: opening a long session calls it thousands of times."""
+        self._encodings: dict[str, list[bytes]] = {}
+        self._hasher = blake2b(digest_size=16)
+        self._hashed = 0
+        self._call_ids: set[str] = set()
+        self._searched = 0
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All of them; it grows with the transcript."""
+        return self._messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    def __getitem__(self, index: int) -> Message:
+        return self._messages[index]
+
+    def encoded(self, key: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+        """One encoding a message. `key` names the encoder: a wire and whatever changes its output."""
+        done = self._encodings.setdefault(key, [])
+        done += map(encode, self._messages[len(done) :])
+        return done
+
+    def call_ids(self) -> set[str]:
+        """The ids of all calls in it."""
+        for message in self._messages[self._searched :]:
+            self._call_ids.update([call.id for call in message.calls])
+        self._searched = len(self._messages)
+        return self._call_ids
+
+    def digest(self) -> bytes:
+        while new := self._messages[self._hashed : self._hashed + _HASHED_TOGETHER]:
+            self._hasher.update(_encoder.encode_lines(new))
+            self._hashed += len(new)
+        return self._hasher.digest()

@@ -5,25 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import msgspec
 
-from ostler.drivers.driver import Said, ToolUpdate, Update
+from ostler.drivers.driver import Said, ScreenMessage, ToolUpdate, Update
 from ostler.drivers.screen_text import format_message, new_text, split_tool_calls
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.outcomes import Question
-
-
-class ScreenMessage(msgspec.Struct, frozen=True):
-    """One message; `id` is its place in the conversation, `time` seconds since 1970."""
-
-    id: int
-    role: Literal["agent", "user"]
-    text: str
-    time: float
 
 
 class Conversation:

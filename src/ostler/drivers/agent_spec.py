@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from ostler.core.processes import find_program
-from ostler.drivers.driver import Transport
 from ostler.schema.errors import ConfigurationError, UsageError
 
 AGENT_TYPES = (
@@ -39,6 +38,7 @@ _COMMANDS = {
 
 # Programs that start another one, and what the packages they are given contain.
 _RUNNERS = {"npx", "bunx", "uvx"}
+
 
 _PACKAGES = {
     "@anthropic-ai/claude-code": "claude",
@@ -123,3 +123,6 @@ class TerminalAgentSettings(
     """How it is driven: through a terminal, or by a protocol that it speaks."""
     description: str = ""
     """When to ask it, for the model."""
+
+
+Transport = Literal["pty", "acp", "stream-json"]

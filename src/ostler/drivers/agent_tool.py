@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.core.call_context import TASK_EXCERPT, CallContext, record_child_end
+from ostler.core.call_context import CallContext
 from ostler.core.cancellation import CancelToken, run_bounded
-from ostler.core.children import ChildResult, child_session
-from ostler.core.tool import BeforeCall, ToolContext, ToolSpec, checked
+from ostler.core.children import TASK_EXCERPT, ChildResult, child_session, record_child_end
+from ostler.core.function_tool import checked
+from ostler.core.tool import BeforeCall, ToolContext, ToolSpec
 from ostler.drivers.agent_spec import AgentCommand, detect
 from ostler.drivers.tracker import Timing
 from ostler.schema.errors import InvalidArguments, OstlerError, StoreError, ToolError, ToolFailed

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.agent_spec import detect
-from ostler.drivers.tracker import Saved, Status
+from ostler.drivers.agent_spec import Transport, detect
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import TodoItem
 from ostler.schema.usage import Usage
@@ -215,9 +213,6 @@ def open_driver(agent: StructuredAgent, session: str, listener: Listener) -> Dri
     return StreamJsonDriver(agent, session, listener)
 
 
-Transport = Literal["pty", "acp", "stream-json"]
-
-
 class Observer(Protocol):
     """Told at once, on the event loop; it must neither wait nor raise."""
 
@@ -293,3 +288,23 @@ class DrivenAgent(Protocol):
     async def close(self) -> None:
         """Ends the agent, and the session with it."""
         ...
+
+
+class ScreenMessage(msgspec.Struct, frozen=True):
+    """One message; `id` is its place in the conversation, `time` seconds since 1970."""
+
+    id: int
+    role: Literal["agent", "user"]
+    text: str
+    time: float
+
+
+Status = Literal["initializing", "changing", "stable"]
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What an earlier process kept of a conversation."""
+
+    messages: Sequence[ScreenMessage] = ()
+    initial_prompt: str = ""
+    initial_prompt_sent: bool = False

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from ostler.core.harness import harness_without_model
 from ostler.core.journal import Journal
-from ostler.core.model import harness_without_model
+from ostler.drivers.driver import Status
 from ostler.drivers.screen import ASCII_WHITESPACE
-from ostler.drivers.tracker import Status
 from ostler.schema import events, requests
 from ostler.schema.errors import SessionBusy, StoreError, UsageError
 from ostler.schema.messages import Text, text_of

@@ -17,12 +17,11 @@ from ostler.core.journal import Journal, World, open_journal
 from ostler.core.state import fold
 from ostler.core.store import Store
 from ostler.drivers.agent_messages import RecordedMessage, recorded_messages
-from ostler.drivers.driver import ConversationGone, StructuredAgent
+from ostler.drivers.driver import ConversationGone, Saved, StructuredAgent
 from ostler.drivers.protocol_session import CONVERSATION, CONVERSING, StructuredSession
 from ostler.drivers.screen import load_emulator
 from ostler.drivers.screen_driver import TerminalAgent
 from ostler.drivers.session import TerminalSession
-from ostler.drivers.tracker import Saved
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact

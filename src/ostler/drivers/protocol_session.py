@@ -12,12 +12,15 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
-from ostler.drivers.agent_messages import ScreenMessage, SpokenConversation
+from ostler.drivers.agent_messages import SpokenConversation
 from ostler.drivers.driver import (
     Conversing,
     Inquiry,
     Observer,
     Permission,
+    Saved,
+    ScreenMessage,
+    Status,
     StructuredAgent,
     StructuredTransport,
     TurnEnd,
@@ -30,7 +33,7 @@ from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_stream import STATUS
 from ostler.drivers.session import Observers, give_back, how_it_ended, live, outcome_for_a_sender
-from ostler.drivers.tracker import NOT_WAITING, STOPPED, Saved, Status
+from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.drivers.turn import Turn
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageError, failure_of

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from ostler.drivers.agent_spec import detect
+from ostler.drivers.driver import Saved
 from ostler.drivers.pty_process import MOST_UNWRITTEN, PtyProcess
 from ostler.drivers.screen import Screen, check_size, open_screen, read_out
 from ostler.drivers.screen_stream import Viewer, unfinished
-from ostler.drivers.tracker import Delivered, Event, Saved, Timing, Tracker, Undelivered, Write, keystrokes
+from ostler.drivers.tracker import Delivered, Event, Timing, Tracker, Undelivered, Write, keystrokes
 from ostler.schema.errors import SessionBusy, StoreError
 
 Outcome = Delivered | Undelivered

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ostler.core.journal import Journal
-from ostler.drivers.screen_driver import DrivenTerminal
-from ostler.drivers.tracker import Status
+from ostler.drivers.driver import Status
 from ostler.schema.events import LiveValue
+
+if TYPE_CHECKING:
+    from ostler.drivers.screen_driver import DrivenTerminal
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 

@@ -13,14 +13,14 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
-from ostler.drivers.agent_messages import RecordedMessage, ScreenMessage
-from ostler.drivers.driver import Observer
+from ostler.drivers.agent_messages import RecordedMessage
+from ostler.drivers.driver import Observer, Saved, ScreenMessage, Status
 from ostler.drivers.inbox import AgentInbox
 from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.screen import read_out
 from ostler.drivers.screen_driver import DrivenTerminal, Outcome, TerminalAgent, Watcher
 from ostler.drivers.screen_stream import LiveValues, Viewer
-from ostler.drivers.tracker import INITIAL_PROMPT, NOT_WAITING, STOPPED, Delivered, Saved, Status, Undelivered
+from ostler.drivers.tracker import INITIAL_PROMPT, NOT_WAITING, STOPPED, Delivered, Undelivered
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, StoreError, UsageError, failure_of
 from ostler.schema.events import RunStatus

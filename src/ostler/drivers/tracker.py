@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from enum import Enum
-from typing import Literal
 
 import msgspec
 
-from ostler.drivers.agent_messages import Conversation, ScreenMessage
+from ostler.drivers.agent_messages import Conversation
+from ostler.drivers.driver import Saved, ScreenMessage, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_text import is_ready, only_blinks
 from ostler.schema.errors import SessionBusy, UsageError
@@ -42,8 +41,10 @@ class Timing(msgspec.Struct, frozen=True):
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
+
 # A character typed and taken back: some agents show a paste as text only when something was typed before it.
 _TYPED_AND_ERASED = b"x\x08"
+
 
 _ENTER = b"\r"
 
@@ -141,17 +142,18 @@ class Delivery:
 
 NOT_WAITING = "message can only be sent when the agent is waiting for user input"
 
+
 STOPPED = "context canceled"
+
 
 INITIAL_PROMPT = 0
 
+
 _INITIAL_PROMPT_ATTEMPTS = 3
+
 
 # Amp's logo moves until a key is pressed, and a screen that moves is never stable.
 _FIRST_KEYS = {"amp": b" \x08"}
-
-
-Status = Literal["initializing", "changing", "stable"]
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -175,14 +177,6 @@ class Undelivered(msgspec.Struct, frozen=True):
 
 
 Event = Write | Delivered | Undelivered
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """What an earlier process kept of a conversation."""
-
-    messages: Sequence[ScreenMessage] = ()
-    initial_prompt: str = ""
-    initial_prompt_sent: bool = False
 
 
 class _Queued(msgspec.Struct, frozen=True):

@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.call_context import ResultLimits, bounded
+from ostler.core.call_context import bounded
 from ostler.core.journal import Journal
+from ostler.core.tool import ResultLimits
 from ostler.drivers.driver import FileChange, Planned, Said, Thought, ToolUpdate, Update, Used
 from ostler.schema import events
 from ostler.schema.facts import storing_problem

@@ -6,11 +6,11 @@ what extensions import; each is loaded when it is first used.
 
 from __future__ import annotations
 
+from ostler.core.lazy import lazy_exports
+
 TYPE_CHECKING = False  # not from typing: that import alone would cost more than all of this
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from ostler.context.providers import Fence as Fence
     from ostler.context.providers import FenceRequest as FenceRequest
     from ostler.core.hooks import Allow as Allow
@@ -86,83 +86,108 @@ if TYPE_CHECKING:
     from ostler.extensions.ui.types import Visibility as Visibility
     from ostler.extensions.ui.types import Widget as Widget
 
-_NAMES = {
-    "api": ("Ostler",),
-    "context": ("ExtensionContext",),
-    "given": ("extend_harness",),
-    "moments": (
-        "ModelChanged",
-        "ReasoningChanged",
-        "ReasoningStarted",
-        "SessionLeft",
-        "SessionOpened",
-        "StateChanged",
-        "TerminalResized",
-    ),
-    "parts.children": ("Subagent", "SubagentEvent", "SubagentEvents", "SubagentResult"),
-    "parts.completing": ("Completion", "LimitReached"),
-    "parts.history": ("Moved",),
-    "parts.history_nodes": ("HistoryMessage", "KeptEntry", "TreeNode"),
-    "parts.model_access": ("ModelDescription", "Resolution", "Said"),
-    "parts.skill_access": ("SkillText", "SkillsRead"),
-    "parts.template_access": ("ArgumentPattern", "Arguments", "ModelCondition", "NamedTemplate"),
-    "parts.tool_access": ("ToolDescription",),
-    "parts.usage_access": ("ContextStats", "LastRun", "SessionUsage"),
-    "registrations": ("ToolRenderer",),
-    "showing.editing": ("Editor", "KeyAction"),
-    "showing.theme_colors": ("Theme", "ThemeColor", "ThemeColors"),
-    "showing.ui_data": (
-        "Confirmed",
-        "Content",
-        "Entered",
-        "MultiSelected",
-        "Overlay",
-        "OverlayClosed",
-        "OverlayStyle",
-        "Selected",
-        "Style",
-        "Visibility",
-        "Widget",
-    ),
-    "state_store": ("State",),
-}
-_OF_HOOKS = (
-    "Allow",
-    "Ask",
-    "ContextDraft",
-    "DraftMessage",
-    "FailedCall",
-    "FinishedCall",
-    "GiveUp",
-    "Handled",
-    "InputDraft",
-    "PlannedCall",
-    "PlannedCompaction",
-    "PlannedFork",
-    "PlannedSwitch",
-    "Refuse",
-    "Replace",
-    "Retry",
-    "Rewrite",
-    "RunPlan",
-    "StepPlan",
-    "Summary",
-    "Suppress",
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "ostler.context.providers": (
+            "Fence",
+            "FenceRequest",
+        ),
+        "ostler.core.hooks": (
+            "Allow",
+            "Ask",
+            "ContextDraft",
+            "DraftMessage",
+            "FailedCall",
+            "FinishedCall",
+            "GiveUp",
+            "Handled",
+            "InputDraft",
+            "PlannedCall",
+            "PlannedCompaction",
+            "PlannedFork",
+            "PlannedSwitch",
+            "Refuse",
+            "Replace",
+            "Retry",
+            "Rewrite",
+            "RunPlan",
+            "StepPlan",
+            "Summary",
+            "Suppress",
+        ),
+        "ostler.extensions.api": ("Ostler",),
+        "ostler.extensions.context_api.history": (
+            "HistoryMessage",
+            "KeptEntry",
+            "Moved",
+            "TreeNode",
+        ),
+        "ostler.extensions.context_api.models": (
+            "Completion",
+            "LimitReached",
+            "ModelDescription",
+            "Resolution",
+            "Said",
+        ),
+        "ostler.extensions.context_api.session_info": (
+            "ContextStats",
+            "LastRun",
+            "SessionUsage",
+            "ToolDescription",
+        ),
+        "ostler.extensions.context_api.skills": (
+            "SkillText",
+            "SkillsRead",
+        ),
+        "ostler.extensions.context_api.subagents": (
+            "Subagent",
+            "SubagentEvent",
+            "SubagentEvents",
+            "SubagentResult",
+        ),
+        "ostler.extensions.context_api.templates": (
+            "ArgumentPattern",
+            "Arguments",
+            "ModelCondition",
+            "NamedTemplate",
+        ),
+        "ostler.extensions.extension": ("ToolRenderer",),
+        "ostler.extensions.extension_context": (
+            "ExtensionContext",
+            "State",
+        ),
+        "ostler.extensions.extension_session": (
+            "ModelChanged",
+            "ReasoningChanged",
+            "ReasoningStarted",
+            "SessionLeft",
+            "SessionOpened",
+            "StateChanged",
+            "TerminalResized",
+        ),
+        "ostler.extensions.loader.extension_loader": ("extend_harness",),
+        "ostler.extensions.ui.front_end": (
+            "Editor",
+            "KeyAction",
+        ),
+        "ostler.extensions.ui.themes": (
+            "Theme",
+            "ThemeColor",
+            "ThemeColors",
+        ),
+        "ostler.extensions.ui.types": (
+            "Confirmed",
+            "Content",
+            "Entered",
+            "MultiSelected",
+            "Overlay",
+            "OverlayClosed",
+            "OverlayStyle",
+            "Selected",
+            "Style",
+            "Visibility",
+            "Widget",
+        ),
+    },
 )
-_PLACES = {name: f"ostler.extensions.{module}" for module, names in _NAMES.items() for name in names}
-_PLACES |= dict.fromkeys(_OF_HOOKS, "ostler.core.hooks")
-_PLACES |= dict.fromkeys(("Fence", "FenceRequest"), "ostler.context.providers")
-
-__all__ = sorted(_PLACES)  # the names are above
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'ostler.extensions' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_PLACES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return __all__

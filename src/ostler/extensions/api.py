@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from ostler.context.providers import Fence
+from ostler.core.function_tool import tool as make_tool
 from ostler.core.hooks import (
     TIME_LIMIT,
     Allow,
@@ -32,7 +33,6 @@ from ostler.core.hooks import (
     Suppress,
 )
 from ostler.core.tool import Tool, ToolOptions
-from ostler.core.tool import tool as make_tool
 from ostler.extensions.executor import is_async
 from ostler.extensions.extension import (
     BroughtFence,

@@ -25,7 +25,7 @@ from ostler.core.cancellation import (
     run_bounded,
     running_stopwatch,
 )
-from ostler.core.tool import done_by
+from ostler.core.function_tool import done_by
 from ostler.schema.errors import in_words
 
 Returned = TypeVar("Returned")

@@ -16,7 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest, Transcript
+from ostler.core.model import Model, ModelDone, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.providers import Provider
 from ostler.schema.errors import ConfigurationError, Failure, how_to_install
 from ostler.schema.ids import new_id

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
 from ostler.core.model import ReasoningLevel
-from ostler.models.catalogue import ModelSettings
+
+if TYPE_CHECKING:
+    from ostler.models.catalogue import ModelSettings
 
 Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """Those that a model may have; a person asks for none above `high`."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure, ModelError, failure_of
 from ostler.schema.events import (

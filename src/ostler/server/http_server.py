@@ -15,24 +15,17 @@ from signal import SIGINT, SIGTERM
 from typing import Any
 
 import uvicorn
-from starlette.types import Message, Scope
+from starlette.types import Message
 
 from ostler.server.state import Server
-from ostler.server.streams import is_stream
-
-_ABORT = "ostler.abort"
+from ostler.server.streams import _ABORT, is_stream
 
 PATIENCE = 20.0
 """Seconds until a request must have begun, and its headers ended."""
 
+
 MOST_HEADERS = 1024 * 1024
 """Bytes that may come until then. The beginning of a body may be among them."""
-
-
-def abort(scope: Scope) -> None:
-    """Ends the connection of a request whose sender does not read: an orderly end would wait for that."""
-    if _ABORT in scope:
-        scope[_ABORT]()
 
 
 def _end_with_connection(cycle: Any) -> None:
@@ -107,10 +100,13 @@ def impatient(protocol: type[Any]) -> type[Any]:
 SLOW_READERS_HAVE = 0.15
 """Seconds to read the end of a stream: whoever is cut off goes on exactly where it was."""
 
+
 ANSWERS_HAVE = 5.0
 """Seconds for other answers under way."""
 
+
 TAKEN_AT_ONCE = 4
+
 
 WAITING = 2048
 """Connections that the system keeps until they are taken."""

@@ -18,9 +18,8 @@ from ostler.app.console import say
 from ostler.app.default_model import Answering, Surroundings, can_answer
 from ostler.app.project_files import Found, ProjectFiles
 from ostler.app.settings import Settings, load_settings
-from ostler.core.harness import Harness
+from ostler.core.harness import Harness, harness_without_model
 from ostler.core.journal import Journal, World
-from ostler.core.model import harness_without_model
 from ostler.core.store import Store
 from ostler.extensions.idle_host import present_host
 from ostler.schema.errors import NotFound, OstlerError

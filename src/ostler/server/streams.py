@@ -23,7 +23,6 @@ from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact, encode_event
 from ostler.server.agentapi.events import Emitter, Subscription
-from ostler.server.http_server import abort
 from ostler.sessions.streams import AnyFollower
 
 if TYPE_CHECKING:
@@ -203,10 +202,13 @@ class TerminalFollower(AnyFollower):
 KEEP_ALIVE = 15.0
 """Seconds without an event until a comment is sent: proxies cut what is silent."""
 
+
 LONGEST_WRITE = 5.0
 """Seconds that a subscriber may take until it reads on."""
 
+
 WRITTEN_AT_ONCE = 64 * 1024
+
 
 AGENTAPI_STREAM_HEADERS = [
     (b"cache-control", b"no-cache, no-store, must-revalidate"),
@@ -270,3 +272,12 @@ def _joined(frames: Iterable[bytes]) -> Iterable[bytes]:
             piece = b""
     if piece:
         yield piece
+
+
+_ABORT = "ostler.abort"
+
+
+def abort(scope: Scope) -> None:
+    """Ends the connection of a request whose sender does not read: an orderly end would wait for that."""
+    if _ABORT in scope:
+        scope[_ABORT]()

@@ -14,8 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from ostler.app.prompt_expansion import Expansion, expansion_of, see
-from ostler.core.harness import Harness
-from ostler.core.model import harness_without_model
+from ostler.core.harness import Harness, harness_without_model
 from ostler.extensions.idle_host import present_host
 from ostler.schema import requests
 from ostler.schema.errors import UsageError

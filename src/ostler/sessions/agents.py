@@ -16,7 +16,8 @@ import msgspec
 
 from ostler.context.files import Unusable, entries_in, folders_up_to, quoted_path
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy
-from ostler.core.tool import ToolContext, ToolSpec, checked
+from ostler.core.function_tool import checked
+from ostler.core.tool import ToolContext, ToolSpec
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import ConfigurationError, InvalidArguments

@@ -11,8 +11,9 @@ from ostler.core.completion import INTERRUPTED, ask_aside, record_failure
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedFork
 from ostler.core.journal import Journal, oversight
-from ostler.core.model import ModelFailure, Transcript
+from ostler.core.model import ModelFailure
 from ostler.core.state import path_of
+from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact

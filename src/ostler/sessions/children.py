@@ -11,15 +11,21 @@ from typing import Any
 import msgspec
 
 from ostler.context.session_context import KeptContext
-from ostler.core.call_context import record_child_end
-from ostler.core.children import ChildPeek, ChildRequest, ChildResult, ChildWaits, HistoryPolicy
+from ostler.core.children import (
+    ChildPeek,
+    ChildRequest,
+    ChildResult,
+    ChildWaits,
+    HistoryPolicy,
+    record_child_end,
+)
 from ostler.core.context import Context
-from ostler.core.harness import Children, Harness, ParentCall, Place
-from ostler.core.journal import Journal, World
-from ostler.core.model import Transcript
+from ostler.core.harness import Harness, ParentCall, Place
+from ostler.core.journal import World
 from ostler.core.run_state import Used
 from ostler.core.state import SessionState
 from ostler.core.store import Store
+from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, NotFound, OstlerError, SessionHeld
 from ostler.schema.events import RunEnded, RunWaiting, ToolResultFact
@@ -331,29 +337,3 @@ def outcome_of(result: ChildResult) -> Ok | Failed:
     so_far = f"\nIts answer so far:\n{result.text}" if result.text else ""
     why = f": {result.reason}" if result.reason not in ("", result.status) else ""
     return failed(f"The child was cut ({result.status}{why}).{so_far}", details=details, summary=summary)
-
-
-class ChildrenWhenNeeded:
-    """`RunsChildren`, which needs sessions itself, and which most runs never need."""
-
-    def __init__(self, journal: Journal, together: int) -> None:
-        self._journal = journal
-        self._together = together
-        self._made: Children | None = None
-
-    def _children(self) -> Children:
-        if self._made is None:
-            self._made = RunsChildren(self._journal.store, self._journal.world, self._together)
-        return self._made
-
-    async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
-        return await self._children().run(child, request, parent)
-
-    async def peek(self, child: str) -> ChildPeek:
-        return await self._children().peek(child)
-
-    async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
-        return await self._children().end(child, reason, harness)
-
-    async def cut(self, child: str, harness: Harness) -> ChildResult | None:
-        return await self._children().cut(child, harness)

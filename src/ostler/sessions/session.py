@@ -25,10 +25,9 @@ from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact, storing_problem
 from ostler.schema.messages import Message, PlainBlock, text_of
 from ostler.schema.usage import Usage
-from ostler.sessions.children import ChildrenWhenNeeded
 from ostler.sessions.inbox import InboxReader
+from ostler.sessions.lazy_children import ChildrenWhenNeeded
 from ostler.sessions.lease import end_orphans, end_processes, hold, kept_lease, new_owner
-from ostler.sessions.submit import require_own_agent
 from ostler.tools.child_process import end_left_running
 
 if TYPE_CHECKING:
@@ -496,3 +495,12 @@ async def watch_session(
     journal = await open_journal(store, Lease(session, 0, new_owner(world), 0), world)
     journal.is_elsewhere = True
     return Session(journal, harness)
+
+
+def require_own_agent(session: str, driver: str) -> None:
+    """Before a model is to answer in it, or a face for that is opened. Raises `UsageError`."""
+    if driver not in ("agent", ""):
+        raise UsageError(
+            f"session {session} belongs to another vendor's agent, and no model answers in it: "
+            "start its agent again, or talk to it with `ostler attach`"
+        )

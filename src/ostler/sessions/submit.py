@@ -73,7 +73,7 @@ async def _take_up(
     harness: Harness | None,
     attend: Callable[[Journal], None] | None,
 ) -> None:
-    from ostler.core.model import harness_without_model
+    from ostler.core.harness import harness_without_model
     from ostler.sessions.inbox import InboxReader
     from ostler.sessions.session import Session
 
@@ -154,12 +154,3 @@ async def submit_to_agent(
 
 def has_ended(session: str) -> str:
     return f"the agent of session {session} has ended: start it again"
-
-
-def require_own_agent(session: str, driver: str) -> None:
-    """Before a model is to answer in it, or a face for that is opened. Raises `UsageError`."""
-    if driver not in ("agent", ""):
-        raise UsageError(
-            f"session {session} belongs to another vendor's agent, and no model answers in it: "
-            "start its agent again, or talk to it with `ostler attach`"
-        )

@@ -33,9 +33,9 @@ from ostler.schema.requests import ALONE, MOVING, OF_A_RUN, AnyRequest
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.lease import end_cut_agents, end_processes, new_owner, rest
 from ostler.sessions.run_tree import RunRow, is_stuck, latest_run, list_runs, next_arrival, root_of, state_of
-from ostler.sessions.session import Quiet, Session, create_session, open_session
+from ostler.sessions.session import Quiet, Session, create_session, open_session, require_own_agent
 from ostler.sessions.session_task import RunHandle
-from ostler.sessions.submit import ask, require_own_agent, submit_to_agent
+from ostler.sessions.submit import ask, submit_to_agent
 
 Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Makes what an agent works with in that directory. Each session gets one of its own."""

@@ -17,8 +17,9 @@ from ostler.core import context
 from ostler.core.context import Built
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
-from ostler.core.model import ModelRequest, ToolOffer, Transcript
+from ostler.core.model import ModelRequest, ToolOffer
 from ostler.core.state import fold
+from ostler.core.transcript import Transcript
 from ostler.history.recording import Recording, recording_in
 from ostler.history.replay import Replayed, Stage, replay
 from ostler.models.scripted import RecordedModel

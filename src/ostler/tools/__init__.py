@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from ostler.core.tool import BeforeCall, FunctionTool, Tool, ToolContext, ToolSpec
+from ostler.core.function_tool import FunctionTool
+from ostler.core.tool import BeforeCall, Tool, ToolContext, ToolSpec
 from ostler.schema.errors import UnknownTool
 
 BUILTIN_TOOLS = {

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ostler.core.function_tool import checked
 from ostler.core.processes import find_program
-from ostler.core.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.outcomes import Failed, Ok, failed, ok
 from ostler.tools.child_process import child_process, leave_running
 from ostler.tools.truncation import Kept, Tail, byte_length, size_text

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.core.tool import ToolContext, ToolSpec, checked, schema_of
+from ostler.core.function_tool import checked
+from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import in_thread, missing, plain_failures, resolve, shown

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.schema.errors import NotFound, ToolFailed
 from ostler.schema.messages import File, Image
 from ostler.schema.outcomes import Ok, ok

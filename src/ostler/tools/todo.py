@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ostler.core.tool import ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import ToolContext
 from ostler.schema.errors import InvalidArguments
 from ostler.schema.events import TodoItem
 from ostler.schema.outcomes import Display, Ok, ok

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ostler.core.files import write_atomically
-from ostler.core.tool import BeforeCall, ToolContext, tool
+from ostler.core.function_tool import tool
+from ostler.core.tool import BeforeCall, ToolContext
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
 from ostler.tools import media

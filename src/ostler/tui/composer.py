@@ -16,9 +16,9 @@ from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
 from ostler.schema.requests import Navigate
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.editor.completion import CompletionPopup
-from ostler.tui.editor.input_line import InputLine, Typed
+from ostler.tui.editor.input_line import InputLine
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
 from ostler.tui.history_viewer import LookingBack
 from ostler.tui.keys import Chord, KeyChords, PressedTwice

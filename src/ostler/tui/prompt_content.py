@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.core.harness import Harness
 from ostler.schema.messages import PlainBlock, as_content
-from ostler.tui.editor.input_line import Typed
+from ostler.tui.editor.chips import Typed
 from ostler.tui.shell import without_escape
 
 

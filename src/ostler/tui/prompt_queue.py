@@ -16,8 +16,7 @@ from ostler.schema.requests import Prompt, ReleasePrompts, Steer, TakeBack
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
 from ostler.tui.conversation import Content, Conversation
-from ostler.tui.editor.chips import Chips
-from ostler.tui.editor.input_line import Typed
+from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.items import BlockRows
 from ostler.tui.render.spans import cut, one_line

@@ -14,10 +14,9 @@ import httpx2
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.driver import DrivenAgent, Observer
-from ostler.drivers.tracker import Saved, Status
-from ostler.server.agentapi import Emitter, create_agent_app
+from ostler.drivers.driver import DrivenAgent, Observer, Saved, ScreenMessage, Status
+from ostler.server.agentapi.app import create_agent_app
+from ostler.server.agentapi.events import Emitter
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.driver import ScreenMessage
 from ostler.server.agentapi import events
 from ostler.server.agentapi import events as emitters
 from ostler.server.agentapi.events import Emitter, Subscription

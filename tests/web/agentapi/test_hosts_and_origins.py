@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ostler.schema.errors import UsageError
-from ostler.server.agentapi import create_agent_app, parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.app import create_agent_app
 from tests.web.agentapi.served_agent import FakeAgent, native, serving
 from tests.web.raw_http import status_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.agent_messages import ScreenMessage
+from ostler.drivers.driver import ScreenMessage
 from ostler.drivers.tracker import NOT_WAITING, STOPPED, TIMED_OUT
 from ostler.schema.errors import OstlerError, SessionBusy
 from ostler.server.agentapi import bodies

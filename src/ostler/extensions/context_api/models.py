@@ -14,7 +14,8 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.core.completion import OnText, answer_aside, text_in
 from ostler.core.harness import ONE_MODEL_ONLY, Harness
 from ostler.core.hooks import TIME_LIMIT
-from ostler.core.model import Model, ModelDone, ReasoningLevel, Transcript
+from ostler.core.model import Model, ModelDone, ReasoningLevel
+from ostler.core.transcript import Transcript
 from ostler.extensions.executor import CodeFailed, call_within
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, FREE, Catalogue, Modality, ModelInfo, Prices
 from ostler.models.factory import ModelMaker, split_name

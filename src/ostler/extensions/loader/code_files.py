@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from ostler.extensions.loader.discovery import (
     is_code,
     kind_in_folder,
 )
-from ostler.extensions.loader.reload import signature
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted, trust, trusts_edits
 
 MOST_FILES = 2_000
+
 
 MOST_BYTES = 32 * 1024 * 1024
 
@@ -210,3 +210,41 @@ def listing(files: Mapping[Path, bytes], folder: Path) -> bytes:
 
     rows = (f"{path.relative_to(folder)}\0{sha256(content).hexdigest()}" for path, content in files.items())
     return "\n".join(sorted(rows)).encode(errors="surrogateescape")
+
+
+MOST_ENTRIES = 5_000
+
+
+_SKIPPED = frozenset({"__pycache__", "node_modules"})
+
+
+Signature = dict[str, tuple[int, int, int]]
+
+
+def signature(places: Sequence[Path]) -> Signature:
+    """What would be different if a file were."""
+    seen: Signature = {}
+    for place in places:
+        for path, status in _below(str(place)):
+            seen[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if len(seen) > MOST_ENTRIES:
+                return seen
+    return seen
+
+
+def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        with os.scandir(path) as entries:
+            found = [one for one in entries if not one.name.startswith(".") and one.name not in _SKIPPED]
+    except NotADirectoryError:
+        with suppress(OSError):
+            yield path, os.stat(path)  # noqa: PTH116
+        return
+    except OSError:
+        return
+    for entry in found:
+        with suppress(OSError):  # gone a moment ago
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path)
+            else:
+                yield entry.path, entry.stat()

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ostler.core.harness import Attended
 from ostler.extensions import idle_host
+from ostler.extensions.loader.code_files import Signature, signature
 from ostler.extensions.loader.extension_loader import Assembly, Versions
 from ostler.schema.errors import OstlerError
 from ostler.store.paths import trust_file
@@ -25,16 +25,9 @@ if TYPE_CHECKING:
 SECONDS = 1.0
 """Between two looks, where nothing tells us of a change."""
 
+
 SETTLES = 0.03
 """A file that is being written is waited for."""
-
-MOST_ENTRIES = 5_000
-
-
-_SKIPPED = frozenset({"__pycache__", "node_modules"})
-
-
-Signature = dict[str, tuple[int, int, int]]
 
 
 class Watch:
@@ -103,35 +96,6 @@ def _wait(notifier: Any, stop: threading.Event) -> bool:
         return False
     told = notifier.watch(100, 25, int(SECONDS * 1000), stop)
     return not isinstance(told, str)
-
-
-def signature(places: Sequence[Path]) -> Signature:
-    """What would be different if a file were."""
-    seen: Signature = {}
-    for place in places:
-        for path, status in _below(str(place)):
-            seen[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if len(seen) > MOST_ENTRIES:
-                return seen
-    return seen
-
-
-def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        with os.scandir(path) as entries:
-            found = [one for one in entries if not one.name.startswith(".") and one.name not in _SKIPPED]
-    except NotADirectoryError:
-        with suppress(OSError):
-            yield path, os.stat(path)  # noqa: PTH116
-        return
-    except OSError:
-        return
-    for entry in found:
-        with suppress(OSError):  # gone a moment ago
-            if entry.is_dir(follow_symlinks=False):
-                yield from _below(entry.path)
-            else:
-                yield entry.path, entry.stat()
 
 
 class Reloading:

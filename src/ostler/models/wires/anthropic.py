@@ -13,7 +13,7 @@ from ostler.core.model import ModelRequest, ToolOffer
 from ostler.models.catalogue import ModelSettings
 from ostler.models.families import claude_family, claude_levels, limits_for, nearest
 from ostler.models.transport import Transport
-from ostler.models.wires.anthropic_stream import AnthropicDecoder
+from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
 from ostler.models.wires.encoder import (
     closed,
     hidden,
@@ -36,10 +36,8 @@ from ostler.schema.messages import (
     ToolResult,
 )
 
-WIRE = "anthropic"
-
-
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
 
 _MARKER = b',"cache_control":{"type":"ephemeral"}'
 
@@ -159,6 +157,7 @@ def _tool_result(result: ToolResult) -> list[dict[str, Any]]:
 
 
 API_VERSION = "2023-06-01"
+
 
 _MARKED_MESSAGES = 2
 """With the system prompt and the tools these are the four breakpoints the vendor allows.

@@ -10,7 +10,6 @@ from ostler.core.model import ModelRequest
 from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
-from ostler.models.wires.anthropic import WIRE
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
@@ -123,15 +122,21 @@ class _Nameless(msgspec.Struct, gc=False):
 
 _decode_message_start = msgspec.json.Decoder(_MessageStart).decode
 
+
 _decode_block_start = msgspec.json.Decoder(_BlockStart).decode
+
 
 _decode_block_delta = msgspec.json.Decoder(_BlockDelta).decode
 
+
 _decode_block_stop = msgspec.json.Decoder(_BlockStop).decode
+
 
 _decode_message_delta = msgspec.json.Decoder(_MessageDelta).decode
 
+
 _decode_error = msgspec.json.Decoder(_Error).decode
+
 
 _decode_nameless = msgspec.json.Decoder(_Nameless).decode
 
@@ -282,3 +287,6 @@ def _written(usage: _Usage) -> int | None:
     if usage.cache_creation_input_tokens is not None or by_lifetime is None:
         return usage.cache_creation_input_tokens
     return by_lifetime.ephemeral_5m_input_tokens + by_lifetime.ephemeral_1h_input_tokens
+
+
+WIRE = "anthropic"

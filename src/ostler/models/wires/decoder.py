@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest, Transcript
+from ostler.core.model import ModelDone, ModelEvent, ModelFailure, ModelRequest
+from ostler.core.transcript import Transcript
 from ostler.models.catalogue import FREE, Prices
 from ostler.models.sse import Frame, SseSplitter
 from ostler.schema.errors import ModelError, StreamBroken, failure_of

@@ -15,7 +15,7 @@ from ostler.models.catalogue import ModelSettings
 from ostler.models.families import gemini_family, nearest, thinking_for
 from ostler.models.transport import Transport
 from ostler.models.wires.encoder import hidden, placeholder, sendable_arguments, sendable_name, text_of_file
-from ostler.models.wires.gemini_stream import GeminiDecoder
+from ostler.models.wires.gemini_stream import WIRE, GeminiDecoder
 from ostler.models.wires.wire_model import Taken, WireModel
 from ostler.schema.messages import (
     Block,
@@ -31,10 +31,8 @@ from ostler.schema.messages import (
     text_of,
 )
 
-WIRE = "gemini"
-
-
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+
 
 _RESULT_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
 """What may stand inside the result of a call."""
@@ -86,17 +84,6 @@ def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
         for tool in tools
     ]
     return _encode([{"functionDeclarations": declarations}])
-
-
-def signed_call(signature: str) -> Opaque:
-    return Opaque(WIRE, {"signature": signature})
-
-
-def signed_text(opaque: Opaque | None, begin: int, end: int, signature: str) -> Opaque:
-    """For a text of which this part, too, came with a signature of its own."""
-    opaque = opaque or Opaque(WIRE, {"signatures": []})
-    opaque.data["signatures"].append([begin, end, signature])
-    return opaque
 
 
 def _content(role: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,8 +11,7 @@ from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
-from ostler.models.wires.gemini import signed_call, signed_text
-from ostler.schema.messages import Image, StopReason
+from ostler.schema.messages import Image, Opaque, StopReason
 from ostler.schema.usage import Usage
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -28,6 +27,7 @@ _STOP_REASONS: dict[str, StopReason] = {
     "IMAGE_PROHIBITED_CONTENT": "refusal",
     "IMAGE_RECITATION": "refusal",
 }
+
 
 _UNUSABLE = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
 """The vendor could make nothing of what its model wrote, and has thrown it away."""
@@ -227,3 +227,17 @@ class GeminiDecoder(AnswerDecoder):
         if text not in self._warned:
             self._warned.add(text)
             self._answer.warn(text)
+
+
+WIRE = "gemini"
+
+
+def signed_call(signature: str) -> Opaque:
+    return Opaque(WIRE, {"signature": signature})
+
+
+def signed_text(opaque: Opaque | None, begin: int, end: int, signature: str) -> Opaque:
+    """For a text of which this part, too, came with a signature of its own."""
+    opaque = opaque or Opaque(WIRE, {"signatures": []})
+    opaque.data["signatures"].append([begin, end, signature])
+    return opaque

@@ -23,7 +23,7 @@ from ostler.models.wires.encoder import (
     sendable_name,
     text_of_file,
 )
-from ostler.models.wires.responses_stream import ResponsesDecoder
+from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
 from ostler.models.wires.wire_model import Taken, WireModel, key_headers
 from ostler.schema.messages import (
     Block,
@@ -39,12 +39,11 @@ from ostler.schema.messages import (
     text_of,
 )
 
-WIRE = "responses"
-
-
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
+
 _OFFICE = "application/vnd.openxmlformats-officedocument"
+
 
 _DOCUMENTS = {
     "application/pdf": "pdf",
@@ -63,15 +62,6 @@ _Own = Callable[[Opaque | None], dict[str, Any]]
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def own_data(provider: str, model: str, fields: dict[str, Any]) -> Opaque:
-    """What of an answer only its vendor understands: fields of the item that they came with.
-
-    Encrypted reasoning is readable only where it was made. One item that is not makes the vendor refuse
-    every later request of the session, so another model of the same provider gets none of it either.
-    """
-    return Opaque(WIRE, {"provider": provider, "model": model, "fields": fields})
 
 
 def message_encoder(provider: str, model: str) -> Callable[[Message], bytes]:

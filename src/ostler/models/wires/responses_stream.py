@@ -12,7 +12,6 @@ from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.decoder import AnswerDecoder, OpenBlock
-from ostler.models.wires.responses import own_data
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
 
@@ -108,21 +107,30 @@ class _Typed(msgspec.Struct, gc=False):
 
 _decode_delta = msgspec.json.Decoder(_Delta).decode
 
+
 _decode_annotation = msgspec.json.Decoder(_AnnotationFrame).decode
+
 
 _decode_item = msgspec.json.Decoder(_ItemFrame).decode
 
+
 _decode_said = msgspec.json.Decoder(_Said).decode
+
 
 _decode_called = msgspec.json.Decoder(_Called).decode
 
+
 _decode_thought = msgspec.json.Decoder(_Thought).decode
+
 
 _decode_response = msgspec.json.Decoder(_ResponseFrame).decode
 
+
 _decode_output = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
 
+
 _decode_typed = msgspec.json.Decoder(_Typed).decode
+
 
 _decode_anything = msgspec.json.Decoder().decode
 
@@ -353,3 +361,15 @@ _READERS: dict[bytes, Callable[[ResponsesDecoder, bytes], None]] = {
     b"error": ResponsesDecoder._error,
     b"": ResponsesDecoder._untyped,
 }
+
+
+WIRE = "responses"
+
+
+def own_data(provider: str, model: str, fields: dict[str, Any]) -> Opaque:
+    """What of an answer only its vendor understands: fields of the item that they came with.
+
+    Encrypted reasoning is readable only where it was made. One item that is not makes the vendor refuse
+    every later request of the session, so another model of the same provider gets none of it either.
+    """
+    return Opaque(WIRE, {"provider": provider, "model": model, "fields": fields})

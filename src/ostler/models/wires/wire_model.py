@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer, Transcript
+from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer
+from ostler.core.transcript import Transcript
 from ostler.models.catalogue import ModelSettings
 from ostler.models.endpoint import gate_of
 from ostler.models.families import Level

@@ -4,11 +4,3 @@ Where it differs, on purpose: reads and keys are never held up by a message that
 a comment every fifteen seconds; an event is never larger than its readers take, so a very long message is
 shown without its middle there; a page that does not exist is a 404; an upload is measured while it comes.
 """
-
-from __future__ import annotations
-
-from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
-from ostler.server.agentapi.app import create_agent_app
-from ostler.server.agentapi.events import Emitter
-
-__all__ = ["Emitter", "create_agent_app", "parse_allowed_hosts", "parse_allowed_origins"]

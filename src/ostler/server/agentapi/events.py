@@ -16,10 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.driver import DrivenAgent
+from ostler.drivers.driver import DrivenAgent, ScreenMessage, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
-from ostler.drivers.tracker import Status
 
 _LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
 

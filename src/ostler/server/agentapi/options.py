@@ -15,7 +15,7 @@ from ostler.drivers.screen import check_size
 from ostler.schema.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from ostler.drivers.driver import Transport
+    from ostler.drivers.agent_spec import Transport
 
 
 TRANSPORTS = ("pty", "acp", "stream-json")

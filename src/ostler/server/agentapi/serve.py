@@ -23,13 +23,14 @@ from starlette.types import ASGIApp
 from ostler.app.console import piped_in, say
 from ostler.app.harness import settings_from
 from ostler.drivers.agent_spec import detect
-from ostler.drivers.driver import DrivenAgent, StructuredTransport
+from ostler.drivers.driver import DrivenAgent, Saved, StructuredTransport
 from ostler.drivers.lifecycle import start_terminal_session
 from ostler.drivers.screen_driver import TerminalAgent
 from ostler.drivers.session import TerminalSession
-from ostler.drivers.tracker import Saved
 from ostler.schema.errors import UsageError
-from ostler.server.agentapi import Emitter, create_agent_app, parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
+from ostler.server.agentapi.app import create_agent_app
+from ostler.server.agentapi.events import Emitter
 from ostler.server.agentapi.options import STANDARD_INPUT, AgentPlan
 from ostler.server.agentapi.state_file import StateFile, UnreadableState, pid_file, read_state
 from ostler.server.app import PREFIX, create_app

@@ -13,9 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from ostler.drivers.agent_messages import ScreenMessage
-from ostler.drivers.driver import DrivenAgent
-from ostler.drivers.tracker import Saved
+from ostler.drivers.driver import DrivenAgent, Saved, ScreenMessage
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, UsageError
 

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ostler.core.model import harness_without_model
+from ostler.core.harness import harness_without_model
 from ostler.core.state import leaf_of
 from ostler.core.store import SessionSummary
 from ostler.history.export import EXTENSIONS, exported, file_name

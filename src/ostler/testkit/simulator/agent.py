@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from ostler.core import hooks
-from ostler.core.call_context import MODEL_LIMIT, blob_of_call
+from ostler.core.call_context import blob_of_call
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import Hook, Hooks, PlannedCall, Point
 from ostler.core.model import Model, ModelEvent, ModelRequest
-from ostler.core.tool import Tool, ToolContext, tool
+from ostler.core.tool import MODEL_LIMIT, Tool, ToolContext
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema.errors import ConnectionFailed, Failure, UsageError, failure_of
 from ostler.schema.events import Limits

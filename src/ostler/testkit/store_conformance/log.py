@@ -8,10 +8,10 @@ from contextlib import aclosing
 from random import Random
 from typing import Any
 
+from ostler.core.function_tool import FunctionTool, tool
 from ostler.core.harness import Harness
 from ostler.core.state import fold
 from ostler.core.store import Store
-from ostler.core.tool import FunctionTool, tool
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events, requests
 from ostler.schema.errors import Failure, LeaseLost, NotFound, StoreError

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ostler.core.completion import answer_aside, text_in
-from ostler.core.model import Transcript
 from ostler.core.state import path_of
+from ostler.core.transcript import Transcript
 from ostler.history.costs import dollars
 from ostler.schema.errors import Failure, UsageError
 from ostler.schema.messages import user

@@ -19,8 +19,10 @@ from ostler.tui.editor.paste import Picture
 
 MOST_LINES = 10
 
+
 MOST_BYTES = 1000
 """What is longer than either becomes a chip."""
+
 
 MOST_KEPT = 64 * 1024
 """Bytes of the pastes that a history keeps along with a line."""
@@ -120,3 +122,15 @@ def _replaced(text: str, by: Mapping[str, str]) -> str:
     """In one pass: what is put in may itself look like a chip. Then it can be stored: keys may have had bytes
     that are no text."""
     return without_surrogates(_any_of([*by]).sub(lambda found: by[found[0]], text) if by else text)
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A line as it was typed, whole: it can be put back."""
+
+    text: str
+    chips: Chips
+
+    @property
+    def pasted_in(self) -> str:
+        """With what was pasted in place of its chips."""
+        return self.chips.said(self.text).text

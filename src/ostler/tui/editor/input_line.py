@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -26,21 +25,9 @@ from prompt_toolkit.layout.utils import explode_text_fragments
 from ostler.core.processes import find_program
 from ostler.schema.errors import UsageError
 from ostler.tools.truncation import without_surrogates
-from ostler.tui.editor.chips import Chips
+from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.editor.paste import Picture
 from ostler.tui.editor.prompt_history import PromptHistory
-
-
-class Typed(msgspec.Struct, frozen=True):
-    """A line as it was typed, whole: it can be put back."""
-
-    text: str
-    chips: Chips
-
-    @property
-    def pasted_in(self) -> str:
-        """With what was pasted in place of its chips."""
-        return self.chips.said(self.text).text
 
 
 class InputLine:
@@ -243,6 +230,7 @@ class ChipStyle(Processor):
 
 
 HINT = ("say what to do", ", / for commands", ", @ for files")
+
 
 _PROMPT = 3
 """Columns that the prompt takes, and the cursor."""

@@ -15,17 +15,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.app import completion
 from ostler.schema.errors import ConfigurationError
 from ostler.store.paths import state_folder
-from ostler.tui.editor.chips import Chips, Kept
-from ostler.tui.editor.input_line import InputLine, Typed
+from ostler.tui.editor.chips import Chips, Kept, Typed
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import BlockRows
 from ostler.tui.render.spans import BOLD, DIM, Piece, cells, cut, drawn, harmless, sgr
+
+if TYPE_CHECKING:
+    from ostler.tui.editor.input_line import InputLine
 
 MOST_BYTES = 4 * 1024 * 1024
 """Of the file: when there are more, the older half goes. Nothing further back is ever read."""

@@ -29,8 +29,7 @@ from ostler.sessions.session import Session
 from ostler.tui.command_context import Switching
 from ostler.tui.commands.registry import Commands
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips
-from ostler.tui.editor.input_line import Typed
+from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.item_builder import Transcript
 from ostler.tui.items import Level, NoticeBlock, UserBlock
 from ostler.tui.model_setup import Rescue

@@ -18,8 +18,8 @@ from ostler.schema import events
 from ostler.schema.errors import SessionHeld, UsageError
 from ostler.schema.requests import AnyRequest
 from ostler.sessions.run_tree import state_of
-from ostler.sessions.session import Session, open_session
-from ostler.sessions.submit import MakeHarness, ask, require_own_agent
+from ostler.sessions.session import Session, open_session, require_own_agent
+from ostler.sessions.submit import MakeHarness, ask
 from ostler.store.paths import store_file
 
 
