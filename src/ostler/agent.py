@@ -27,7 +27,7 @@ from ostler.core.questions import Asker
 from ostler.core.store import Store
 from ostler.core.tool import Tool, schema_of
 from ostler.extensions.loader.extension_loader import GivenExtension, GivenExtensions
-from ostler.models.factory import MakeModel, model_maker
+from ostler.models.factory import MakeModel, ModelMaker
 from ostler.permissions.guard import permission_guard, remember_answer
 from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import Failure, InvalidAnswer, UsageError
@@ -226,7 +226,7 @@ class Agent:
         settings = _model_settings(named, base_url, api_key, cwd)
         if isinstance(model, str):
             settings = settled(settings)
-        make = self._open_things.keeping(model_maker(settings))
+        make = self._open_things.keeping(ModelMaker(settings))
         self._harness = Harness(
             model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=(fallback,) if isinstance(fallback, str) else tuple(fallback),
@@ -249,7 +249,8 @@ class Agent:
         )
         self._harness.use(tools)
         self._context = KeptContext(
-            settings,
+            settings.context,
+            limits_of=ModelMaker(settings).limits,
             agent=context or NO_RULES,
             fences=tuple(fences),
             reminders=reminders or {},

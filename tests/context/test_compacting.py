@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ostler.app.settings import Settings
 from ostler.context.builder import ModelRoom
 from ostler.context.session_context import KeptContext
 from ostler.core.function_tool import tool
@@ -140,7 +139,7 @@ async def test_an_answer_of_reasoning_alone_is_left_out_when_that_is_stripped() 
 
 
 async def test_a_document_is_counted_before_it_is_called_easy() -> None:
-    ran = await started(["Read."], context=KeptContext(Settings(model="demo")))
+    ran = await started(["Read."], context=KeptContext())
     await ran.session.prompt((Text("read"), File("application/pdf", "herbs.pdf", data="AAAA")))
     assert "at_most" not in ran.all(events.ModelCalled)[0].trace["tokens"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.app.settings import Settings
 from ostler.context.builder import ModelRoom, SessionContext
 from ostler.context.compaction import ChapterTool
 from ostler.context.policy import ContextPolicy, Results, merged
@@ -70,9 +69,9 @@ def test_of_two_rules_that_contradict_each_other_it_is_said_where_they_are_from(
         "context.summaries.at (0.5, from a.toml)"
     )
     with pytest.raises(ConfigurationError, match=r"at \(0.1, from the run\)"):
-        KeptContext(Settings(), agent={"summaries": {"keep": 0.3}}).for_run({"summaries": {"at": 0.1}})
+        KeptContext(agent={"summaries": {"keep": 0.3}}).for_run({"summaries": {"at": 0.1}})
     with pytest.raises(ConfigurationError, match=r"keep \(0.25, from the defaults\)"):
-        KeptContext(Settings()).for_run({"summaries": {"at": 0.1}})
+        KeptContext().for_run({"summaries": {"at": 0.1}})
 
 
 @pytest.mark.parametrize(

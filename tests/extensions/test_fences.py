@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ostler import Agent
-from ostler.app.settings import Settings
 from ostler.context.providers import Fence, FenceRequest
 from ostler.context.session_context import KeptContext
 from ostler.core.harness import Harness
@@ -48,7 +47,7 @@ def gardener(ostler: Ostler) -> None:
 
 
 def kept() -> KeptContext:
-    return KeptContext(Settings())
+    return KeptContext()
 
 
 async def traces(session: Session) -> list[dict[str, Any]]:
@@ -178,7 +177,7 @@ async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> N
     said: list[str] = []
     for own, told in (((), "first"), ((Fence("memory", lambda request: "own", "system"),), "own")):
         model = ScriptedModel(["done"])
-        harness = Harness(model, context=KeptContext(Settings(), fences=own))
+        harness = Harness(model, context=KeptContext(fences=own))
         both = [extension("one", bringing("first")), extension("two", bringing("second"))]
         ExtensionHost(both, say=said.append).equip(harness)
         session = await create_session(MemoryStore(), harness)

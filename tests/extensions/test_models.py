@@ -13,7 +13,7 @@ from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ModelChanged, ReasoningChanged
 from ostler.models.catalogue import FREE, Catalogue
-from ostler.models.factory import model_maker
+from ostler.models.factory import ModelMaker
 from ostler.models.providers import ProviderSettings
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.errors import NoModel, UsageError
@@ -35,7 +35,7 @@ async def at_work(*script: Any, setup: Any = lambda ostler: None, **options: Any
 
 def configured(**settings: Any) -> Any:
     """Makes models by these settings, with one key in the environment."""
-    return model_maker(Settings(**settings), {"ANTHROPIC_API_KEY": "sk-1"}, lambda provider, search: None)
+    return ModelMaker(Settings(**settings), {"ANTHROPIC_API_KEY": "sk-1"}, lambda provider, search: None)
 
 
 def known_model(provider: str = "anthropic") -> str:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from ostler.cli.permissions import extensions_to_trust
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.extensions import idle_host
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader import reload
-from ostler.extensions.loader.code_files import extensions_to_trust
 from ostler.extensions.loader.discovery import Search
 from ostler.extensions.loader.extension_loader import Assembly, extend, host_of
 from ostler.models.scripted import Call, ScriptedModel

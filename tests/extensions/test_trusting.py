@@ -8,9 +8,10 @@ from shlex import quote
 
 import pytest
 
+from ostler.cli.permissions import extensions_to_trust
 from ostler.extensions.executor import CodeFailed
 from ostler.extensions.loader import code_files
-from ostler.extensions.loader.code_files import ToTrust, extensions_to_trust
+from ostler.extensions.loader.code_files import ToTrust
 from ostler.extensions.loader.discovery import Search
 from ostler.extensions.loader.extension_loader import Assembly, Versions
 from ostler.extensions.protocol.process_extension import ForeignExtension

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ostler.app.settings import Settings
 from ostler.context.session_context import KeptContext
 from ostler.core.call_context import CallContext
 from ostler.core.children import ChildRequest
@@ -92,7 +91,7 @@ async def test_the_size_of_the_context_says_how_it_was_found() -> None:
 
 
 async def test_a_window_of_the_policy_is_the_limit() -> None:
-    kept = KeptContext(Settings(context={"window": {"tokens": 1000, "reserve": 100}}))
+    kept = KeptContext({"window": {"tokens": 1000, "reserve": 100}})
     session, context = await at_work(context=kept)
     assert context.context_stats().limit == 1000
     await session.close()

@@ -17,7 +17,7 @@ from ostler.agent import Agent
 from ostler.app.default_model import Answering, Surroundings, can_answer, settled
 from ostler.app.settings import Settings
 from ostler.models.credentials import store_key
-from ostler.models.factory import model_maker
+from ostler.models.factory import ModelMaker
 from ostler.models.local_servers import look_for_servers
 from ostler.models.providers import PROVIDERS, Provider, ProviderSettings
 from ostler.schema.errors import ConfigurationError, NoModel
@@ -287,7 +287,7 @@ def test_no_key_reaches_a_server_that_was_merely_found(
     monkeypatch.setattr("os.environ", {"OSTLER_HOME": "/nonexistent"})
     chosen = settled(Settings(wire="anthropic", providers=at(closed, ollama=vendor.chat_url)))
     assert (chosen.model, chosen.wire) == ("ollama/m", None)
-    assert model_maker(chosen, {})("ollama/m").name == "ollama/m"
+    assert ModelMaker(chosen, {})("ollama/m").name == "ollama/m"
 
 
 # --- the rest ---------------------------------------------------------------------------------------

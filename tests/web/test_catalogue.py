@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ostler.app.settings import Settings
 from ostler.context.session_context import KeptContext
 from ostler.core.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
@@ -111,7 +110,7 @@ async def test_usage_is_summed_up_by_session_model_and_day(tmp_path: Path) -> No
 
 async def test_the_context_of_a_step_has_the_parts_of_a_meter(tmp_path: Path) -> None:
     def counted(harness: Harness) -> None:
-        harness.context = KeptContext(Settings(model="scripted/model"))
+        harness.context = KeptContext()
 
     async with serving(tmp_path, Call("hold"), "done", change=counted) as served:
         served.go_on.set()

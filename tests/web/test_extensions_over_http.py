@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ostler.app import extension_setup
+from ostler.cli.permissions import extensions_to_trust
 from ostler.core.harness import Harness
 from ostler.extensions.idle_host import present_host
-from ostler.extensions.loader.code_files import extensions_to_trust
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.messages import as_content
 from ostler.sessions.session import open_session

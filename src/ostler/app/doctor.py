@@ -20,7 +20,7 @@ from ostler.app.settings import Settings, find_project_file, load_settings, read
 from ostler.app.stores import open_store
 from ostler.core.processes import find_program
 from ostler.models.credentials import Key, KeySearch, places_of_key
-from ostler.models.factory import is_meant_for, key_search, model_maker
+from ostler.models.factory import ModelMaker, is_meant_for, key_search
 from ostler.models.local_servers import LocalServer, look_for_servers
 from ostler.models.providers import Provider
 from ostler.models.scripted import WAYS
@@ -145,7 +145,7 @@ def _fallbacks(around: Surroundings, settings: Settings) -> Iterator[Finding]:
 
 def _doubt(around: Surroundings, settings: Settings, name: str) -> str:
     """Makes the model, and says what may keep it from answering. Raises what surely does."""
-    owner, _, model = model_maker(settings, around.environment, _key_unasked)(name).name.partition("/")
+    owner, _, model = ModelMaker(settings, around.environment, _key_unasked)(name).name.partition("/")
     provider = around.providers.get(owner)
     server = _server(around, settings, provider) if provider else None
     if provider is None or server is None:

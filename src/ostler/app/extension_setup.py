@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ostler.app.console import ask_person, has_terminal, keep_output, say
-from ostler.app.settings import Settings
+from ostler.app.settings import Settings, project_paths
 from ostler.core.harness import Harness
 from ostler.extensions.idle_host import Lookout, is_anything_there
 from ostler.schema.requests import RunCommand
@@ -29,13 +29,13 @@ async def extended(
     options: argparse.Namespace,
     settings: Settings,
     harness: Harness,
-    face: Face | None = None,
+    make_face: Callable[[], Face],
     *,
     tell: Callable[[str], None] = say,
     asks: bool = True,
 ) -> ExtensionHost | None:
-    """Loads the extensions that count here, and tells what is left out. Without a face of its own, theirs is
-    the plain command line. Unless it `asks`, whoever sits at the terminal is not the one to consent."""
+    """Loads the extensions that count here, and reports those that are left out. `make_face` is called when
+    there is one. Unless it `asks`, the person at the terminal is not the one to consent."""
     consent = _ask_about if asks and has_terminal() else None
     keep_output()
     wanted = bool(options.extension or settings.extensions)
@@ -43,9 +43,9 @@ async def extended(
         from ostler.extensions.loader.extension_loader import extend
 
         search = _search(options, settings, harness.cwd)
-        return await extend(harness, search, consent=consent, **_with(settings, harness, face, tell))
+        return await extend(harness, search, consent=consent, **_with(settings, make_face, tell))
     if not options.no_extensions:
-        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness, face, tell))
+        harness.attendant = Lookout(harness, lambda: _first_host(options, settings, harness, make_face, tell))
     return None
 
 
@@ -53,21 +53,17 @@ def _first_host(
     options: argparse.Namespace,
     settings: Settings,
     harness: Harness,
-    face: Face | None,
+    make_face: Callable[[], Face],
     tell: Callable[[str], None],
 ) -> ExtensionHost:
     from ostler.extensions.loader.extension_loader import without_any
 
-    return without_any(_search(options, settings, harness.cwd), **_with(settings, harness, face, tell))
+    return without_any(_search(options, settings, harness.cwd), **_with(settings, make_face, tell))
 
 
-def _with(
-    settings: Settings, harness: Harness, face: Face | None, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    from ostler.cli.output import CliFace
-
+def _with(settings: Settings, make_face: Callable[[], Face], tell: Callable[[str], None]) -> dict[str, Any]:
     options = {name: _as_text(value) for name, value in settings.options.items()}
-    return {"say": tell, "options": options, "face": face or CliFace(harness)}
+    return {"say": tell, "options": options, "face": make_face()}
 
 
 def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Search:
@@ -77,6 +73,7 @@ def _search(options: argparse.Namespace, settings: Settings, cwd: Path) -> Searc
         cwd,
         named=tuple(expand_home(path).absolute() for path in options.extension or ()),
         configured=tuple(cwd / path for path in settings.extensions),
+        of_project=project_paths(cwd) if settings.extensions else {},
         automatic=not options.no_extensions,
         trusts=options.trust,
     )

@@ -14,14 +14,21 @@ import msgspec
 from ostler.app.console import ask_person, has_terminal, say
 from ostler.app.default_model import settled
 from ostler.app.settings import Settings, load_settings
-from ostler.context.instructions import has_folder, nested_instructions, skills_in, told_at_first
+from ostler.context.instructions import (
+    Instructions,
+    has_folder,
+    instructions_in,
+    nested_instructions,
+    skills_in,
+    system_prompt,
+)
 from ostler.context.session_context import NO_RULES, KeptContext
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import Model
 from ostler.core.questions import Asker
 from ostler.core.tool import Tool
-from ostler.models.factory import model_maker
+from ostler.models.factory import ModelMaker
 from ostler.permissions.guard import configured_rules, remember_answer, user_guard
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Limits
@@ -34,7 +41,9 @@ if TYPE_CHECKING:
 
 DELEGATE = "delegate"
 
+
 SKILL = "skill"
+
 
 AGENT = "agent"
 
@@ -59,13 +68,15 @@ def make_harness(
     other vendors' agents, for those who have any.
     """
     settings = settled(settings) if model is None else settings
-    make = model_maker(settings)
-    kept = KeptContext(settings, run=context)
+    make = ModelMaker(settings)
+    kept = KeptContext(settings.context, limits_of=make.limits, run=context)
     harness = Harness(
         model=model or make(settings.model),
         fallbacks=settings.fallback,
         make_model=make,
-        permission=user_guard(settings.permissions, cwd, configured_rules(settings)),
+        permission=user_guard(
+            settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
+        ),
         remember=remember_answer,
         permissions=settings.permissions,
         limits=limits_of(settings),
@@ -270,3 +281,28 @@ def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool
             "or configure [terminal_agents.NAME]"
         )
     return AgentTool(agents, on_start=on_start)
+
+
+def told_at_first(
+    settings: Settings,
+    cwd: Path,
+    today: date,
+    skills: Mapping[str, Skill],
+    say: Callable[[str], None] = lambda text: None,
+) -> str:
+    """The system prompt, as the settings say, with the instruction files as they are now, and with skills."""
+    instructions = instructions_in(cwd) if settings.instructions else Instructions()
+    for problem in instructions.problems:
+        say(problem)
+    listed = _listed(skills, say) if skills else ""
+    found = filter(None, (instructions.text, listed))
+    return system_prompt(cwd, today, instead=settings.system, appended=(*found, *settings.append_system))
+
+
+def _listed(skills: Mapping[str, Skill], say: Callable[[str], None]) -> str:
+    from ostler.context.skills import catalogue
+
+    listed, left_out = catalogue(skills)
+    if left_out:
+        say(f"there are too many skills; the model is not told of these: {', '.join(left_out)}")
+    return listed

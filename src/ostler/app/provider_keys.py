@@ -26,7 +26,7 @@ from ostler.models.credentials import (
     remove_from_keyring,
     store_key,
 )
-from ostler.models.factory import for_any_model, is_meant_for, key_search, model_maker
+from ostler.models.factory import ModelMaker, for_any_model, is_meant_for, key_search
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import NoModel, NotFound, UsageError
 from ostler.store.paths import key_file
@@ -227,7 +227,7 @@ def _works(provider: Provider, options: argparse.Namespace, settings: Settings) 
     model = options.model or _model_to_ask(provider, settings)
     name = model if model.startswith(f"{provider.name}/") else f"{provider.name}/{model}"
     settings = msgspec.structs.replace(settings, model=name, base_url=options.base_url or settings.base_url)
-    refusal = asyncio.run(refusal_of_key(model_maker(settings)(name)))
+    refusal = asyncio.run(refusal_of_key(ModelMaker(settings)(name)))
     if refusal is not None:
         print(f"ostler: {' '.join(refusal.message.split())}", file=sys.stderr)
         return False

@@ -15,7 +15,7 @@ import msgspec
 
 from ostler.context.files import quoted_path
 from ostler.drivers.agent_spec import TerminalAgentSettings
-from ostler.models.providers import ProviderSettings, Wire, configured_providers
+from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
 from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.schema.errors import ConfigurationError, UsageError
@@ -23,38 +23,19 @@ from ostler.store.paths import configuration_file, expand_home
 
 PROJECT_FILE = "ostler.toml"
 
-FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
-"""Settings that belong to the provider of the model that is set beside them."""
-
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
 
 TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
 """Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Settings(ModelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything that can be set, in the words of the configuration files."""
 
-    model: str = ""
-    """`PROVIDER/ID` or an alias; without one, what `ostler doctor` finds."""
-    base_url: str = ""
-    """Another server that speaks the provider's protocol."""
-    api_key: str = ""
-    """Goes before the provider's own variable."""
-    key_command: str = ""
-    """A shell command that prints the key; it has 30 seconds."""
-    wire: Wire | None = None
-    """The protocol to speak with that model, where it is not its provider's usual one."""
     fallback: tuple[str, ...] = ()
     """Models that go on with a run, in this order, when the one before has failed for good."""
     max_retries: Annotated[int, msgspec.Meta(ge=0)] = 20
     """How many failed model calls may be tried again, over a whole run."""
-    providers: dict[str, ProviderSettings] = {}
-    """Further providers, and changes to known ones: `[providers.NAME]`."""
-    models: dict[str, dict[str, Any]] = {}
-    """What is known of models beside or against the catalogue: `[models."PROVIDER/ID"]`."""
-    aliases: dict[str, str] = {}
-    """Short names for models."""
     gguf: str = ""
     """A model file for when nothing else can answer; without it, one in the state folder's `models`."""
     system: str = ""
@@ -63,11 +44,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Added to the system prompt, one paragraph each."""
     instructions: bool = True
     """Whether the model is told what AGENTS.md files say."""
-    context: dict[str, dict[str, Any]] = {}
+    context: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     """What the model is told of a long conversation: `[context.summaries]` and other tables."""
     tools: tuple[str, ...] | None = None
     """Only these tools; absent means all."""
-    terminal_agents: dict[str, TerminalAgentSettings] = {}
+    terminal_agents: dict[str, TerminalAgentSettings] = msgspec.field(default_factory=dict)
     """Agents of other vendors that the tool `agent` can start: `[terminal_agents.NAME]`."""
     max_steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """The run ends after so many answers of the model, its children's included; absent means no limit."""
@@ -101,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a committed fact survives: the death of the process, or also a power cut."""
     extensions: tuple[str, ...] = ()
     """Files and folders of extensions, beside those that are found; those of all files count together."""
-    options: dict[str, str | int | float | bool] = {}
+    options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """Settings of extensions, by the names that they have given them."""
     theme: str = ""
     """The colours of the terminal: one of the built-in themes, or a file of your own."""
@@ -203,6 +184,14 @@ def _with_rules_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 def paths_of(values: Mapping[str, Any], folder: Path) -> list[str]:
     """The extensions that a configuration file in that folder names, wherever work is done."""
     return [str(folder / expand_home(path)) for path in values.get("extensions", ())]
+
+
+def project_paths(cwd: Path) -> dict[Path, Path]:
+    """The extensions that the project's file names, with the project's folder, which has to be trusted."""
+    project = read_project_file(cwd)
+    if project is None:
+        return {}
+    return {Path(path): project.path.parent for path in paths_of(project.values, project.path.parent)}
 
 
 def _with_paths_of(folder: Path, values: dict[str, Any]) -> dict[str, Any]:

@@ -320,10 +320,10 @@ def validate_extensions(cwd: Path, path: Path | None) -> int:
 
 
 def _search(cwd: Path) -> Search:
-    from ostler.app.settings import load_settings
+    from ostler.app.settings import load_settings, project_paths
 
     settings = load_settings(cwd, {}).settings
-    return Search(cwd, configured=tuple(map(Path, settings.extensions)))
+    return Search(cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd))
 
 
 def _search_in(path: Path, cwd: Path) -> Search:

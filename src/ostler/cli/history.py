@@ -189,7 +189,11 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
     live = options.tools == "live"
     harness = Harness(
         RecordedModel(recording.facts),
-        permission=user_guard(settings.permissions, cwd, configured_rules(settings)) if live else None,
+        permission=user_guard(
+            settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
+        )
+        if live
+        else None,
         reasoning=settings.reasoning,
         max_output_tokens=settings.max_output_tokens,
         cwd=cwd,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,12 @@ import msgspec
 from ostler.app.console import ask_person, has_terminal
 from ostler.app.options import Parser, working_directory
 from ostler.app.remembered_rules import known_rules, lines_of, take_back
-from ostler.app.settings import (
-    PROJECT_FILE,
-    ProjectFile,
-    load_settings,
-    read_project_file,
-)
+from ostler.app.settings import PROJECT_FILE, ProjectFile, load_settings, project_paths, read_project_file
 from ostler.context import skills
 from ostler.context.files import Unusable, quoted_path
 from ostler.context.instructions import skills_in
-from ostler.extensions.loader.code_files import ToTrust, extensions_to_trust
-from ostler.extensions.loader.discovery import Found, kind_of
+from ostler.extensions.loader.code_files import ToTrust
+from ostler.extensions.loader.discovery import Found, Search, find_extensions, kind_of
 from ostler.permissions.memory import project_folder, remember
 from ostler.permissions.rules import PROFILES, parse_rule
 from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
@@ -113,22 +109,23 @@ def _revoke(options: argparse.Namespace) -> None:
 
 
 def _test(options: argparse.Namespace) -> None:
-    from ostler.permissions.guard import tried
+    from ostler.permissions.guard import configured_rules, tried
 
     tool, colon, what = options.call.partition(":")
     if not colon or not tool.strip() or not what.strip():
         raise UsageError("say the call as TOOL: WHAT, for example 'bash: git push'")
     cwd = working_directory()
-    loaded = load_settings(cwd, {"permissions": options.permissions})
-    outcome = tried(tool.strip(), what.strip(), loaded.settings, cwd)
+    settings = load_settings(cwd, {"permissions": options.permissions}).settings
+    rules = configured_rules(settings.allow, settings.ask, settings.deny)
+    outcome = tried(tool.strip(), what.strip(), settings.permissions, rules, cwd)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         return
     print(f"{outcome.verdict}{': ' if outcome.reason else ''}{one_line(outcome.reason)}")
     if outcome.parts:
         print(f"  because of {'; '.join(outcome.parts)}")
-    for scope, rules in outcome.remember.items():
-        print(f"  {scope} would remember {', '.join(map(one_line, rules))}")
+    for scope, offered in outcome.remember.items():
+        print(f"  {scope} would remember {', '.join(map(one_line, offered))}")
 
 
 SECRET = ("api_key", "headers")
@@ -330,3 +327,14 @@ def _note_on_text(file: Path) -> str:
         return "" if is_trusted(file, file.read_bytes()) else "  (changed since)"
     except OSError:
         return "  (cannot be read now)"
+
+
+def extensions_to_trust(cwd: Path) -> list[ToTrust]:
+    """What a project brings to be run in that folder, trusted or not; without what cannot be used at all."""
+    wanted = project_paths(cwd)
+    found: list[ToTrust] = []
+    for one in find_extensions(Search(cwd, configured=tuple(wanted), of_project=wanted)):
+        if one.project is not None and not one.problem:
+            with suppress(Unusable):
+                found.append(ToTrust(one))
+    return found

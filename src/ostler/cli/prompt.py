@@ -24,6 +24,7 @@ from ostler.app.session_choice import (
 )
 from ostler.app.settings import Settings
 from ostler.app.stores import find_session, newest_session, open_store
+from ostler.cli.output import CliFace
 from ostler.cli.session_runner import Rest, drive, go_on, permit, run_queue
 from ostler.core.harness import Harness
 from ostler.core.store import Store
@@ -65,7 +66,7 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, typed: str) -> int:
-    host = await extended(options, settings, harness)
+    host = await extended(options, settings, harness, lambda: CliFace(harness))
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
     others = host.commands() if host else ()

@@ -16,6 +16,7 @@ from ostler.app.console import print_json, say
 from ostler.app.options import working_directory
 from ostler.app.session_choice import ask_session, new_request_id
 from ostler.app.stores import find_session
+from ostler.cli.output import CliFace
 from ostler.core.harness import Harness
 from ostler.core.journal import World
 from ostler.core.state import SessionState
@@ -97,7 +98,7 @@ async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
     for notice in loaded.notices:
         say(notice)
     harness = make_harness(loaded.settings, cwd)
-    await extended(_NO_OPTIONS, loaded.settings, harness)
+    await extended(_NO_OPTIONS, loaded.settings, harness, lambda: CliFace(harness))
     return harness
 
 

@@ -22,6 +22,7 @@ from ostler.app.options import working_directory
 from ostler.app.session_choice import collect_garbage_from_here, keep_model, opened, require_free
 from ostler.app.settings import Settings
 from ostler.app.stores import open_store
+from ostler.cli.output import CliFace
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState
 from ostler.core.store import Store
@@ -227,7 +228,7 @@ async def drive_on(options: argparse.Namespace, store: Store, state: SessionStat
     settings, harness = equipped(settings, cwd, state.settings.model, options)
     if settings.durability != "process":
         store = open_store(settings)
-    await extended(options, settings, harness)
+    await extended(options, settings, harness, lambda: CliFace(harness))
     session = await opened(store, state.id, harness)
     collect_garbage_from_here()
     keep_model(options, session)

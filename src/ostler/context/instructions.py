@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.app.settings import Settings
 from ostler.context.files import Beginning, Unusable, folders_up_to, printable_path, read_beginning
 from ostler.core.hooks import FinishedCall, Hook
 from ostler.permissions.memory import project_folder
@@ -33,13 +32,15 @@ from ostler.tools.files import digest_of, shown
 from ostler.tools.truncation import byte_length, size_text
 
 if TYPE_CHECKING:
-    from ostler.context.skills import Skill, Skills
+    from ostler.context.skills import Skills
 
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Of a folder, the first that is there counts."""
 
+
 LARGEST_FILE = 64 * 1024
+
 
 LARGEST_SUM = 128 * 1024
 """Bytes that are told of one file, and of all files together."""
@@ -235,31 +236,6 @@ def skills_in(cwd: Path) -> Skills:
     cwd = cwd.resolve()
     users = [(folder / "skills").resolve() for folder in (own_folder(), shared_folder())]
     return find_skills(cwd, project_folder(cwd), users, is_trusted)
-
-
-def told_at_first(
-    settings: Settings,
-    cwd: Path,
-    today: date,
-    skills: Mapping[str, Skill],
-    say: Callable[[str], None] = lambda text: None,
-) -> str:
-    """The system prompt, as the settings say, with the instruction files as they are now, and with skills."""
-    instructions = instructions_in(cwd) if settings.instructions else Instructions()
-    for problem in instructions.problems:
-        say(problem)
-    listed = _listed(skills, say) if skills else ""
-    found = filter(None, (instructions.text, listed))
-    return system_prompt(cwd, today, instead=settings.system, appended=(*found, *settings.append_system))
-
-
-def _listed(skills: Mapping[str, Skill], say: Callable[[str], None]) -> str:
-    from ostler.context.skills import catalogue
-
-    listed, left_out = catalogue(skills)
-    if left_out:
-        say(f"there are too many skills; the model is not told of these: {', '.join(left_out)}")
-    return listed
 
 
 def own_folder() -> Path:

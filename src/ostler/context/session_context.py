@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.app.settings import Settings
 from ostler.core.context import Built, Order, Told
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
@@ -48,6 +47,17 @@ NO_RULES: Rules = {}
 ANOTHER_POLICY = "by another policy"
 
 
+LimitsOf = Callable[[str], tuple[int, int | None]]
+"""How many tokens a model reads, and how many it writes."""
+
+
+def catalogue_limits(model: str) -> tuple[int, int | None]:
+    """By the catalogue, without anything that a user configured."""
+    from ostler.models.catalogue import Catalogue
+
+    return Catalogue().limits(model)
+
+
 class Brought:
     """What extensions bring along: the same for a session, its runs and its children."""
 
@@ -62,8 +72,9 @@ class KeptContext:
 
     def __init__(
         self,
-        settings: Settings,
+        rules: Rules = NO_RULES,
         *,
+        limits_of: LimitsOf = catalogue_limits,
         agent: Rules = NO_RULES,
         run: Rules = NO_RULES,
         fences: tuple[Fence, ...] = (),
@@ -71,8 +82,7 @@ class KeptContext:
         tokenizer: Tokenizer | None = None,
         brought: Brought | None = None,
     ) -> None:
-        self._settings = settings
-        self._layers = {"settings": settings.context, "agent": agent, "run": run}
+        self._layers = {"settings": rules, "agent": agent, "run": run}
         self._has_rules = any(self._layers.values())
         self._changed = ""
         """Why the first request does not begin with what was told before."""
@@ -83,7 +93,8 @@ class KeptContext:
         self._used: tuple[Fence, ...] = ()
         self._whole: SessionContext | None = None
         self._room_of = cache(self._find_room)
-        self._limits_of = cache(self._find_limits)
+        self._find_limits = limits_of
+        self._limits_of = cache(limits_of)
         self._sizes: dict[tuple[str, ...], int] = {}
         self._echoed = ""
         self._looked_at: tuple[Told | None, int] = (None, 0)
@@ -113,7 +124,8 @@ class KeptContext:
 
     def _with(self, agent: Rules, run: Rules) -> KeptContext:
         return KeptContext(
-            self._settings,
+            self._layers["settings"],
+            limits_of=self._find_limits,
             agent=agent,
             run=run,
             fences=self._fences,
@@ -185,12 +197,6 @@ class KeptContext:
         from ostler.context.builder import ModelRoom
 
         return ModelRoom(*self._limits_of(model))
-
-    def _find_limits(self, model: str) -> tuple[int, int | None]:
-        from ostler.models.catalogue import Catalogue
-
-        info = Catalogue(self._settings.models, self._settings.aliases).lookup(model)
-        return info.context_limit, info.output_limit
 
     def _easily(self, journal: Journal, told: Told) -> int:
         """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""

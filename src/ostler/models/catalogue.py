@@ -203,6 +203,11 @@ class Catalogue:
                 raise ConfigurationError(f"aliases lead in a circle: {circle}; let one of them name a model")
         return name if "/" in name else _header().aliases.get(name, name)
 
+    def limits(self, model: str) -> tuple[int, int | None]:
+        """How many tokens a model reads, and how many it writes."""
+        info = self.lookup(model)
+        return info.context_limit, info.output_limit
+
     def lookup(self, name: str, today: str | None = None, *, like: str = "") -> ModelInfo:
         """What is known of `PROVIDER/ID` or an alias, with the prices of that day. It always answers.
 

@@ -6,21 +6,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ostler.app.settings import FOR_ONE_MODEL, Settings
 from ostler.core.model import Model
 from ostler.models.catalogue import FREE, Catalogue, ModelInfo, ModelSettings, Prices
 from ostler.models.credentials import Key, KeySearch, find_key, is_sendable
-from ostler.models.providers import PROVIDERS, Provider, ProviderSettings, Wire, configured_providers
+from ostler.models.providers import (
+    FOR_ONE_MODEL,
+    PROVIDERS,
+    ModelOptions,
+    Provider,
+    ProviderSettings,
+    Wire,
+    configured_providers,
+)
 from ostler.models.transport import Transport
 from ostler.schema.errors import NoModel, UsageError
 from ostler.store.paths import key_file
 
 MakeModel = Callable[[str], Model]
+
+Options = TypeVar("Options", bound=ModelOptions)
 
 FindKey = Callable[[Provider, KeySearch], Key | None]
 
@@ -32,14 +41,18 @@ class ModelMaker:
     `model`: a model of another provider gets none of them.
     """
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str], find: FindKey) -> None:
-        from ostler.models.catalogue import Catalogue
-
+    def __init__(
+        self, settings: ModelOptions, environment: Mapping[str, str] = os.environ, find: FindKey = find_key
+    ) -> None:
         self._settings = settings
         self._environment = environment
         self._find = find
         self.providers = configured_providers(settings.providers)
         self.catalogue = Catalogue(settings.models, settings.aliases)
+
+    def limits(self, model: str) -> tuple[int, int | None]:
+        """How many tokens a model reads, and how many it writes."""
+        return self.catalogue.limits(model)
 
     def __call__(self, name: str) -> Model:
         if name in ("demo", "demo/script"):  # as it is asked for, and as a session remembers it
@@ -63,14 +76,8 @@ class ModelMaker:
         )
 
 
-def model_maker(
-    settings: Settings, environment: Mapping[str, str] = os.environ, find: FindKey = find_key
-) -> ModelMaker:
-    return ModelMaker(settings, environment, find)
-
-
 def key_search(
-    settings: Settings, provider: Provider, environment: Mapping[str, str] = os.environ
+    settings: ModelOptions, provider: Provider, environment: Mapping[str, str] = os.environ
 ) -> KeySearch:
     """Where the settings let a provider's key be looked for."""
     is_own = is_meant_for(settings, provider)
@@ -84,19 +91,17 @@ def key_search(
     )
 
 
-def is_meant_for(settings: Settings, provider: Provider) -> bool:
+def is_meant_for(settings: ModelOptions, provider: Provider) -> bool:
     """Whether what is set for one model's provider is set for this one."""
     if not settings.model:
         return True
-    from ostler.models.catalogue import Catalogue
-
     named = Catalogue(aliases=settings.aliases).resolve(settings.model.strip())
     return named.partition("/")[0] == provider.name
 
 
-def for_any_model(settings: Settings) -> Settings:
+def for_any_model(settings: Options) -> Options:
     """Without what was meant for one model's provider: a key must not go to another's."""
-    defaults = Settings()
+    defaults = ModelOptions()
     return msgspec.structs.replace(settings, **{name: getattr(defaults, name) for name in FOR_ONE_MODEL})
 
 

@@ -64,6 +64,31 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Sent with every request."""
 
 
+class ModelOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user sets about models: which one, how its provider is reached, what the catalogue lacks."""
+
+    model: str = ""
+    """`PROVIDER/ID` or an alias; without one, what `ostler doctor` finds."""
+    base_url: str = ""
+    """Another server that speaks the provider's protocol."""
+    api_key: str = ""
+    """Goes before the provider's own variable."""
+    key_command: str = ""
+    """A shell command that prints the key; it has 30 seconds."""
+    wire: Wire | None = None
+    """The protocol to speak with that model, where it is not its provider's usual one."""
+    providers: dict[str, ProviderSettings] = {}
+    """Further providers, and changes to known ones: `[providers.NAME]`."""
+    models: dict[str, dict[str, Any]] = {}
+    """What is known of models beside or against the catalogue: `[models."PROVIDER/ID"]`."""
+    aliases: dict[str, str] = {}
+    """Short names for models."""
+
+
+FOR_ONE_MODEL = frozenset({"base_url", "api_key", "key_command", "wire"})
+"""Options that belong to the provider of the model that is set beside them."""
+
+
 def _vendor(name: str, base_url: str, key_variable: str, default_model: str = "") -> Provider:
     return Provider(name=name, base_url=base_url, key_variables=(key_variable,), default_model=default_model)
 

@@ -8,7 +8,6 @@ from typing import cast
 
 import msgspec
 
-from ostler.app.settings import Settings
 from ostler.core.hooks import Allow, Ask, Hook, PlannedCall, Refuse
 from ostler.core.tool import ToolKind
 from ostler.permissions.memory import project_folder, remember, remembered_rules
@@ -92,9 +91,9 @@ def user_guard(profile: Profile, cwd: Path, rules: Sequence[Rule]) -> Hook | Non
     return permission_guard(profile, cwd, rules, recall=lambda: remembered_rules(cwd), scopes=EVERYWHERE)
 
 
-def configured_rules(settings: Settings) -> list[Rule]:
+def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[str]) -> list[Rule]:
     """The rules of the configuration files, which are known to be rules."""
-    texts = {"allow": settings.allow, "ask": settings.ask, "deny": settings.deny}
+    texts = {"allow": allow, "ask": ask, "deny": deny}
     return [parse_rule(text, effect) for effect in EFFECTS for text in texts[effect]]
 
 
@@ -147,7 +146,7 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rules that each scope would remember, if a person said so."""
 
 
-def tried(tool: str, what: str, settings: Settings, cwd: Path) -> Tried:
+def tried(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Path) -> Tried:
     """What would happen to a call of a tool: `what` is its command, path or URL."""
     from ostler.permissions.judge import Places, suggested
     from ostler.tools import BUILTIN_TOOLS, builtin_tool
@@ -155,8 +154,7 @@ def tried(tool: str, what: str, settings: Settings, cwd: Path) -> Tried:
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
     kind = builtin_tool(tool).spec.kind if tool in BUILTIN_TOOLS else kind
     argument = {"execute": "command", "fetch": "url", "other": "input"}.get(kind, "path")
-    rules = [*configured_rules(settings), *remembered_rules(cwd)]
-    judgement = _judge(settings.permissions, rules, cwd).judge(tool, kind, {argument: what})
+    judgement = _judge(profile, [*rules, *remembered_rules(cwd)], cwd).judge(tool, kind, {argument: what})
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
         scopes = suggested(tool, judgement, Places(cwd, project_folder(cwd)))

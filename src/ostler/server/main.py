@@ -27,7 +27,7 @@ from ostler.app.stores import open_store
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model
-from ostler.models.factory import model_maker
+from ostler.models.factory import ModelMaker
 from ostler.schema.errors import OstlerError, StoreError, UsageError
 from ostler.schema.events import Warned
 from ostler.server.api.extensions import Switch, WebFace
@@ -71,7 +71,7 @@ class Equipping:
             face.notices.append(text)
             self._say(text)
 
-        await extended(self._options, settings, harness, face, tell=tell, asks=False)
+        await extended(self._options, settings, harness, lambda: face, tell=tell, asks=False)
         if face.notices:
             self._tell_in_log(harness, tuple(face.notices))
         return harness
@@ -87,7 +87,7 @@ class Equipping:
         """Looks around, and may run a program for a key: not for the event loop."""
         try:
             settings = settled(settings, say=self._say)
-            return settings, model_maker(settings)(settings.model)
+            return settings, ModelMaker(settings)(settings.model)
         except OstlerError as error:
             return settings, AbsentModel(error.message)
 

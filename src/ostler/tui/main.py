@@ -96,7 +96,7 @@ async def _run(
     face, questions = TuiFace(), OpenQuestions()
     harness.asker = questions.ask
     face.bring_along(themes_for(harness.cwd, say))
-    host = await extended(options, settings, harness, face)
+    host = await extended(options, settings, harness, lambda: face)
     if host is not None:
         face.take_book(host.themes)
     theme = chosen_theme(settings.theme, os.environ)
@@ -191,7 +191,7 @@ async def _run_plain(
 
     face = PlainFace()
     harness.asker = face.ask
-    await extended(options, settings, harness, face)
+    await extended(options, settings, harness, lambda: face)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness)
     collect_garbage_from_here()

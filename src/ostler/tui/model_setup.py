@@ -17,7 +17,7 @@ from ostler.app.settings import load_settings
 from ostler.core.harness import Harness
 from ostler.core.model import ReasoningLevel
 from ostler.core.store import Store
-from ostler.models.factory import for_any_model, model_maker
+from ostler.models.factory import ModelMaker, for_any_model
 from ostler.models.providers import Provider
 from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError, UsageError, how_to_install
 from ostler.schema.events import RunEnded, SettingsChanged
@@ -172,7 +172,7 @@ async def _is_taken(desk: Desk, provider: Provider) -> bool:
     desk.say(f"asking {provider.name} whether it takes the key")
     settings = for_any_model(load_settings(desk.conversation.harness.cwd, {}).settings)
     name = _default(provider)
-    model = model_maker(msgspec.structs.replace(settings, model=name))(name)
+    model = ModelMaker(msgspec.structs.replace(settings, model=name))(name)
     refusal = await refusal_of_key(model)
     if refusal is None:
         return True

@@ -13,8 +13,6 @@ from ostler.context.files import Unusable, printable_path
 from ostler.extensions.loader.discovery import (
     MANIFEST,
     Found,
-    Search,
-    find_extensions,
     foreign_fields,
     is_code,
     kind_in_folder,
@@ -189,20 +187,6 @@ class ToTrust:
 
 def counted(lines: int) -> str:
     return f"{lines:,} line{'' if lines == 1 else 's'}"
-
-
-def extensions_to_trust(cwd: Path) -> list[ToTrust]:
-    """What a project brings to be run in that folder, trusted or not; without what cannot be used at all."""
-    from ostler.app.settings import paths_of, read_project_file
-
-    project = read_project_file(cwd)
-    wanted = paths_of(project.values, project.path.parent) if project else ()
-    found: list[ToTrust] = []
-    for one in find_extensions(Search(cwd, configured=tuple(map(Path, wanted)))):
-        if one.project is not None and not one.problem:
-            with suppress(Unusable):
-                found.append(ToTrust(one))
-    return found
 
 
 def listing(files: Mapping[Path, bytes], folder: Path) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -43,6 +43,8 @@ class Search(msgspec.Struct, frozen=True):
     named: tuple[Path, ...] = ()
     """With `-e`: files and folders, found wherever they are."""
     configured: tuple[Path, ...] = ()
+    of_project: Mapping[Path, Path] = {}
+    """Those of `configured` that a project's file names, with its folder: it must be trusted first."""
     automatic: bool = True
     """Also where extensions usually are, and those that are configured."""
     trusts: bool = False
@@ -97,10 +99,10 @@ def _everywhere(search: Search) -> Iterator[Found]:
         yield from _installed_for_user()
         yield from _installed_modules()
         yield from _of_project(search.cwd.resolve())
-        projects = _named_by_project(search)
         for path in search.configured:
-            for one in _named(path, "configured", projects.get(path)):
-                yield _inside(one, projects[path]) if path in projects else one
+            project = search.of_project.get(path)
+            for one in _named(path, "configured", project):
+                yield _inside(one, project) if project is not None else one
     for path in search.named:
         yield from _named(path, "option", None)
 
@@ -123,8 +125,6 @@ def kind_of(path: Path) -> Kind | None:
     """What kind of extension it is, if it is one."""
     if (path / MANIFEST).is_file():
         return "foreign"
-    # not needed where there are none
-
     if path.suffix == ".py" and path.is_file():
         return "file" if is_extension(path) else None
     return "folder" if path.is_dir() and is_extension(path) else None
@@ -193,16 +193,6 @@ def _inside(found: Found, project: Path) -> Found:
     if found.problem or found.path.resolve().is_relative_to(project.resolve()):
         return found
     return replace(found, problem="it leads out of the project")
-
-
-def _named_by_project(search: Search) -> dict[Path, Path]:
-    """Of the paths that are configured, those that the project wants: with its folder, which is trusted."""
-    from ostler.app.settings import paths_of, read_project_file
-
-    project = read_project_file(search.cwd) if search.configured else None
-    if project is None:
-        return {}
-    return {Path(path): project.path.parent for path in paths_of(project.values, project.path.parent)}
 
 
 def _installed_for_user() -> Iterable[Found]:

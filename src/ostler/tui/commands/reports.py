@@ -242,7 +242,8 @@ class _Permissions:
         if await conversation.is_busy():
             raise SessionBusy(BUSY)
         harness, journal = conversation.harness, conversation.session.journal
-        rules = configured_rules(load_settings(harness.cwd, {}).settings)
+        settings = load_settings(harness.cwd, {}).settings
+        rules = configured_rules(settings.allow, settings.ask, settings.deny)
         await hold(journal)
         self._before = next((one for one in PROFILES if one == harness.permissions), None)
         harness.permission = user_guard(profile, harness.cwd, rules)
