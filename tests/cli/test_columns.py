@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.app.console import aligned
-from ostler.schema.text import cut, cut_left, one_line, short_ids, width_of
+from ostler.schema.text import cells, cut, cut_start, one_line, short_ids
 
 WORDS = st.text(st.sampled_from("ab 日本é\u0301…"), max_size=30)
 
@@ -14,21 +14,21 @@ WORDS = st.text(st.sampled_from("ab 日本é\u0301…"), max_size=30)
 @given(WORDS, st.integers(0, 30))
 def test_a_cut_text_fits_and_is_its_beginning(text: str, width: int) -> None:
     shown = cut(text, width)
-    assert width_of(shown) <= width
+    assert cells(shown) <= width
     assert shown == text or width == 0 or (shown[-1] == "…" and text.startswith(shown[:-1]))
-    assert shown == text or width_of(text) > width
+    assert shown == text or cells(text) > width
 
 
 @given(WORDS, st.integers(1, 30))
 def test_a_text_cut_on_the_left_keeps_its_end(text: str, width: int) -> None:
-    shown = cut_left(text, width)
-    assert width_of(shown) <= width
+    shown = cut_start(text, width)
+    assert cells(shown) <= width
     assert text.endswith(shown.removeprefix("…"))
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.just("|")), min_size=1, max_size=5))
 def test_columns_begin_at_the_same_place(rows: list[tuple[str, str, str]]) -> None:
-    assert len({width_of(line) for line in aligned(rows)}) == 1
+    assert len({cells(line) for line in aligned(rows)}) == 1
 
 
 @given(st.text())

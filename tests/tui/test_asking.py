@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ostler.app.question_queue import rule_in_words
 from ostler.core.function_tool import tool
 from ostler.core.hooks import Hooks
 from ostler.models.scripted import Call
@@ -21,7 +22,6 @@ from ostler.testkit.vendors import call, turn
 from ostler.testkit.vendors.script import Answer
 from ostler.tools import builtin_tool
 from ostler.tools.files import file_digest, remember
-from ostler.tui.panels.rule_words import rule_in_words
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open

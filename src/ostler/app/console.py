@@ -18,14 +18,14 @@ from typing import TextIO
 import msgspec
 
 from ostler.schema.errors import UsageError
-from ostler.schema.text import cut, one_line, width_of
+from ostler.schema.text import cells, cut, one_line
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows whose columns begin at the same place, two spaces apart."""
-    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (cell + " " * (width - width_of(cell)) for cell, width in zip(row, widths, strict=True))
+        cells = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
 
 

@@ -22,6 +22,7 @@ from ostler.models.credentials import places_of_key
 from ostler.models.factory import for_any_model, key_search
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import ConfigurationError, NoModel, how_to_install
+from ostler.schema.text import plural
 from ostler.store.paths import expand_home, gguf_folder, server_consent_file
 
 TYPE_CHECKING = False
@@ -133,7 +134,7 @@ class Surroundings:
         to_do = ""
         if server.models and self.consent.get(server.base_url) is False:
             to_do = f"you said no to it: name it with --model, or remove {server_consent_file()}"
-        detail = f"{server.address}: {server.problem or _counted(len(server.models))}"
+        detail = f"{server.address}: {server.problem or plural(len(server.models), 'model')}"
         return Finding("server", server.provider, bool(server.models), detail, server.models, to_do)
 
     def _finding_of_gguf(self) -> Finding:
@@ -235,10 +236,6 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
     if allowed is False:
         return None
     return Answering(model, "server", f"found at {server.address}", notice)
-
-
-def _counted(models: int) -> str:
-    return "1 model" if models == 1 else f"{models} models"
 
 
 def remember_server(base_url: str, *, allowed: bool) -> None:

@@ -34,7 +34,7 @@ from ostler.history.costs import By, Group, Spent, spent, start_of_day
 from ostler.models.catalogue import ModelInfo, Prices
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.facts import Fact
-from ostler.schema.text import counted, cut, one_line, short_ids, width_of
+from ostler.schema.text import cells, cut, one_line, plural, short_ids
 from ostler.sessions.agents import AGENT_FOLDERS, INHERIT, Agents, AgentSpec
 from ostler.store.paths import configuration_file, store_file
 
@@ -108,7 +108,7 @@ def step_lines(step: ToldStep, last: int) -> Iterator[str]:
     yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
     yield ""
     if not step.traced:
-        yield f"everything was told: {counted(step.messages[0], 'message')}; nothing was counted"
+        yield f"everything was told: {plural(step.messages[0], 'message')}; nothing was counted"
         return
     yield from aligned([("WHAT", "TOKENS", "WHICH", "RULE"), *_rows(step)])
     yield ""
@@ -123,9 +123,9 @@ def step_lines(step: ToldStep, last: int) -> Iterator[str]:
     if step.policy:
         yield f"the policy: {', '.join(_differences(step))}"
     for one in step.compactions:
-        files = f", {counted(len(one.files), 'file')}" if one.files else ""
+        files = f", {plural(len(one.files), 'file')}" if one.files else ""
         yield (
-            f"compacted in #{one.seq} ({one_line(one.by)}): {counted(one.replaced, 'message')}{files}, "
+            f"compacted in #{one.seq} ({one_line(one.by)}): {plural(one.replaced, 'message')}{files}, "
             f"{one.tokens_before:,} → {one.tokens_after:,} tokens"
         )
 
@@ -136,11 +136,11 @@ def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
     is_whole = told >= there  # what fences and notes add are messages, too
     which = f"all {there}" if is_whole else f"{told} of {there}"
     if "fixed" in tokens:
-        yield "system and tools", f"{tokens['fixed']:,}", counted(len(step.tools), "tool"), ""
+        yield "system and tools", f"{tokens['fixed']:,}", plural(len(step.tools), "tool"), ""
     if step.before_run:
-        yield "  by a hook", "", counted(sum(step.before_run.values()), "character"), "before_run"
+        yield "  by a hook", "", plural(sum(step.before_run.values()), "character"), "before_run"
     if "fences" in tokens:
-        yield "fences", f"{tokens['fences']:,}", counted(len(step.fences), "fence"), ""
+        yield "fences", f"{tokens['fences']:,}", plural(len(step.fences), "fence"), ""
     for fence in step.fences:
         yield f"  {fence.kind}", f"{fence.tokens:,}", "", "cut to its share" if fence.cut else ""
     for kind, lost in step.fences_left_out:
@@ -210,7 +210,7 @@ def _differences(step: ToldStep) -> Iterator[str]:
 def _difference_lines(found: ToldDifference) -> Iterator[str]:
     before, after = found.before, found.after
     yield f"step {before.step} (#{before.seq}) → step {after.step} (#{after.seq})"
-    yield f"{used(before.tokens):,} → {used(after.tokens):,} tokens, {before.messages[0]} → " + counted(
+    yield f"{used(before.tokens):,} → {used(after.tokens):,} tokens, {before.messages[0]} → " + plural(
         after.messages[0], "message"
     )
     if found.same_prefix:
@@ -365,7 +365,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def _width(column: Sequence[str]) -> int:
-    return max(map(width_of, column))
+    return max(map(cells, column))
 
 
 def _labels(

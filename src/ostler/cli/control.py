@@ -48,7 +48,7 @@ from ostler.schema.requests import (
     Resume,
     Steer,
 )
-from ostler.schema.text import counted, one_line
+from ostler.schema.text import one_line, plural
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
 from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, open_questions, root_of, state_of
 from ostler.sessions.session import Session, require_own_agent
@@ -406,7 +406,7 @@ async def _release(options: argparse.Namespace, store: Store, state: SessionStat
     waiting = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
     if not waiting:
         raise UsageError(f"no prompts wait in session {state.id}")
-    prompts = counted(len(waiting), "prompt")
+    prompts = plural(len(waiting), "prompt")
     release = ReleasePrompts(id=new_request_id(), by="cli", drop=options.drop)
     if options.drop:
         done, later = f"{prompts} dropped", f"it will drop {prompts}"

@@ -35,7 +35,7 @@ from ostler.extensions.loader.manifest import (
 )
 from ostler.permissions.trust import trusted_folders
 from ostler.schema.errors import NotFound, OstlerError, UsageError
-from ostler.schema.text import counted, one_line, printable
+from ostler.schema.text import one_line, plural, printable
 from ostler.store.paths import state_folder
 
 TYPE_CHECKING = False
@@ -277,7 +277,7 @@ def _titled(package: Package) -> str:
 
 def _names(package: Package) -> str:
     listed = ", ".join(one.name for one in package.extensions)
-    return one_line(f"{counted(len(package.extensions), 'extension')} ({listed})")
+    return one_line(f"{plural(len(package.extensions), 'extension')} ({listed})")
 
 
 def _warn(tried: tuple[Tried, ...]) -> None:
@@ -394,7 +394,7 @@ def _cells(row: ExtensionRow, cwd: Path) -> tuple[str, ...]:
 def _brings(row: ExtensionRow) -> str:
     brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
     kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
-    return ", ".join(counted(len(some), what) for some, what in kinds if some)
+    return ", ".join(plural(len(some), what) for some, what in kinds if some)
 
 
 PAUSE = 0.2

@@ -15,7 +15,7 @@ from ostler.app.reports import UNKNOWN, _range, _size
 from ostler.app.settings import load_settings
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.schema.errors import UsageError
-from ostler.schema.text import cut, printable, width_of
+from ostler.schema.text import cells, cut, printable
 
 HEADINGS = ("MODEL", "CONTEXT", "OUTPUT", "INPUT", "REASONING", "$ IN", "$ OUT", "ALIASES")
 
@@ -75,7 +75,7 @@ def rows(models: Sequence[ModelInfo], aliases: dict[str, list[str]]) -> Iterator
 def _fitting(table: Sequence[Sequence[str]], width: int) -> list[str]:
     lines = list(aligned(table))
     for heading in _SPARED:
-        if max(map(width_of, lines)) <= width:
+        if max(map(cells, lines)) <= width:
             break
         at = table[0].index(heading)
         table = [(*row[:at], *row[at + 1 :]) for row in table]

@@ -19,7 +19,7 @@ from ostler.schema import events
 from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import text_of
-from ostler.schema.text import counted, printable
+from ostler.schema.text import plural, printable
 from ostler.sessions.run_tree import OpenQuestion
 
 
@@ -77,7 +77,7 @@ class Notices:
             case events.ChildEnded(child=child, status=status, own=own, children=below):
                 name = self._children.get(child, "delegate")
                 price = priced((own + below + self._told.get(child, Totals())).usage.cost)
-                steps = f"{counted(own.steps, 'step')}, " if own.steps else ""
+                steps = f"{plural(own.steps, 'step')}, " if own.steps else ""
                 say(f"{name}: {status}, {steps}{price}")
 
     def say_end(

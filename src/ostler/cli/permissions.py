@@ -25,7 +25,7 @@ from ostler.permissions.memory import project_folder, remember
 from ostler.permissions.rules import PROFILES, parse_rule
 from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
 from ostler.schema.errors import ConfigurationError, UsageError
-from ostler.schema.text import counted, one_line
+from ostler.schema.text import one_line, plural
 from ostler.sessions.agents import find_agents, project_of
 
 
@@ -231,7 +231,7 @@ def _wanted_by_agents(folder: Path) -> Iterator[Wanted]:
 
 def _wanted_by_skills(folder: Path) -> Iterator[Wanted]:
     for one in skills_in(folder).to_trust:
-        rest = f"{counted(len(one.content.splitlines()), 'line')} in all, read when the skill is used"
+        rest = f"{plural(len(one.content.splitlines()), 'line')} in all, read when the skill is used"
         lines = (f"{one.name}: {one_line(one.description)}", rest)
         project = skills.project_of(one.path)
         yield Wanted(one.path, project, one.path, one.content, lines, "tells the model")

@@ -26,7 +26,7 @@ from ostler.schema import events
 from ostler.schema.events import Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact, UnknownEvent, encode_lines
 from ostler.schema.messages import text_of
-from ostler.schema.text import age, counted, cut, one_line, short_ids
+from ostler.schema.text import age, cut, one_line, plural, short_ids
 from ostler.sessions.live_socket import Relay, Unrepeated
 from ostler.sessions.run_tree import RunRow, list_runs, open_questions, state_of
 from ostler.store.paths import store_file
@@ -104,13 +104,13 @@ def _about(row: RunRow) -> str:
 def detail(row: RunRow) -> str:
     """What a person wants to know of it, in a few words."""
     if row.status == "running" and row.holder:
-        return f"process {row.holder.pid} on {row.holder.host}, {counted(row.steps, 'step')}"
+        return f"process {row.holder.pid} on {row.holder.host}, {plural(row.steps, 'step')}"
     if row.status == "cut":
         return "nobody works on it"
     if row.status == "waiting":
         return one_line("; ".join(_awaited(row)))
     why = f": {one_line(row.reason)}" if row.reason not in ("", row.status) else ""
-    return f"{counted(row.steps, 'step')}, {priced(row.cost)}{why}"
+    return f"{plural(row.steps, 'step')}, {priced(row.cost)}{why}"
 
 
 def _awaited(row: RunRow) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ostler.core.state import SessionState
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
 from ostler.schema.requests import CollapseBranch, Compact, Label, Navigate, Rename, UndoCompaction
-from ostler.schema.text import counted, cut, one_line
+from ostler.schema.text import cut, one_line, plural
 from ostler.sessions.branches import TreeRequest
 from ostler.sessions.run_tree import require_no_parent_at_work, state_of
 from ostler.sessions.session import delete_session
@@ -140,13 +140,11 @@ async def check(options: argparse.Namespace, store: Store) -> int:
             print(one_line(str(problem)))
     if not problems:
         number = len(ids) or len(await store.sessions())
-        say(f"{counted(number, 'session')} checked, nothing is wrong")
+        say(f"{plural(number, 'session')} checked, nothing is wrong")
     elif any(problem.number in MENDABLE for problem in problems):
-        say(
-            f"{counted(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts"
-        )
+        say(f"{plural(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts")
     else:
-        say(f"{counted(len(problems), 'problem')}")
+        say(f"{plural(len(problems), 'problem')}")
     return 1 if problems else 0
 
 
@@ -221,7 +219,7 @@ def _print_family(verb: str, family: Sequence[SessionSummary]) -> None:
 
 
 def _output(found: Sequence[Unnamed]) -> str:
-    return f"{counted(len(found), 'output')} that nothing names ({_size(sum(one.size for one in found))})"
+    return f"{plural(len(found), 'output')} that nothing names ({_size(sum(one.size for one in found))})"
 
 
 def _size(number: int) -> str:

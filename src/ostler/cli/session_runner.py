@@ -31,7 +31,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt
-from ostler.schema.text import counted
+from ostler.schema.text import plural
 from ostler.sessions.run_tree import OpenQuestion, open_questions
 from ostler.sessions.session import Session
 
@@ -274,7 +274,7 @@ async def say_held(store: Store, state: SessionState) -> None:
         return
     held = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
     if held:
-        prompts, release = counted(len(held), "prompt"), f"ostler release {state.id}"
+        prompts, release = plural(len(held), "prompt"), f"ostler release {state.id}"
         say(f"{prompts} held, because the run did not complete; `{release}` goes on, or with --drop forgets")
 
 

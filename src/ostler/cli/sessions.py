@@ -21,7 +21,7 @@ from ostler.core.journal import World
 from ostler.core.store import Hit, SessionSummary, Store
 from ostler.history.export import EXTENSIONS, exported, format_of, reading, written
 from ostler.schema.errors import NotFound
-from ostler.schema.text import age, cut, cut_left, one_line, printable, short_ids, width_of
+from ostler.schema.text import age, cells, cut, cut_start, one_line, printable, short_ids
 from ostler.sessions.run_tree import as_it_is
 from ostler.store.paths import home_folder, store_file
 
@@ -278,8 +278,8 @@ def rows(shown: Sequence[SessionSummary], known: Sequence[SessionSummary]) -> It
     short = short_ids([one.id for one in known])
     home, now = home_folder(), time.time()
     left = [(short[one.id], age(now - one.updated_ms / 1000), one.status or "new") for one in shown]
-    folders = [cut_left(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in shown]
-    taken = sum(max(map(width_of, column)) + 2 for column in (*zip(*left, strict=True), folders))
+    folders = [cut_start(_under_home(printable(one.cwd), home), _FOLDER_WIDTH) for one in shown]
+    taken = sum(max(map(cells, column)) + 2 for column in (*zip(*left, strict=True), folders))
     room = max(_NARROWEST_TEXT, width - taken)
     texts = [cut(_text(one), room) for one in shown]
     table = [(*cells, text, folder) for cells, text, folder in zip(left, texts, folders, strict=True)]

@@ -95,7 +95,7 @@ class OutputSpool:
     def _write(self, text: str, stream: Literal["out", "err"]) -> None:
         if not text or self._closed:
             return
-        text = printable(text)
+        text = replace_surrogates(text)
         self._publish([ToolOutput(self._call, self.size, text, stream)])
         self.size += len(text)
         self._tail = (self._tail + text)[-TAIL_SIZE:]
@@ -146,7 +146,7 @@ class OutputSpool:
         self.stored += len(data)
 
 
-def printable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with halves of characters replaced: such as come from file names cannot be stored."""
     try:
         text.encode()

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ostler.core.budget import Budget
-from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bounded, printable
+from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bounded, replace_surrogates
 from ostler.core.call_gate import Judging, Ready
 from ostler.core.cancellation import CancelToken, run_bounded
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
@@ -443,7 +443,9 @@ def _storable(outcome: Settled) -> Settled:
     if not isinstance(outcome.content, tuple):
         return _unstorable("its content is no tuple of blocks")
     content = tuple(
-        Text(printable(block.text)) if isinstance(block, Text) and isinstance(block.text, str) else block
+        Text(replace_surrogates(block.text))
+        if isinstance(block, Text) and isinstance(block.text, str)
+        else block
         for block in outcome.content
     )
     outcome = msgspec.structs.replace(outcome, content=content)
@@ -452,7 +454,7 @@ def _storable(outcome: Settled) -> Settled:
 
 
 def _unstorable(problem: str) -> Failed:
-    return failed(f"the tool returned something that cannot be stored: {printable(problem)}")
+    return failed(f"the tool returned something that cannot be stored: {replace_surrogates(problem)}")
 
 
 def _cancelled(reason: str, output: str = "") -> Failed:

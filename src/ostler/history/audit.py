@@ -25,7 +25,7 @@ from ostler.history.audit_decisions import (
     Outcome,
 )
 from ostler.models.credentials import without_keys
-from ostler.permissions.rules import one_line
+from ostler.permissions.rules import preview_line
 from ostler.schema import events
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.events import Event, Warned
@@ -88,7 +88,7 @@ def _prompts_released(event: events.PromptsReleased) -> Decision:
 
 def _command_ran(event: events.CommandRan) -> Decision:
     reason = f"somebody ran it{', and it failed' if event.failed else ''}"
-    what = one_line(f"/{event.name} {event.arguments}".strip())
+    what = preview_line(f"/{event.name} {event.arguments}".strip())
     return Decision("command.run", reason, who=event.extension, what=what, details={"request": event.request})
 
 
@@ -99,7 +99,7 @@ def _permission_remembered(event: events.PermissionRemembered) -> Decision:
         action, reason = "permission.revoke", f"it was taken back for the {place}"
     else:
         action, reason = "permission.remember", f"from now on: {event.effect}, for the {place}"
-    return Decision(action, reason, who=event.by, what=one_line(event.rule), details=details)
+    return Decision(action, reason, who=event.by, what=preview_line(event.rule), details=details)
 
 
 # --- a run ------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _run_started(event: events.RunStarted) -> Decision:
 def _user_message(event: events.UserMessage) -> Decision | None:
     text = text_of(event.content)
     if event.source == "steer":
-        return Decision("run.steer", "somebody spoke while the model worked", what=one_line(text))
+        return Decision("run.steer", "somebody spoke while the model worked", what=preview_line(text))
     if event.source in ("reminder", "hook"):
         return Decision("run.remind", text, "host" if event.source == "hook" else "system")
     return None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.core.questions import grants
-from ostler.permissions.rules import by_profile, one_line, preview
+from ostler.permissions.rules import by_profile, preview, preview_line
 from ostler.schema import events
 from ostler.schema.events import Event
 from ostler.schema.messages import Block, text_of
@@ -277,7 +277,7 @@ class CallTrail:
 
     def _child_started(self, event: events.ChildStarted) -> Decision:
         about = self._about(event.call)
-        about["what"] = one_line(event.task)
+        about["what"] = preview_line(event.task)
         agent = f"the agent {event.agent}" if event.agent else "an agent"
         details = {"child": event.child, "agent": event.agent}
         if event.extension:
@@ -296,7 +296,7 @@ class CallTrail:
     def _question_asked(self, event: events.QuestionAsked) -> Decision:
         self._asked[event.id] = event
         about = self._about(event.call)
-        about["what"] = one_line(event.question.text)
+        about["what"] = preview_line(event.question.text)
         reason = event.question.reason or f"the {event.asked_by} wants to know"
         details = {"question": event.id, "choices": list(event.question.choices)}
         if not _is_permission(event):
@@ -311,7 +311,7 @@ class CallTrail:
             reason = f"the question was {event.outcome}"
             return Decision("wait_user.answer", reason, who=event.by, details=details)
         about = self._about(asked.call)
-        about["what"] = one_line(asked.question.text)
+        about["what"] = preview_line(asked.question.text)
         if asked.call in self._calls:
             self._answers[asked.call] = (asked, event)
         action = "permission.answer" if _is_permission(asked) else "wait_user.answer"

@@ -15,7 +15,7 @@ from ostler.history.costs import Spent, priced
 from ostler.schema import events
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import Block, Text
-from ostler.schema.text import counted
+from ostler.schema.text import plural
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -136,7 +136,7 @@ def used_in_words(facts: Sequence[Fact]) -> list[tuple[str, str]]:
     by_children = [told for fact in facts if (told := _used_by_child(fact.event)) is not None]
     if by_children:
         total = reduce(add, by_children)
-        calls = counted(total.model_calls, "model call")
+        calls = plural(total.model_calls, "model call")
         price = priced(total.usage.cost)
         table.append(("subagents", f"{calls}, {total.usage.total_tokens:,} tokens, {price}"))
     return table

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ostler.permissions.rules import one_line, preview
+from ostler.permissions.rules import preview, preview_line
 from ostler.schema.events import ToolCalled
 
 
 def about_call(called: ToolCalled) -> str:
     title = called.display.title_for(called.arguments) if called.display else ""
-    return one_line(title) if title else preview(called.name, called.arguments)
+    return preview_line(title) if title else preview(called.name, called.arguments)

@@ -19,9 +19,9 @@ from ostler.permissions.rules import (
     Verdict,
     by_profile,
     judge,
-    one_line,
     parse_rule,
     preview,
+    preview_line,
 )
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Event, PermissionRemembered, QuestionAnswered, QuestionAsked, Warned
@@ -66,7 +66,7 @@ def permission_guard(
             return Allow(by_profile(profile))
         judgement = _judge(profile, applying, cwd).judge(planned.name, planned.kind, planned.arguments)
         if judgement.verdict == "allow":
-            return Allow(one_line(judgement.reason))
+            return Allow(preview_line(judgement.reason))
         if judgement.verdict == "refuse":
             return Refuse(judgement.reason)
         return Ask(_question(planned, judgement, cwd, scopes), by="permission")
@@ -123,7 +123,7 @@ def _parts(judgement: Judgement) -> tuple[str, ...]:
     """The parts of a command that stand in its way, where that is not all of it."""
     if judgement.is_whole or judgement.verdict == "allow":
         return ()
-    return tuple(dict.fromkeys(one_line(one.part) for one in judgement.findings if one.part))
+    return tuple(dict.fromkeys(preview_line(one.part) for one in judgement.findings if one.part))
 
 
 def _offer(offered: dict[Scope, list[str]]) -> str:

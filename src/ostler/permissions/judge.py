@@ -30,7 +30,7 @@ from ostler.permissions.rules import (
     matches_command,
     matches_host,
     matches_path,
-    one_line,
+    preview_line,
     reason,
 )
 from ostler.permissions.shell_parser import take_apart
@@ -321,7 +321,7 @@ def _denied(rule: Rule, part: str) -> str:
 
 
 def _in(part: str) -> str:
-    return f": {one_line(part)}" if part else ""
+    return f": {preview_line(part)}" if part else ""
 
 
 def _other_repository(part: Command) -> str:

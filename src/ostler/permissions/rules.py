@@ -19,6 +19,7 @@ import msgspec
 
 from ostler.core.tool import ToolKind
 from ostler.schema.errors import UsageError
+from ostler.schema.text import one_line
 from ostler.store.paths import expand_home
 from ostler.tools.files import compile_glob
 
@@ -79,7 +80,7 @@ def _how_to_allow(kind: ToolKind) -> str:
 
 def preview(name: str, arguments: dict[str, Any] | str) -> str:
     """The telling part of a call, in one line of at most 120 characters that can all be printed."""
-    return one_line(_telling_part(name, arguments))
+    return preview_line(_telling_part(name, arguments))
 
 
 def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
@@ -101,10 +102,9 @@ def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
     return msgspec.json.encode(arguments).decode() if arguments else name
 
 
-def one_line(text: str) -> str:
+def preview_line(text: str) -> str:
     """The text in one line of at most 120 characters that can all be printed."""
-    # Escape codes and marks that reorder text could make a command look like another one.
-    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
+    line = one_line(text)
     return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"
 
 

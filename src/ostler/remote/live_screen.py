@@ -8,12 +8,12 @@ from contextlib import aclosing
 from typing import Literal, Protocol
 
 import msgspec
-from rich.cells import cell_len
 
 from ostler.drivers.screen import LARGEST, SMALLEST
 from ostler.drivers.screen_stream import STATUS
 from ostler.remote.client import API, Remote
 from ostler.schema.errors import NotFound
+from ostler.schema.text import cells
 
 LONGEST_MESSAGE = 100_000
 """Characters that are typed with one request: a body may have a megabyte."""
@@ -139,7 +139,7 @@ async def _texts(remote: Remote) -> AsyncGenerator[Shown, None]:
             newest = [data for name, data in frames if name == b"screen"][-1:]
             for data in newest:
                 rows = [row.rstrip() for row in msgspec.json.decode(data, type=_Screen).screen.split("\n")]
-                needed = Size(_within(max(map(cell_len, rows)), 80), _within(len(rows), size.rows))
+                needed = Size(_within(max(map(cells, rows)), 80), _within(len(rows), size.rows))
                 if needed.columns > size.columns or needed.rows > size.rows:
                     size = Size(max(size.columns, needed.columns), needed.rows)
                     yield size

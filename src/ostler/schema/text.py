@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
+from functools import cache
 
 import msgspec
 
 _GAP = re.compile(r"\s*")
 
+
 _QUOTED = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"'([^']*)'")}
 
+
 _ESCAPED = re.compile(r"\\([\s\"'\\])")
+
 
 _ESCAPED_IN_QUOTES = re.compile(r'\\(["\\])')
 
@@ -69,48 +72,13 @@ def _word(text: str, at: int) -> tuple[str, int]:
     return "".join(pieces), at
 
 
-ELLIPSIS = "…"
-
-
-def printable(text: str) -> str:
-    """The text without what a terminal would obey: escape codes, and marks that reorder what is read."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-
-
-def one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
-
-
-def width_of(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    """The beginning that fits, marked where it was cut."""
-    if width_of(text) <= width:
-        return text
-    kept, used = [], width_of(ELLIPSIS)
-    for c in text:
-        used += width_of(c)
-        if used > width:
-            break
-        kept.append(c)
-    return "".join(kept) + ELLIPSIS if width > 0 else ""
-
-
-def cut_left(text: str, width: int) -> str:
-    """The end that fits: of a path it says more than the beginning."""
-    return cut(text[::-1], width)[::-1]
-
-
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """`1 session`, `2 sessions`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 _SHORTEST_ID = 8
+
 
 _UNITS = ((7 * 86400, "w"), (86400, "d"), (3600, "h"), (60, "m"))
 
@@ -136,3 +104,86 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "now"
+
+
+ELLIPSIS = "…"
+
+
+_OBEYED = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
+"""What a terminal would obey, what reorders or hides what is read, and what cannot be encoded.
+
+The joiners U+200C and U+200D stay: scripts and emoji need them.
+"""
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey. Newlines and tabs stay, and a joiner where it joins."""
+    if text.isprintable():  # as most of it is
+        return text
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    if "\u200d" in text:
+        text = _idle_joiner().sub("", text)
+    return _obeyed().sub("\ufffd", text)
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth, width  # where only ASCII is printed, nobody waits for its tables
+
+    columns = wcswidth(text)
+    return columns if columns >= 0 else width(text)
+
+
+@cache
+def _idle_joiner() -> re.Pattern[str]:
+    """Between other things than letters that join and emoji it joins nothing, but is counted as if it did."""
+    letter, emoji = "\u0590-\u1fff", "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
+    return re.compile(f"(?<![{letter}{emoji}])\u200d|(?<=[{emoji}])\u200d(?![{emoji}])")
+
+
+@cache
+def _obeyed() -> re.Pattern[str]:
+    return re.compile(_OBEYED)
+
+
+def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, str]:
+    """What fits into so many cells, and the rest. No character is cut in two."""
+    if text.isascii():
+        return text[:room], text[room:]
+    from wcwidth import iter_graphemes
+
+    end = 0
+    for grapheme in iter_graphemes(text):
+        size = cells(grapheme)
+        if size > room and not (at_least_one and end == 0):
+            break
+        room -= size
+        end += len(grapheme)
+    return text[:end], text[end:]
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
+
+
+def cut_start(text: str, width: int) -> str:
+    """The end that fits, marked where it was cut."""
+    if cells(text) <= width:
+        return text
+    end = text[-width + 1 :] if width > 1 else ""
+    while cells(end) > width - 1:
+        end = end[1:]
+    return ELLIPSIS + end
+
+
+def one_line(text: str) -> str:
+    return printable(" ".join(text.split()))

@@ -14,8 +14,8 @@ from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEvent, ChildStarted, Event, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact, decode_event
+from ostler.schema.text import one_line
 from ostler.tui.items import CallBlock, ChildLine
-from ostler.tui.render.spans import one_line
 from ostler.tui.render.terminal_text import TerminalText
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import Rendering, Shown, ShownStatus, ShownWidget, Visibility
 from ostler.schema.events import Event, LiveValue
 from ostler.schema.facts import Fact
+from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
 from ostler.tui.front_end import TuiFace
 from ostler.tui.items import CallBlock, Item
@@ -24,7 +25,7 @@ from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
 from ostler.tui.render.items import BlockRows, CallDress
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import DIM, Piece, cut, drawn, fitted, harmless, one_line, sgr, styled, wrapped
+from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr, styled, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _beginning(text: str, lines: int, width: int) -> str:
 def _text_rows(text: str, width: int, colors: ThemeColors | None) -> list[str]:
     if "\x1b" in text:
         return terminal_rows(text, width, colors)
-    return [drawn(row) for row in wrapped([Piece(harmless(text))], width)] if text else []
+    return [drawn(row) for row in wrapped([Piece(printable(text))], width)] if text else []
 
 
 _RENDERINGS_KEPT = 64

@@ -19,6 +19,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.events import AssistantMessage, ExtensionEntry, ToolResultFact, UserMessage
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text, ToolCall, text_of
+from ostler.schema.text import cut, one_line, printable
 from ostler.tui.call_items import OpenCall
 from ostler.tui.editor.paste import copy
 from ostler.tui.item_builder import shell_block
@@ -28,19 +29,7 @@ from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import change_rows
 from ostler.tui.render.images import image_words
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import (
-    BOLD,
-    DIM,
-    REVERSE,
-    Piece,
-    cut,
-    drawn,
-    fitted,
-    harmless,
-    one_line,
-    sgr,
-    wrapped,
-)
+from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, drawn, fitted, sgr, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
 
 if TYPE_CHECKING:
@@ -200,7 +189,7 @@ def entry_rows(entry: SessionEntry, width: int, colors: ThemeColors | None) -> l
         case "call":
             return _call_rows(entry, width, colors)
         case _:
-            text = harmless(entry.text).expandtabs(4)
+            text = printable(entry.text).expandtabs(4)
             return [drawn(row) for line in text.split("\n") for row in wrapped([Piece(line)], width)]
 
 
@@ -268,9 +257,9 @@ def _argument_rows(
     """In one row with its name where it fits, else below it."""
     text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value)).decode()
     style = sgr(colors, "secondary", BOLD)
-    short = f"{name}: {harmless(text)}"
+    short = f"{name}: {printable(text)}"
     if "\n" not in text and cut(short, width) == short:
-        return [drawn([Piece(f"{name}:", style), Piece(f" {harmless(text)}")])]
+        return [drawn([Piece(f"{name}:", style), Piece(f" {printable(text)}")])]
     language = "json" if not isinstance(value, str) else "bash" if name == "command" else ""
     path = str(beside.get("path", "")) if name == "content" else ""
     return [

@@ -29,6 +29,7 @@ from ostler.core.model import AbsentModel
 from ostler.core.store import Store
 from ostler.remote.client import API, Remote
 from ostler.remote.store import RemoteStore
+from ostler.schema.text import plural
 from ostler.sessions.session import Session, create_session, open_or_watch, watch_session
 from ostler.store.paths import below_home
 from ostler.tools import ToolToLoad
@@ -227,7 +228,7 @@ async def say_what_was_found(tui: Tui, settings: Settings) -> None:
     if settings.system:
         found.insert(0, "your own system prompt")
     if conversation.host is not None and (loaded := [one.name for one in conversation.host.loaded]):
-        found.append(f"{_counted(len(loaded), 'extension')}: {', '.join(loaded)}")
+        found.append(f"{plural(len(loaded), 'extension')}: {', '.join(loaded)}")
     if found:
         tui.say(f"with {' · '.join(found)}")
 
@@ -238,7 +239,7 @@ def _found(cwd: Path, instructions: bool) -> list[str]:
     sources = instructions_in(cwd).sources if instructions else ()
     found = [_place(Path(one.path), cwd.resolve()) for one in sources]
     if skills := len(skills_in(cwd).found):
-        found.append(_counted(skills, "skill"))
+        found.append(plural(skills, "skill"))
     return found
 
 
@@ -247,10 +248,6 @@ def _place(path: Path, cwd: Path) -> str:
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
     return below_home(path) or os.path.relpath(path, cwd)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class FarModel(AbsentModel):

@@ -14,7 +14,7 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.keys import Keys
 
 from ostler.schema import events
-from ostler.tui.render.spans import one_line
+from ostler.schema.text import one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent

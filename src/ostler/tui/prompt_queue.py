@@ -13,13 +13,13 @@ from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
 from ostler.schema.requests import Prompt, ReleasePrompts, Steer, TakeBack
+from ostler.schema.text import cut, one_line
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
 from ostler.tui.conversation import Content, Conversation
 from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.items import BlockRows
-from ostler.tui.render.spans import cut, one_line
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import Desk

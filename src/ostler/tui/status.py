@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-from rich.cells import cell_len
 
 from ostler.context.session_context import KeptContext
 from ostler.core.run_state import RunState
@@ -19,6 +18,7 @@ from ostler.history.costs import dollars
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import ChildEnded, ChildUsed, Limits, Totals
+from ostler.schema.text import cells
 from ostler.sessions.session import Session
 from ostler.store.paths import below_home
 from ostler.tui.item_builder import Transcript
@@ -250,18 +250,18 @@ def fitting(parts: list[Part], width: int, between: str = "  ") -> list[Part]:
 
 
 def _width(parts: list[Part], between: str) -> int:
-    return sum(cell_len(part.text) for part in parts) + cell_len(between) * max(0, len(parts) - 1)
+    return sum(cells(part.text) for part in parts) + cells(between) * max(0, len(parts) - 1)
 
 
 def _cut(text: str, width: int) -> str:
-    while text and cell_len(text) + 1 > width:
+    while text and cells(text) + 1 > width:
         text = text[:-1]
     return f"{text}…" if width > 0 else ""
 
 
 def _place(cwd: Path) -> str:
     place = below_home(cwd) or str(cwd)
-    return place if cell_len(place) <= _LONG_PLACE else f"…/{cwd.name}"
+    return place if cells(place) <= _LONG_PLACE else f"…/{cwd.name}"
 
 
 BRANCH_SECONDS = 2.0

@@ -180,12 +180,12 @@ class ToTrust:
         """What there is to look at, a line for each file."""
         folder = self.found.path.parent
         return [
-            f"{printable_path(path.relative_to(folder))}: {counted(len(content.splitlines()))}"
+            f"{printable_path(path.relative_to(folder))}: {line_count(len(content.splitlines()))}"
             for path, content in self.files.items()
         ]
 
 
-def counted(lines: int) -> str:
+def line_count(lines: int) -> str:
     return f"{lines:,} line{'' if lines == 1 else 's'}"
 
 

@@ -18,8 +18,8 @@ from ostler.drivers.screen import Screen, open_screen
 from ostler.remote.client import Away
 from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, Shown, Size
 from ostler.schema.errors import OstlerError, UsageError
+from ostler.schema.text import cut
 from ostler.tui.attach.viewport import Keyboard, Painter, Part, Wish, part_of
-from ostler.tui.render.spans import cut
 
 _ENTER = b"\x1b[?1049h\x1b[H\x1b[2J\x1b[?25l"
 

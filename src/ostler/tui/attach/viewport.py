@@ -14,7 +14,7 @@ import msgspec
 
 from ostler.drivers.screen import Screen
 from ostler.schema.errors import UsageError
-from ostler.tui.render.spans import cells, split_at
+from ostler.schema.text import cells, split_at
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 

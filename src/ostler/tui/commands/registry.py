@@ -13,22 +13,10 @@ import msgspec
 
 from ostler.app.remote_sessions import refusal
 from ostler.schema.errors import OstlerError
+from ostler.schema.text import cells, printable
 from ostler.sessions.lease import hold, kept_lease
 from ostler.tui.command_context import BUSY
-from ostler.tui.render.spans import (
-    BOLD,
-    Piece,
-    Row,
-    after,
-    apart,
-    cells,
-    drawn,
-    harmless,
-    is_path,
-    quoted,
-    sgr,
-    wrapped,
-)
+from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_path, quoted, sgr, wrapped
 
 if TYPE_CHECKING:
     from ostler.app.completion import CommandEntry
@@ -163,7 +151,7 @@ def print_lines(desk: Desk, lines: Sequence[str], *, has_heading: bool = False) 
     rows = [
         drawn(row)
         for at, line in enumerate(lines)
-        for row in _rows(harmless(line.expandtabs(4)), heading if has_heading and not at else "", width)
+        for row in _rows(printable(line.expandtabs(4)), heading if has_heading and not at else "", width)
     ]
     desk.app.print(apart([["", *rows, ""]], after_blank=desk.app.ends_blank))
 

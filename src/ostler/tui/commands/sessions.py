@@ -13,12 +13,12 @@ from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import NotFound, OstlerError, UsageError
 from ostler.schema.events import SessionRenamed
 from ostler.schema.requests import Rename
-from ostler.schema.text import age
+from ostler.schema.text import age, one_line
 from ostler.sessions.run_tree import as_it_is
 from ostler.store.paths import expand_home
 from ostler.tui.commands.registry import Command, print_lines
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
-from ostler.tui.render.spans import one_line, quoted
+from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import Desk

@@ -15,11 +15,11 @@ from ostler.schema.events import AssistantMessage, Audited, RequestRefused, User
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of
 from ostler.schema.requests import Fork, Label, Navigate
+from ostler.schema.text import cut, one_line
 from ostler.tui.commands.registry import Command
 from ostler.tui.items import said
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
-from ostler.tui.render.spans import cut, one_line
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import Desk

@@ -16,10 +16,11 @@ from ostler.app import completion
 from ostler.app.completion import CommandEntry, mention_of
 from ostler.app.project_files import Found
 from ostler.context.markdown import outside_code
+from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import BlockRows
-from ostler.tui.render.spans import BOLD, DIM, Piece, cells, cut, drawn, one_line, sgr
+from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:

@@ -21,11 +21,12 @@ import msgspec
 
 from ostler.app import completion
 from ostler.schema.errors import ConfigurationError
+from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
 from ostler.tui.editor.chips import Chips, Kept, Typed
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import BlockRows
-from ostler.tui.render.spans import BOLD, DIM, Piece, cells, cut, drawn, harmless, sgr
+from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 
 if TYPE_CHECKING:
     from ostler.tui.editor.input_line import InputLine
@@ -284,13 +285,13 @@ class HistorySearch:
         rows = [self._row(hit, place == self._marked, width) for place, hit in reversed(shown)]
         count = f"{len(self._hits)} found" if self._hits else "nothing found"
         hint = f"  {count} · enter takes it, ctrl+r goes on, esc closes"
-        asked = cut(f"search: {harmless(self._query)}", width)
+        asked = cut(f"search: {printable(self._query)}", width)
         about = Piece(cut(hint, width - cells(asked)), sgr(self._draw.colors, "muted") or DIM)
         return [*rows, drawn([Piece(asked, BOLD), about])]
 
     def _row(self, hit: Hit, is_marked: bool, width: int) -> str:
         colors = self._draw.colors
-        text = harmless(hit.kept.text).replace("\n", "⏎").replace("\t", " ")
+        text = printable(hit.kept.text).replace("\n", "⏎").replace("\t", " ")
         found = frozenset(hit.positions)
         begin = max(0, min(hit.positions, default=0) - width // 2)
         shown = cut(text[begin:], width - 2)

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.text import cut, one_line, printable
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import DiffLine, diff_lines, diff_rows
-from ostler.tui.render.spans import BOLD, DIM, Piece, cut, drawn, harmless, one_line, sgr, wrapped
+from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr, wrapped
 
 MOST_COMPARED = 2 * 1024 * 1024
 """Bytes of a file with which a change is compared."""
@@ -74,7 +75,7 @@ def _named(values: dict[str, Any], width: int, colors: ThemeColors | None) -> li
     rows = []
     for name, value in values.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        pieces = [Piece(f"{one_line(name)}: ", style), Piece(harmless(text))]
+        pieces = [Piece(f"{one_line(name)}: ", style), Piece(printable(text))]
         rows += [drawn(row) for row in wrapped(pieces, width)]
     return rows
 

@@ -11,9 +11,10 @@ from typing import Protocol, runtime_checkable
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.extensions.ui.types import Anchor
+from ostler.schema.text import cut, one_line
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import DIM, Piece, cut, drawn, fitted, one_line, sgr
+from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr
 
 TYPING_SECONDS = 0.8
 """After the last key somebody is taken to be still typing."""

@@ -14,22 +14,10 @@ import msgspec
 
 from ostler.app import completion
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.boxes import framed, inside
-from ostler.tui.render.spans import (
-    BOLD,
-    DIM,
-    UNDERLINE,
-    Piece,
-    Row,
-    cells,
-    cells_of,
-    cut,
-    drawn,
-    harmless,
-    one_line,
-    sgr,
-)
+from ostler.tui.render.spans import BOLD, DIM, UNDERLINE, Piece, Row, cells_of, drawn, sgr
 
 MOST_FOUND = 200
 
@@ -350,7 +338,7 @@ class Picker:
 
 def _flat(text: str) -> str:
     """On one line; blanks stay, as a tree is set in by them."""
-    return harmless(text.translate(_ONE_LINE))
+    return printable(text.translate(_ONE_LINE))
 
 
 def _text(text: str, positions: Sequence[int], room: int, style: str) -> Row:

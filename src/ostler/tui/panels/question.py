@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ostler.app.question_queue import OpenQuestions
+from ostler.app.question_queue import OpenQuestions, rules_in_words, scope_in_words
 from ostler.extensions.ui.types import (
     Anchor,
     ConfirmDialog,
@@ -22,11 +22,11 @@ from ostler.extensions.ui.types import (
     overlay_extent,
 )
 from ostler.schema.events import QuestionAsked
+from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.extension_ui import MOST_ROWS
 from ostler.tui.panels.call_details import PlannedCall
 from ostler.tui.panels.panel import LeavesLetters, Panel
 from ostler.tui.panels.question_forms import Asked, FormPanel, TextField, TextPanel, room_inside
-from ostler.tui.panels.rule_words import rules_in_words, scope_in_words
 from ostler.tui.render.boxes import NARROW, framed, inside
 from ostler.tui.render.items import BlockRows, on_background
 from ostler.tui.render.markdown import markdown_rows
@@ -36,13 +36,9 @@ from ostler.tui.render.spans import (
     REVERSE,
     Piece,
     after,
-    cells,
     cells_of,
-    cut,
     drawn,
     fitted,
-    harmless,
-    one_line,
     sgr,
     styled,
     tint,
@@ -118,7 +114,7 @@ class QuestionPanel:
         said += rules_in_words(self._remember(), answer_room)
         style = sgr(colors, "muted") or DIM
         for line in filter(None, said):
-            rows += [drawn(row) for row in wrapped([Piece(harmless(line), style)], room)]
+            rows += [drawn(row) for row in wrapped([Piece(printable(line), style)], room)]
         return fitted(rows, room)
 
     def _window(self, rows: list[str], most: int, room: int) -> list[str]:

@@ -16,25 +16,12 @@ from ostler.core.json_schema import mismatch, referred
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
+from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.panels.call_details import PlannedCall
 from ostler.tui.render.boxes import NARROW, framed, inside
 from ostler.tui.render.items import BlockRows
 from ostler.tui.render.markdown import markdown_rows
-from ostler.tui.render.spans import (
-    BOLD,
-    DIM,
-    REVERSE,
-    Piece,
-    Row,
-    cells,
-    cut,
-    drawn,
-    fitted,
-    folded,
-    harmless,
-    one_line,
-    sgr,
-)
+from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
 
 
 class Asked(NamedTuple):
@@ -110,7 +97,7 @@ class TextField:
         ]
 
     def _shown(self, text: str) -> str:
-        return "•" * len(text) if self._is_secret else harmless(text.translate(_SHOWN))
+        return "•" * len(text) if self._is_secret else printable(text.translate(_SHOWN))
 
     def key(self, key: str) -> bool:
         """Whether it was one for a text."""

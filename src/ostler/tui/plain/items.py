@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ostler.history.costs import dollars
 from ostler.permissions.rules import preview
+from ostler.schema.text import one_line, printable
 from ostler.tui.items import (
     CallBlock,
     Item,
@@ -18,7 +19,6 @@ from ostler.tui.items import (
     TextBlock,
     UserBlock,
 )
-from ostler.tui.render.spans import harmless, one_line
 from ostler.tui.status import elapsed, short
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def taken(block: ReceiptBlock) -> list[str]:
 
 def plain(text: str) -> str:
     """Without styles, and without what a terminal would obey."""
-    return harmless(_SEQUENCES.sub("", text)).expandtabs(4)
+    return printable(_SEQUENCES.sub("", text)).expandtabs(4)
 
 
 _NAMES = ("header", "widget:", "footer", "status:")

@@ -9,18 +9,15 @@ import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import Printed
+from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.render.spans import (
     BOLD,
     DIM,
     Piece,
     Row,
     after,
-    cells,
     cells_of,
-    cut,
     drawn,
-    harmless,
-    one_line,
     path_spans,
     sgr,
     styled,
@@ -100,7 +97,7 @@ def user_rows(
 ) -> list[str]:
     """What a person said, behind a bar; where there is none, behind a mark."""
     room = max(1, width - 2)
-    lines = [Piece(line.expandtabs(4)) for line in harmless(text).rstrip("\n").split("\n")]
+    lines = [Piece(line.expandtabs(4)) for line in printable(text).rstrip("\n").split("\n")]
     lines += [Piece(cut(f"[{one_line(name)}]", room), sgr(colors, "muted") or DIM) for name in attachments]
     rows = [row for line in lines for row in wrapped([line], room)]
     style = sgr(colors, "primary") or BOLD
@@ -117,7 +114,7 @@ def notice_rows(text: str, width: int, colors: ThemeColors | None, *, level: str
         rows_of_others = terminal_rows(text.strip("\n"), max(1, width - 2), colors)
         marks = [drawn([Piece(f"{mark} ", style)]), *["  "] * len(rows_of_others)]
         return [f"{before}{row}" for before, row in zip(marks, rows_of_others, strict=False)]
-    rows = wrapped([Piece(harmless(text).strip("\n"), style if level == "error" else "")], max(1, width - 2))
+    rows = wrapped([Piece(printable(text).strip("\n"), style if level == "error" else "")], max(1, width - 2))
     return [drawn(row) for row in after([Piece(f"{mark} ", style)], rows, [Piece("  ")])]
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.history.partial_json import EACH, GrowingString
+from ostler.schema.text import plural
 from ostler.tui.render.code import GrowingCode
 from ostler.tui.render.diff import DiffLine, diff_rows
 
@@ -158,7 +159,7 @@ class GrowingWrite:
 
     @property
     def note(self) -> str:
-        return _counted(self._lines + self._is_in_line, "line") if self._code else "…"
+        return plural(self._lines + self._is_in_line, "line") if self._code else "…"
 
     def feed(self, fragment: str) -> None:
         self._path.feed(fragment)
@@ -193,7 +194,7 @@ class GrowingEdit:
 
     @property
     def note(self) -> str:
-        return _counted(len(self._replacements), "edit") if self._replacements else "…"
+        return plural(len(self._replacements), "edit") if self._replacements else "…"
 
     def feed(self, fragment: str) -> None:
         for piece in _UP_TO_QUOTES.findall(fragment):
@@ -236,7 +237,7 @@ class GrowingCommand:
 
     @property
     def note(self) -> str:
-        return _counted(self._lines + 1, "line") if self._lines else "…"
+        return plural(self._lines + 1, "line") if self._lines else "…"
 
     def feed(self, fragment: str) -> None:
         text = self._command.feed(fragment)
@@ -273,7 +274,3 @@ class GrowingOther:
 
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]:
         return []
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -10,19 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.tui.render.spans import (
-    BOLD,
-    DIM,
-    ITALIC,
-    Piece,
-    Row,
-    after,
-    broken,
-    drawn,
-    expanded,
-    harmless,
-    sgr,
-)
+from ostler.schema.text import printable
+from ostler.tui.render.spans import BOLD, DIM, ITALIC, Piece, Row, after, broken, drawn, expanded, sgr
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped]
@@ -241,7 +230,7 @@ def code_lines(
     state: tuple[str, ...] = (),
 ) -> list[Row]:
     """The lines of the code as they are, however wide; `state` is where the lexer goes on."""
-    lines = lines_of_words(lexer_of(language, path), harmless(code), state)
+    lines = lines_of_words(lexer_of(language, path), printable(code), state)
     return [_pieces(line, colors) for line in lines]
 
 
@@ -274,7 +263,7 @@ class GrowingCode:
         text = "".join(self._news)
         held = "\r" if text.endswith("\r") else ""
         self._news = [held]
-        self._open += harmless(text.removesuffix(held))
+        self._open += printable(text.removesuffix(held))
         count, state = settled(lexer, self._open, self._state)
         if not count and self._open.count("\n") > LINES_KEPT:
             count = LINES_KEPT

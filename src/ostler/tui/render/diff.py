@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.text import cut, printable
 from ostler.tui.render.spans import (
     DIM,
     UNDERLINE,
@@ -16,11 +17,9 @@ from ostler.tui.render.spans import (
     Row,
     after,
     broken,
-    cut,
     drawn,
     expanded,
     folded,
-    harmless,
     sgr,
     tint,
 )
@@ -122,7 +121,7 @@ def _text(line: DiffLine, style: str, marked: Sequence[tuple[int, int]], colors:
         pieces += [Piece(line.text[end:start], style), Piece(line.text[start:stop], strong)]
         end = stop
     pieces.append(Piece(line.text[end:], style))
-    return [piece._replace(text=harmless(piece.text)) for piece in pieces]
+    return [piece._replace(text=printable(piece.text)) for piece in pieces]
 
 
 def _strong(sign: Sign, style: str, colors: ThemeColors | None) -> str:

@@ -11,6 +11,7 @@ from ostler.core.tool import default_summary
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.permissions.rules import preview
 from ostler.schema.messages import Text
+from ostler.schema.text import cells, cut, cut_start, one_line, printable
 from ostler.tui.call_items import OpenCall
 from ostler.tui.items import (
     CallBlock,
@@ -27,22 +28,7 @@ from ostler.tui.plain.items import taken
 from ostler.tui.render.boxes import framed, inside, notice_rows, printed_rows, user_rows
 from ostler.tui.render.diff import change_rows
 from ostler.tui.render.markdown import markdown_rows, part_rows
-from ostler.tui.render.spans import (
-    DIM,
-    Piece,
-    cells,
-    cut,
-    cut_start,
-    drawn,
-    fitted,
-    folded,
-    harmless,
-    one_line,
-    sgr,
-    styled,
-    tint,
-    wrapped,
-)
+from ostler.tui.render.spans import DIM, Piece, drawn, fitted, folded, sgr, styled, tint, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
 from ostler.tui.status import Part, elapsed
 
@@ -126,12 +112,12 @@ class BlockRows:
     def thoughts(self, text: str, width: int) -> list[str]:
         """What the model thought, unfolded."""
         style = sgr(self.colors, "muted") or DIM
-        rows = wrapped([Piece(harmless(text).strip(), style)], inside(width))
+        rows = wrapped([Piece(printable(text).strip(), style)], inside(width))
         about = f"{len(text.split())} words"
         return ["", *framed([drawn(row) for row in rows], width, self.colors, title="thought", about=about)]
 
     def _last_thoughts(self, block: ReasoningBlock, width: int) -> list[str]:
-        lines = harmless(block.text).strip().splitlines()[-2:]
+        lines = printable(block.text).strip().splitlines()[-2:]
         return [f"  {self._dim(line, width - 2)}" for line in lines]
 
     # --- calls ----------------------------------------------------------------------------------------
@@ -199,7 +185,7 @@ class BlockRows:
         if block.kind in ("read", "search") and block.stage == "done":
             return []  # what was looked at is the model's affair; its summary says how much it was
         if block.stage == "refused":  # a sentence, and not the output of a program
-            return [drawn(row) for row in wrapped([Piece(harmless(block.result).strip())], width)]
+            return [drawn(row) for row in wrapped([Piece(printable(block.result).strip())], width)]
         rows = terminal_rows(block.result, width, self.colors, len(block.result))
         return folded(rows, RESULT_ROWS, width, self.colors, UNFOLD)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.extensions.ui.themes import ThemeColors
+from ostler.schema.text import printable
 from ostler.tui.render.spans import (
     BOLD,
     DIM,
@@ -23,7 +24,6 @@ from ostler.tui.render.spans import (
     broken,
     cells_of,
     drawn,
-    harmless,
     is_path,
     path_spans,
     sgr,
@@ -79,7 +79,7 @@ def part_rows(part: Part, width: int, colors: ThemeColors | None, *, hyperlinks:
         rows = drawing.blocks(tokens, part.number)
         if not tokens and part.text.strip():
             # Where addresses are only defined, for links that name them, nothing would be seen.
-            rows = wrapped([Piece(harmless(part.text.strip()), DIM)], width)
+            rows = wrapped([Piece(printable(part.text.strip()), DIM)], width)
     lines = [drawn(fitting) for row in rows for fitting in _fitted(row, width)]
     return ["", *lines] if lines and not part.begins and not part.continues else lines
 
@@ -145,7 +145,7 @@ class _Drawing(msgspec.Struct, frozen=True):
             case "table_open":
                 return self._table(tokens)
             case _:
-                return wrapped([Piece(harmless(first.content))], self.width)
+                return wrapped([Piece(printable(first.content))], self.width)
 
     def code(self, code: str, language: str, state: tuple[str, ...] = ()) -> list[Row]:
         from ostler.tui.render.code import code_lines
@@ -247,12 +247,12 @@ def inline_pieces(inline: Token, colors: ThemeColors | None, *, hyperlinks: bool
     for token in inline.children or []:
         match token.type:
             case "text":
-                pieces.append(Piece(_LINE_BREAK.sub("\n", harmless(token.content)), styles[-1]))
+                pieces.append(Piece(_LINE_BREAK.sub("\n", printable(token.content)), styles[-1]))
             case "softbreak" | "hardbreak":
                 pieces.append(Piece("\n"))
             case "code_inline":
                 code_style = sgr(colors, "accent") or BOLD
-                code = harmless(token.content)
+                code = printable(token.content)
                 pieces.append(Piece(code, _both(style, code_style), whole=is_path(code)))
             case "strong_open" | "em_open" | "s_open":
                 styles.append(_both(styles[-1], _ATTRIBUTES[token.type]))
@@ -260,15 +260,15 @@ def inline_pieces(inline: Token, colors: ThemeColors | None, *, hyperlinks: bool
                 styles.pop()
             case "link_open":
                 styles.append(_both(styles[-1], sgr(colors, "md_link", UNDERLINE)))
-                link_start, address = len(pieces), harmless(str(token.attrs.get("href", "")))
+                link_start, address = len(pieces), printable(str(token.attrs.get("href", "")))
             case "link_close":
                 styles.pop()
                 pieces[link_start:] = _link(pieces[link_start:], address, hyperlinks=hyperlinks)
             case "image":
-                alt = [Piece(harmless(token.content) or "image", _both(style, ITALIC))]
-                pieces += _link(alt, harmless(str(token.attrs.get("src", ""))), hyperlinks=hyperlinks)
+                alt = [Piece(printable(token.content) or "image", _both(style, ITALIC))]
+                pieces += _link(alt, printable(str(token.attrs.get("src", ""))), hyperlinks=hyperlinks)
             case _:
-                pieces.append(Piece(harmless(token.content), styles[-1]))
+                pieces.append(Piece(printable(token.content), styles[-1]))
     return pieces
 
 

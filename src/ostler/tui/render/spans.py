@@ -16,9 +16,8 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from rich.cells import cell_len, split_graphemes
-
 from ostler.extensions.ui.themes import ThemeColors, full_hex
+from ostler.schema.text import ELLIPSIS, cells, cut, split_at
 
 LONGEST = 4096
 """Characters: what is longer is no path, and breaks like any other text."""
@@ -26,15 +25,21 @@ LONGEST = 4096
 
 _START = r"(?:~|\.{1,2})?/"
 
+
 _QUOTED = "|".join(rf"{quote}{_START}[^{quote}\n]{{1,{LONGEST}}}{quote}" for quote in "'\"`")
+
 
 _WIDE = "\u1100-\u115f\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 
+
 _RUN = r"(?:\\ |[^\s\"'`<>{}|\u3000-\u303f\uff00-\uffef])+"
+
 
 _SPANS = rf"(?<!\w)(?:{_QUOTED})|{_RUN}"
 
+
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+
 
 _NAMED = r"\w\.[A-Za-z][A-Za-z0-9]{0,9}(?::\d+)*$"
 """The end of a file's name, maybe with a line and a column."""
@@ -84,19 +89,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 BOLD, DIM, ITALIC, UNDERLINE, REVERSE, STRUCK = "1", "2", "3", "4", "7", "9"
 
-ELLIPSIS = "…"
 
 TAB = 4
-
-
-_OBEYED = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
-)
-"""What a terminal would obey, what reorders or hides what is read, and what cannot be encoded.
-
-The joiners U+200C and U+200D stay: scripts and emoji need them.
-"""
 
 
 _CHUNKS = (
@@ -142,21 +136,6 @@ def tint(color: str, over: str, share: float) -> str:
 def _channels(color: str) -> str:
     full = full_hex(color)
     return ";".join(str(int(full[place : place + 2], 16)) for place in (1, 3, 5))
-
-
-def harmless(text: str) -> str:
-    """The text without what a terminal would obey. Newlines and tabs stay, and a joiner where it joins."""
-    if text.isprintable():  # as most of it is
-        return text
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    if "\u200d" in text:
-        text = _idle_joiner().sub("", text)
-    return _obeyed().sub("\ufffd", text)
-
-
-def cells(text: str) -> int:
-    return len(text) if text.isascii() else cell_len(text)
 
 
 def cells_of(row: Iterable[Piece]) -> int:
@@ -281,18 +260,6 @@ def _chunks() -> re.Pattern[str]:
     return re.compile(_CHUNKS)
 
 
-@cache
-def _idle_joiner() -> re.Pattern[str]:
-    """Between other things than letters that join and emoji it joins nothing, but is counted as if it did."""
-    letter, emoji = "\u0590-\u1fff", "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
-    return re.compile(f"(?<![{letter}{emoji}])\u200d|(?<=[{emoji}])\u200d(?![{emoji}])")
-
-
-@cache
-def _obeyed() -> re.Pattern[str]:
-    return re.compile(_OBEYED)
-
-
 class _Wrapping:
     """The rows so far, the word that is being put together, and the blanks before it."""
 
@@ -351,40 +318,6 @@ class _Wrapping:
         self._used = cells_of(pieces[-1])
 
 
-def split_at(text: str, room: int, *, at_least_one: bool = False) -> tuple[str, str]:
-    """What fits into so many cells, and the rest. No character is cut in two."""
-    if text.isascii():
-        return text[:room], text[room:]
-    end = 0
-    for start, stop, size in split_graphemes(text)[0]:
-        if size > room and not (at_least_one and start == 0):
-            break
-        room -= size
-        end = stop
-    return text[:end], text[end:]
-
-
-def cut(text: str, width: int) -> str:
-    """The beginning that fits, marked where it was cut."""
-    if cells(text) <= width:
-        return text
-    return split_at(text, width - 1)[0] + ELLIPSIS if width > 0 else ""
-
-
-def cut_start(text: str, width: int) -> str:
-    """The end that fits, marked where it was cut."""
-    if cells(text) <= width:
-        return text
-    end = text[-width + 1 :] if width > 1 else ""
-    while cells(end) > width - 1:
-        end = end[1:]
-    return ELLIPSIS + end
-
-
-def one_line(text: str) -> str:
-    return harmless(" ".join(text.split()))
-
-
 def after(prefix: Row, rows: Sequence[Row], later: Row | None = None) -> list[Row]:
     """Rows behind a prefix; those after the first behind another one."""
     rest = prefix if later is None else later
@@ -401,6 +334,7 @@ def apart(blocks: Iterable[Sequence[str]], *, after_blank: bool) -> list[str]:
 
 
 _SEQUENCES = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
+
 
 _STYLE_END, _LINK_END = "\x1b[0m", "\x1b]8;;\x1b\\"
 

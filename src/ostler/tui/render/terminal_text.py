@@ -8,7 +8,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.tui.render.spans import Piece, broken, cells, drawn, harmless, split_at
+from ostler.schema.text import cells, printable, split_at
+from ostler.tui.render.spans import Piece, broken, drawn
 
 LINES_KEPT = 1000
 
@@ -99,7 +100,7 @@ class TerminalText:
     def _take(self, text: str) -> None:
         for found in _compiled(_PARTS).finditer(text):
             if plain := found["text"]:
-                self._write(harmless(plain))
+                self._write(printable(plain))
             elif found["final"] == "m":
                 self._pen = _changed(self._pen, found["parameters"])
             elif found["final"] == "K":
