@@ -9,13 +9,18 @@ from typing import Any
 from ostler.kernel.harness import Harness
 from ostler.kernel.hooks import Hook, Hooks
 from ostler.kernel.store import Store
-from ostler.kernel.tool import Tool
+from ostler.kernel.tool import Tool, tool
 from ostler.log.memory import MemoryStore
 from ostler.models.scripted import Script, ScriptedModel
 from ostler.runs.session import Session, create_session
 from ostler.vocabulary.events import Event, RunEnded, RunWaiting
 from ostler.vocabulary.facts import Fact
 from ostler.vocabulary.messages import as_content, text_of
+
+
+@tool
+async def add(a: int, b: int = 1) -> str:
+    return str(a + b)
 
 
 @dataclass

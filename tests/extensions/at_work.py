@@ -11,9 +11,17 @@ from ostler.extensions.extension import Extension
 from ostler.extensions.host import ExtensionHost
 from ostler.kernel.harness import Harness
 from ostler.kernel.store import Store
+from ostler.kernel.tool import ToolContext, tool
 from ostler.log.memory import MemoryStore
 from ostler.runs.session import Session, create_session
 from ostler.vocabulary.facts import Fact
+
+
+@tool
+async def work(context: ToolContext) -> str:
+    """Works, and shows it."""
+    context.output("half way\n")
+    return "worked"
 
 
 def extension(name: str, setup: Callable[[Ostler], Any]) -> Extension:
