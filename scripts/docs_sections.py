@@ -17,11 +17,9 @@ import msgspec
 from docs_audit import action_table, facts_without_decision
 from docs_invariants import (
     invariant_table,
-    linnkit_invariant_table,
     store_invariant_table,
     tree_invariant_table,
 )
-from docs_kit import KIT_SECTIONS
 from docs_policy import policy_table
 from docs_tables import field_docstrings, row, spelled
 from docs_terminal import command_table
@@ -298,8 +296,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "invariants": lambda: "\n".join(invariant_table()),
     "tree-invariants": lambda: "\n".join(tree_invariant_table()),
     "store-invariants": lambda: "\n".join(store_invariant_table()),
-    "linnkit-invariants": lambda: "\n".join(linnkit_invariant_table()),
     "json-sample": lambda: _fenced(sample().lines, "json"),
     "sessions-show-sample": lambda: _fenced(sample().shown),
-    **KIT_SECTIONS,
 }

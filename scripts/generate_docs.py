@@ -1,7 +1,7 @@
 """Writes what the documentation takes from the code; with --check, only says if it is current.
 
-docs/events.md, docs/errors.md, docs/linnkit.md and docs/openapi.json are written whole; other pages have
-sections, see `docs_sections.py`.
+docs/events.md, docs/errors.md and docs/openapi.json are written whole; other pages have sections, see
+`docs_sections.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from docs_linnkit import linnkit_page
 from docs_sections import filled
 from docs_tables import row, spelled
 from ostler.core.hooks import Point
@@ -136,7 +135,6 @@ def pages() -> dict[Path, str]:
     written = {
         docs / "events.md": events_page(),
         docs / "errors.md": errors_page(),
-        docs / "linnkit.md": linnkit_page(NOTICE),
         docs / "openapi.json": openapi_document(),
     }
     handwritten = sorted({ROOT / "README.md", *docs.glob("*.md")} - written.keys())

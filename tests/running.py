@@ -6,16 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.store import Store
 from ostler.core.tool import Tool
 from ostler.models.scripted import Script, ScriptedModel
-from ostler.schema.events import Event, RunEnded, RunWaiting
+from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.facts import Fact
+from ostler.schema.live_events import Event
 from ostler.schema.messages import as_content, text_of
 from ostler.sessions.session import Session, create_session
 from ostler.store.memory import MemoryStore
+
+
+@tool
+async def add(a: int, b: int = 1) -> str:
+    return str(a + b)
 
 
 @dataclass

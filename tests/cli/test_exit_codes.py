@@ -97,7 +97,7 @@ def test_a_signal_cancels_the_run(
     assert session["status"] == "cancelled"
 
 
-def test_a_cancelled_run_keeps_its_text(ostler: Ostler, serve: Serve) -> None:
+def test_the_command_prints_the_text_of_a_cancelled_run(ostler: Ostler, serve: Serve) -> None:
     vendor = serve(turn(say("so ", "far"), trouble=Trouble("silence", after=3)))
     process = ostler.start("-p", "--json", *use(vendor), "hello")
     assert process.stdout is not None

@@ -266,3 +266,21 @@ def test_nothing_of_extensions_is_loaded_where_there_are_none(ostler: Ostler, se
     ours = sorted(name for name in loaded if name.startswith("ostler.extensions"))
     assert not {"watchfiles", "ostler.extensions.host", "ostler.extensions.loader.module_loader"} & loaded
     assert len(ours) <= 8, ours
+
+
+def test_what_is_printed_when_a_session_opens_is_seen_in_a_single_run(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("Done."))
+    write(
+        ostler.home / "extensions" / "greets.py",
+        """
+        from ostler.extensions import SessionOpened
+
+        def setup(ostler):
+            @ostler.on(SessionOpened)
+            def greet(moment, context):
+                context.print("welcome")
+        """,
+    )
+    ran = ostler("-p", "--json", *use(vendor), "Read a.txt")
+    assert ran.code == 0, ran.err
+    assert [line["text"] for line in ran.all("printed")] == ["welcome"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.store import Store
+from ostler.core.tool import ToolContext
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
@@ -14,6 +16,13 @@ from ostler.extensions.host import ExtensionHost
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session, create_session
 from ostler.store.memory import MemoryStore
+
+
+@tool
+async def work(context: ToolContext) -> str:
+    """Works, and shows it."""
+    context.output("half way\n")
+    return "worked"
 
 
 def extension(name: str, setup: Callable[[Ostler], Any]) -> Extension:

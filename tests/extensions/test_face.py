@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ostler.extensions import PlannedSwitch, Refuse
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import TerminalResized
@@ -16,9 +17,10 @@ from ostler.extensions.ui.themes import Theme, ThemeColor, ThemeColors
 from ostler.extensions.ui.types import Content, Overlay, Widget
 from ostler.models.scripted import ScriptedModel
 from ostler.schema import events
-from ostler.schema.errors import UsageError
+from ostler.schema.errors import SessionBusy, UsageError
 from ostler.schema.messages import as_content
 from ostler.testkit.front_end import TestFace
+from tests.extensions.at_work import context_of, extension, session_with
 from tests.extensions.with_face import opened, until
 
 SEA = Theme(primary=ThemeColor("#001122", "#334455"))
@@ -252,4 +254,60 @@ async def test_a_hostile_extension_costs_the_face_nothing() -> None:
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "completed"
+    await session.close()
+
+
+async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> None:
+    planned: list[PlannedSwitch] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.before_switch
+        def judge(switch: PlannedSwitch) -> Refuse | None:
+            planned.append(switch)
+            return Refuse("not now") if switch.prompt == "never" else None
+
+    session, host = await session_with(ScriptedModel([]), extension("mine", setup))
+    context = context_of(host, session)
+    with pytest.raises(UsageError, match="no face"):
+        await context.new_session("hello")
+    host.face = face = TestFace()
+    assert await context.new_session("hello") == "ses_new_1"
+    with pytest.raises(UsageError, match="not now"):
+        await context.new_session("never")
+    assert face.switched == [("", "hello")]
+    assert planned[-1] == PlannedSwitch(session.id, "new", "never")
+    await session.close()
+
+
+async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[tuple[str, bool]] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(events.StepStarted)
+        async def leave(event: Any, context: ExtensionContext) -> None:
+            left.append((await context.new_session("next"), context.journal.state.run is None))
+
+    session, host = await session_with(ScriptedModel(["done"]), extension("mine", setup))
+    host.face = TestFace()
+    ended = await asyncio.wait_for(session.prompt(as_content("go")), 60)
+    assert isinstance(ended, events.RunEnded)
+    assert ended.status == "completed"
+    assert left == [("ses_new_1", True)]
+    await session.close()
+
+    monkeypatch.setattr("ostler.extensions.host.SWITCH_SECONDS", 0.05)
+    problems: list[str] = []
+
+    def hurries(ostler: Ostler) -> None:
+        @ostler.before_step
+        async def leave(plan: Any, context: ExtensionContext) -> None:
+            try:
+                await context.new_session()
+            except SessionBusy as busy:
+                problems.append(busy.message)
+
+    session, host = await session_with(ScriptedModel(["done"]), extension("mine", hurries))
+    host.face = TestFace()
+    await asyncio.wait_for(session.prompt(as_content("go")), 60)
+    assert problems == ["the session is busy: it can be left when its run has ended"]
     await session.close()

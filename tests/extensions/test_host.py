@@ -6,15 +6,21 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from ostler.core.harness import Harness
 from ostler.core.hooks import Handled, PlannedCall, Refuse, RunPlan
+from ostler.extensions import ContextDraft, FinishedCall, InputDraft, PlannedFork
 from ostler.extensions.api import Ostler
 from ostler.extensions.extension_context import ExtensionContext
+from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import Call, ScriptedModel
-from ostler.schema import events
-from ostler.schema.messages import as_content
+from ostler.schema import events, requests
+from ostler.schema.messages import File, Text, as_content, user
 from ostler.schema.requests import RunCommand
-from tests.extensions.at_work import extension, facts_of, session_with
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
+from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with, work
 
 
 async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
@@ -178,4 +184,194 @@ async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_retu
     session, _ = await session_with(ScriptedModel(["done"]), extension("ticking", setup))
     await session.prompt(as_content("go"))
     assert committed == [1, 2, 3]
+    await session.close()
+
+
+async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_before_made() -> None:
+    def adding(word: str) -> Any:
+        def setup(ostler: Ostler) -> None:
+            @ostler.after_tool
+            def add(done: FinishedCall) -> FinishedCall:
+                return replace(done, content=(*done.content, Text(word)))
+
+            @ostler.input
+            def say(draft: InputDraft) -> InputDraft:
+                return draft.with_text(f"{draft.text} {word}")
+
+            @ostler.before_run
+            def tell(plan: RunPlan) -> RunPlan:
+                return replace(plan, told=(*plan.told, word))
+
+        return setup
+
+    model = ScriptedModel([Call("work"), "done"])
+    session, _ = await session_with(model, extension("one", adding("one")), extension("two", adding("two")))
+    session.harness.use([work])
+    await session.prompt(as_content("go"))
+    (result,) = await facts_of(session, "tool_result")
+    assert [block.text for block in result.content] == ["worked", "one", "two"]
+    (said,) = await facts_of(session, "user_message")
+    assert said.content[0].text == "go one two"
+    assert [message.text for message in model.requests[0].tail] == ["one", "two"]
+    await session.close()
+
+
+async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored() -> None:
+    def setup(ostler: Ostler) -> None:
+        @ostler.context
+        def shorten(draft: ContextDraft) -> ContextDraft:
+            return replace(draft, messages=[*draft.messages[:-1], user("something else")])
+
+        @ostler.before_run
+        def tell(plan: RunPlan) -> RunPlan:
+            return replace(plan, system="Be brief.", told=("It is Monday.",))
+
+    model = ScriptedModel(["one", "two"])
+    session, _ = await session_with(model, extension("mine", setup))
+    for prompt in ("first", "second"):
+        await session.prompt(as_content(prompt))
+    first, second = model.requests
+    assert [message.text for message in first.transcript] == ["something else"]
+    assert [message.text for message in second.transcript] == ["first", "one", "something else"]
+    assert [message.text for message in second.tail] == ["It is Monday."]
+    assert [said.content[0].text for said in await facts_of(session, "user_message")] == ["first", "second"]
+    await session.close()
+
+
+async def test_every_prompt_reaches_the_input_hook_and_says_who_asks() -> None:
+    drafts: list[InputDraft] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.input
+        def see(draft: InputDraft) -> None:
+            drafts.append(draft)
+
+    session, _ = await session_with(ScriptedModel(["a", "b", "c"]), extension("mine", setup))
+    store = session.journal.store
+    picture = File("text/plain", b"attached", "a.txt")
+    for number, content in enumerate(("!ls", ("look", picture))):
+        request = requests.Prompt(id=f"req_{number}", by="the terminal", content=as_content(content))
+        await store.submit(session.id, request)
+    await session.prompt(as_content("last"))
+    assert [(draft.text, draft.source) for draft in drafts] == [
+        ("!ls", "the terminal"),
+        ("look", "the terminal"),
+        ("last", ""),
+    ]
+    assert picture in drafts[1].content
+    await session.close()
+
+
+async def test_events_between_extensions_reach_all_in_their_order() -> None:
+    heard: list[tuple[str, Any]] = []
+
+    def hears(name: str) -> Any:
+        def setup(ostler: Ostler) -> None:
+            @ostler.on("plan/ready")
+            def hear(data: Any, context: ExtensionContext) -> None:
+                heard.append((context.extension.name, data))
+                data["steps"].append("spoilt")
+
+        return setup
+
+    session, host = await session_with(
+        ScriptedModel([]), extension("one", hears("one")), extension("two", hears("two"))
+    )
+    await context_of(host, session, "two").emit("plan/ready", {"steps": ["look"]})
+    await context_of(host, session, "two").emit("nobody/hears", 1)
+    assert [(name, data["steps"][0]) for name, data in heard] == [("one", "look"), ("two", "look")]
+    assert len(heard[1][1]["steps"]) == 2
+    await session.close()
+
+
+async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> None:
+    def brings(name: str, answer: str) -> Any:
+        def setup(ostler: Ostler) -> None:
+            @ostler.tool(name=name)
+            def bring() -> str:
+                "Brings something."
+                return answer
+
+        return setup
+
+    said: list[str] = []
+    harness = Harness(model=ScriptedModel([[Call("work"), Call("fetch")], "done"]))
+    harness.use([work])
+    host = ExtensionHost(
+        [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))], say=said.append
+    )
+    host.extensions["three"] = extension("three", brings("fetch", "three"))
+    host.equip(harness)
+    session = await create_session(MemoryStore(), harness)
+    await session.prompt(as_content("go"))
+    results = await facts_of(session, "tool_result")
+    assert [result.content[0].text for result in results] == ["worked", "two"]
+    assert [("one" in line, "'work'" in line, "taken" in line) for line in said[:1]] == [(True, True, True)]
+    assert "three" in said[1]
+    await session.close()
+
+
+async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() -> None:
+    seen: list[str] = []
+
+    def new(ostler: Ostler) -> None:
+        @ostler.on(events.RunStarted, events.UsageReported)
+        def see(event: Any) -> None:
+            seen.append(event.type)
+
+        @ostler.input
+        def change(draft: InputDraft) -> InputDraft:
+            return draft.with_text("new words")
+
+    session, host = await session_with(ScriptedModel(["a", "b"]), extension("mine", nothing))
+    await session.prompt(as_content("go"))
+    await host.replace([extension("mine", new), extension("another", new)])
+    await session.prompt(as_content("go"))
+    assert sorted(seen) == ["run_started", "run_started", "usage", "usage"]
+    said = await facts_of(session, "user_message")
+    assert [one.content[0].text for one in said] == ["go", "new words"]
+    await session.close()
+
+
+async def test_a_command_completes_what_is_typed_behind_it() -> None:
+    def complete(typed: str, context: ExtensionContext) -> Any:
+        if typed == "bad":
+            raise ValueError("no")
+        return "no list" if typed == "text" else [f"{typed}-{one}" for one in ("one", "two")]
+
+    def setup(ostler: Ostler) -> None:
+        ostler.command("deploy", complete=complete)(lambda arguments: arguments)
+        ostler.command("plain")(lambda arguments: arguments)
+
+    session, host = await session_with(ScriptedModel([]), extension("mine", setup))
+    assert await host.completions(session.id, "/deploy", "a") == ["a-one", "a-two"]
+    for command, typed in (("deploy", "bad"), ("deploy", "text"), ("plain", "a"), ("nothing", "a")):
+        assert await host.completions(session.id, command, typed) == []
+    (warned,) = await facts_of(session, "warned")
+    assert "the extension mine failed in completing /deploy: ValueError: no" in warned.text
+    await session.close()
+
+
+async def test_an_extension_may_refuse_a_copy_of_the_session() -> None:
+    planned: list[PlannedFork] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.before_fork
+        def judge(fork: PlannedFork) -> Refuse | None:
+            planned.append(fork)
+            return Refuse("keep it together") if len(planned) == 1 else None
+
+    session, _ = await session_with(ScriptedModel(["done"]), extension("mine", setup))
+    await session.prompt(as_content("go"))
+    store, leaf = session.journal.store, session.state.leaf
+    for number in (1, 2):
+        await store.submit(session.id, requests.Fork(id=f"req_{number}", entry=leaf))
+    await session.advance()
+    (refused,) = await facts_of(session, "request_refused")
+    assert (refused.request, refused.reason) == ("req_1", "keep it together")
+    assert planned == [PlannedFork(session.id, leaf)] * 2
+    assert len(await store.sessions()) == 2
+    await store.submit(session.id, requests.Fork(id="req_3", entry=0))
+    await session.advance()
+    assert planned[-1] == PlannedFork(session.id, 0, "go")
     await session.close()

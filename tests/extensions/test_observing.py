@@ -10,8 +10,9 @@ from ostler.extensions.api import Ostler
 from ostler.extensions.extension_session import ReasoningStarted, SessionLeft, SessionOpened, StateChanged
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
+from ostler.schema.errors import ConnectionFailed
 from ostler.schema.messages import as_content
-from tests.extensions.at_work import extension, facts_of, session_with
+from tests.extensions.at_work import extension, facts_of, nothing, session_with, work
 
 
 def brings_look(ostler: Ostler) -> None:
@@ -114,7 +115,7 @@ async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None
 
 
 async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.2)
+    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.2)
     release = threading.Event()
     seen: list[str] = []
 
@@ -144,4 +145,135 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
     (warned,) = await facts_of(session, "warned")
     assert "the extension hangs failed" in warned.text
     assert "took longer than 0.2 s" in warned.text
+    await session.close()
+
+
+async def test_every_event_of_a_run_can_be_observed() -> None:
+    seen: list[Any] = []
+    kinds = (
+        events.ModelCalled,
+        events.ModelFailed,
+        events.UsageReported,
+        events.TextDelta,
+        events.ToolInputStarted,
+        events.ToolInputDelta,
+        events.ToolInputEnded,
+        events.ToolCalled,
+        events.ToolStarted,
+        events.ToolOutput,
+        events.ToolResultFact,
+        events.AssistantMessage,
+        events.StepStarted,
+        events.StepEnded,
+    )
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(*kinds)
+        def see(event: Any) -> None:
+            seen.append(event)
+
+    failing = ConnectionFailed("the line is dead")
+    model = ScriptedModel([failing, Call("work"), "done"])
+    session, _ = await session_with(model, extension("mine", setup))
+    session.harness.use([work])
+    await session.prompt(as_content("go"))
+    order = [event.type for event in seen]
+    assert {kind.__struct_config__.tag for kind in kinds} <= {*order}
+    call = [name for name in order if name.startswith("tool_")]
+    assert [*dict.fromkeys(call)] == [
+        "tool_input_started",
+        "tool_input_delta",
+        "tool_input_ended",
+        "tool_called",
+        "tool_started",
+        "tool_output",
+        "tool_result",
+    ]
+    (failed,) = [event for event in seen if isinstance(event, events.ModelFailed)]
+    assert failed.failure.message == "the line is dead"
+    assert failed.retry_in is not None
+    assert [event.attempt for event in seen if isinstance(event, events.ModelCalled)] == [1, 2, 1]
+    assert order.count("usage") == 3
+    await session.close()
+
+
+async def test_warnings_and_sources_are_seen_like_everything_else() -> None:
+    seen: list[str] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(events.Warned, events.SourceCited)
+        def see(event: Any) -> None:
+            seen.append(event.type)
+
+    session, host = await session_with(ScriptedModel([]), extension("mine", setup))
+    session.journal.record(events.Warned("look out", about="model"))
+    session.journal.record(events.SourceCited("https://example.org", "A page"))
+    await session.journal.commit()
+    await host.come_to_rest(session)
+    assert seen == ["warned", "source_cited"]
+    await session.close()
+
+
+async def test_a_batch_goes_to_who_wants_one_and_everything_else_is_seen_one_by_one() -> None:
+    singles: list[str] = []
+    batches: list[str] = []
+
+    def setup(ostler: Ostler) -> None:
+        @ostler.on(events.StepStarted, events.ModelCalled, events.AssistantMessage)
+        @ostler.on(events.UsageReported)
+        def see(event: Any) -> None:
+            singles.append(event.type)
+
+        @ostler.on(events.TextDelta, batch=True)
+        def gather(deltas: tuple[events.TextDelta, ...]) -> None:
+            batches.extend(delta.text for delta in deltas)
+
+    session, _ = await session_with(ScriptedModel(["one two three four"]), extension("mine", setup))
+    await session.prompt(as_content("go"))
+    assert singles == ["step_started", "model_called", "usage", "assistant_message"]
+    assert "".join(batches) == "one two three four"
+    assert await facts_of(session, "warned") == []
+    await session.close()
+
+
+async def test_an_observer_may_take_itself_off_while_it_is_called() -> None:
+    session, _ = await session_with(ScriptedModel(["done"]), extension("mine", nothing))
+    once: list[Any] = []
+    always: list[Any] = []
+
+    def see_once(batch: Any) -> None:
+        once.append(batch)
+        stop()
+
+    stop = session.observe(see_once)
+    session.observe(always.append)
+    await session.prompt(as_content("go"))
+    assert len(once) == 1
+    assert len(always) > 1
+    await session.close()
+
+
+async def test_handlers_of_one_extension_never_run_side_by_side_and_those_of_two_do() -> None:
+    inside: dict[str, int] = {"one": 0, "two": 0}
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meets(name: str) -> Any:
+        def setup(ostler: Ostler) -> None:
+            def enter(event: Any) -> None:
+                inside[name] += 1
+                assert inside[name] == 1
+                meeting.wait()
+                inside[name] -= 1
+
+            ostler.on(events.RunStarted)(enter)
+            ostler.on(events.RunStarted)(enter)
+
+        return setup
+
+    session, _ = await session_with(
+        ScriptedModel(["done"]), extension("one", meets("one")), extension("two", meets("two"))
+    )
+    await session.prompt(as_content("go"))
+    assert await facts_of(session, "warned") == []
+    assert inside == {"one": 0, "two": 0}
     await session.close()

@@ -25,7 +25,7 @@ from ostler.store.fork import fork
 from ostler.store.memory import MemoryStore
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_maintenance import check
-from tests.extensions.at_work import extension, session_with
+from tests.extensions.at_work import context_of, extension, nothing, session_with
 
 
 class Count(msgspec.Struct):
@@ -173,3 +173,11 @@ async def test_a_counter_does_not_make_it_slow_to_open_a_session(tmp_path: Path)
     assert sum(fact.type == "extension_state" for fact in await store.read(session.id)) == 1000
     assert not check(store.path)
     await store.close()
+
+
+async def test_state_that_cannot_be_written_stops_the_session_and_not_the_process() -> None:
+    session, host = await session_with(ScriptedModel([]), extension("mine", nothing))
+    session.journal.fail(StoreError("the disk is full"))
+    with pytest.raises(StoreError, match="the disk is full"):
+        context_of(host, session).state["key"] = 1
+    await session.close()

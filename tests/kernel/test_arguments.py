@@ -10,7 +10,10 @@ from msgspec import Meta, Struct
 
 from ostler.core.function_tool import tool
 from ostler.core.json_schema import mismatch
+from ostler.models.scripted import Call
+from ostler.schema import events
 from ostler.schema.errors import InvalidArguments
+from tests.running import add, run
 
 
 class Colour(enum.Enum):
@@ -126,3 +129,12 @@ def test_a_nested_type_may_be_closed_renamed_and_judge_itself() -> None:
         book.validate({"booking": {"firstDay": "", "chairs": 1}})
     with pytest.raises(InvalidArguments, match=r"for book: booking: we have four chairs$"):
         book.validate({"booking": {"firstDay": "", "guests": 5}})
+
+
+@pytest.mark.parametrize("raw", ['{"a": 1}{"a": 2}', '{"a": 1, "b": "\\"}{"}{"a": 2}'])
+async def test_two_objects_in_one_call_are_told_to_the_model_and_not_taken_apart(raw: str) -> None:
+    ran = await run([Call("add", raw=raw), Call("add", {"a": 2}), "ok"], tools=[add])
+    first, second = ran.all(events.ToolResultFact)
+    assert (first.failed, second.failed) == ("invalid_arguments", None)
+    assert "not valid JSON" in ran.results()[0]
+    assert [one.call for one in ran.all(events.ToolStarted)] == [second.call]

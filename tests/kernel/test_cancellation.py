@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ostler.core.function_tool import tool
+from ostler.core.hooks import FailedCall, Hook, Retry
 from ostler.core.tool import ToolContext
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
-from ostler.schema.errors import Failure
+from ostler.schema.errors import ConnectionFailed, Failure
 from ostler.schema.messages import Text, as_content
 from ostler.schema.requests import Cancel, Continue, Prompt, Rename, Steer
-from tests.running import Ran, run, started
+from tests.running import Ran, add, run, started
 
 
 async def cancel_when(ran: Ran, event: type[events.Event]) -> None:
@@ -210,3 +213,30 @@ async def test_nothing_can_be_continued_from_the_inbox_of_an_empty_session() -> 
     await ran.session.advance()
     assert [e.request for e in ran.all(events.RequestRefused)] == ["c1"]
     assert [e.request for e in ran.all(events.RunStarted)] == ["p1"]
+
+
+async def test_a_run_that_was_cancelled_before_it_began_asks_and_runs_nothing() -> None:
+    ran = await started([Call("add", {"a": 1}), "never"], tools=[add])
+    ran.session.cancel("not needed any more")
+    ran.quiet = await ran.session.prompt(as_content("go"))
+    assert ran.status == "cancelled"
+    assert ran.model.requests == [] and ran.all(events.ToolCalled) == []
+
+
+async def test_a_cancellation_does_not_wait_for_the_next_attempt() -> None:
+    def patient(failed: FailedCall) -> Retry:
+        return Retry(delay=3600.0)
+
+    ran = await started([ConnectionFailed("refused"), "never"], hooks=[Hook("after_failure", patient)])
+    failed = asyncio.Event()
+
+    def watch(batch: Sequence[Any]) -> None:
+        if any(item.type == "model_failed" for item in batch):
+            failed.set()
+
+    ran.session.observe(watch)
+    running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
+    await asyncio.wait_for(failed.wait(), 60)
+    ran.session.cancel("enough")
+    ran.quiet = await asyncio.wait_for(running, 60)
+    assert ran.status == "cancelled" and len(ran.model.requests) == 1

@@ -29,8 +29,9 @@ from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ServerFailed
 from ostler.schema.messages import Text, ToolCall, as_content, user
-from ostler.schema.outcomes import Question
-from tests.running import run, started
+from ostler.schema.outcomes import Ok, Question, ok
+from ostler.schema.usage import Limits
+from tests.running import add, run, started
 
 SEEN: list[str] = []
 
@@ -335,3 +336,54 @@ async def test_a_waiting_run_goes_on_with_the_answer_and_with_the_arguments_that
     assert SEEN == ["judged"]
     assert await store.settled(ran.session.id, "r1") is not None
     assert ran.types.count("run_waiting") == ran.types.count("run_resumed") == 1
+
+
+def final_answer_at(last: int) -> Hook:
+    """On the last step no tools are offered."""
+
+    def plan(step: StepPlan) -> StepPlan | None:
+        return msgspec.structs.replace(step, tools=()) if step.number == last else None
+
+    return Hook("before_step", plan)
+
+
+async def test_a_hook_makes_the_last_step_one_without_tools() -> None:
+    calls = [Call("add", {"a": number}) for number in range(9)]
+    ran = await run(
+        [*calls, "that is all"], tools=[add], hooks=[final_answer_at(10)], limits=Limits(steps=10)
+    )
+    assert ran.status == "completed"
+    assert [bool(request.tools) for request in ran.model.requests] == [True] * 9 + [False]
+
+
+async def test_a_call_in_a_step_without_tools_does_not_run() -> None:
+    calls = [Call("add", {"a": number}) for number in range(5)]
+    ran = await run(calls, tools=[add], hooks=[final_answer_at(3)], limits=Limits(steps=3))
+    assert ran.status == "limit" and "3 steps" in ran.quiet.reason  # type: ignore[union-attr]
+    assert [one.failed for one in ran.all(events.ToolResultFact)] == [None, None, "unknown_tool"]
+    assert len(ran.all(events.ToolStarted)) == 2
+
+
+async def test_a_hook_forces_one_tool_before_the_last_step() -> None:
+    handed_in: list[str] = []
+
+    @tool
+    async def hand_in(report: str) -> Ok:
+        handed_in.append(report)
+        return ok("handed in", ends_run=True)
+
+    def force(step: StepPlan) -> StepPlan | None:
+        if step.number < 4:
+            return None
+        return msgspec.structs.replace(step, tools=("hand_in",), tool_choice="hand_in")
+
+    calls = [Call("add", {"a": number}) for number in range(3)]
+    ran = await run(
+        [*calls, Call("hand_in", {"report": "thyme"})],
+        tools=[add, hand_in],
+        hooks=[Hook("before_step", force)],
+        limits=Limits(steps=4),
+    )
+    assert ran.status == "completed" and handed_in == ["thyme"]
+    last = ran.model.requests[-1]
+    assert ([offer.name for offer in last.tools], last.tool_choice) == (["hand_in"], "hand_in")

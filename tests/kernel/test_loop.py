@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from ostler.core.function_tool import tool
-from ostler.core.tool import ToolContext
+from ostler.core.tool import MODEL_LIMIT, ToolContext
 from ostler.models.scripted import Call, Turn
 from ostler.schema import events
-from ostler.schema.errors import ConnectionFailed, Failure, ServerFailed
-from ostler.schema.events import Limits
+from ostler.schema.errors import AuthenticationFailed, ConnectionFailed, Failure, ServerFailed
 from ostler.schema.messages import Text, ToolCall, ToolResult, as_content, user
-from ostler.schema.outcomes import ok
-from ostler.schema.usage import Usage
+from ostler.schema.outcomes import Ok, ok
+from ostler.schema.usage import Limits, Usage
 from tests.running import run, started
 
 
@@ -360,3 +362,100 @@ async def test_a_result_too_long_for_the_model_is_cut_in_the_middle_and_kept_who
     assert ran.results()[0].endswith("the end")
     assert result.output.size == 100_007
     assert f"blob:{result.output.id}" in ran.results()[0]
+
+
+async def test_a_long_result_is_stored_once_and_not_in_its_fact() -> None:
+    @tool
+    async def flood() -> str:
+        return "begin" + "x" * 200_000 + "end"
+
+    ran = await run([Call("flood"), "ok"], tools=[flood])
+    (fact,) = [fact for fact in ran.facts if fact.type == "tool_result"]
+    assert len(fact.body) < MODEL_LIMIT + 2_000
+    output = fact.event.output
+    whole = await ran.session.journal.store.read_blob(ran.session.id, output.id)
+    assert whole == b"begin" + b"x" * 200_000 + b"end"
+
+
+async def test_when_a_call_of_a_batch_fails_the_others_run_and_the_model_is_asked_once() -> None:
+    @tool
+    async def broken() -> str:
+        raise ValueError("no")
+
+    ran = await run([[Call("broken"), Call("add", {"a": 1, "b": 1})], "ok"], tools=[broken, add])
+    assert ran.results() == ["ValueError: no", "2"]
+    assert len(ran.model.requests) == 2 and ran.status == "completed"
+
+
+async def test_after_a_tool_has_ended_the_run_every_call_of_its_batch_has_a_result() -> None:
+    @tool
+    async def finish() -> Ok:
+        return ok("all done", ends_run=True)
+
+    ran = await run([[Call("finish"), Call("add", {"a": 1, "b": 1})], "never"], tools=[finish, add])
+    assert ran.status == "completed" and len(ran.model.requests) == 1
+    assert ran.results() == ["all done", "Not run: finish ended the run."]
+
+
+async def test_a_wrong_key_is_not_tried_again() -> None:
+    ran = await run([AuthenticationFailed("the key is wrong", status=401), "never"])
+    assert ran.status == "failed" and len(ran.model.requests) == 1
+    assert ran.types.count("model_failed") == ran.types.count("run_ended") == 1
+
+
+@pytest.mark.parametrize("trouble", ["model", "tool", "cancelled"])
+async def test_every_span_ends_however_its_work_does(trouble: str) -> None:
+    open_spans: list[str] = []
+    begun: list[str] = []
+
+    @contextmanager
+    def span(name: str, about: dict[str, Any]) -> Iterator[None]:
+        begun.append(name)
+        open_spans.append(name)
+        try:
+            yield
+        finally:
+            open_spans.remove(name)
+
+    @tool
+    async def broken(context: ToolContext) -> str:
+        if trouble == "cancelled":
+            ran.session.cancel("enough")
+            await asyncio.get_running_loop().create_future()
+        raise ValueError("no")
+
+    script = [AuthenticationFailed("no", status=401)] if trouble == "model" else [Call("broken"), "ok"]
+    ran = await started(script, tools=[broken], span=span)
+    await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
+    assert open_spans == []
+    assert begun[:2] == ["run", "model_call"] and ("tool_call" in begun) == (trouble != "model")
+
+
+async def test_what_was_said_of_a_run_at_its_start_holds_to_its_end() -> None:
+    seen: list[Any] = []
+
+    @tool
+    async def meddle(context: ToolContext) -> str:
+        harness = ran.session.harness
+        harness.limits = Limits(steps=1)
+        harness.tags["customer"] = 8
+        harness.trace = "another"
+        return "ok"
+
+    @tool
+    async def look(context: ToolContext) -> str:
+        seen.extend([context.tags, context.trace])
+        return "ok"
+
+    ran = await started(
+        [Call("meddle"), Call("look"), "ok", "never"],
+        tools=[meddle, look],
+        limits=Limits(steps=3),
+        tags={"customer": 7},
+        trace="order-1",
+    )
+    ran.quiet = await ran.session.prompt(as_content("go"))
+    assert ran.status == "completed"
+    assert seen == [{"customer": 7}, "order-1"]
+    begun = next(fact for fact in ran.facts if fact.type == "run_started")
+    assert b'"limits":{"steps":3}' in begun.body and b'"customer":7' in begun.body

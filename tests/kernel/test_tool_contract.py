@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from ostler.core.call_gate import idempotency_key
 from ostler.core.function_tool import tool
+from ostler.core.harness import Harness
 from ostler.core.tool import ToolContext
-from ostler.models.scripted import Call
+from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
 from ostler.schema.events import RunEnded, RunWaiting, TodoItem
 from ostler.schema.messages import as_content, text_of
@@ -19,7 +21,7 @@ from ostler.schema.outcomes import Display, Layout, NeedUser, Ok, Pending, Quest
 from ostler.schema.requests import FinishCall
 from ostler.sessions.session import open_session
 from ostler.store.memory import MemoryStore
-from tests.running import run, started
+from tests.running import Ran, add, run, started
 
 
 def charging(scope: Any) -> tuple[Any, list[str]]:
@@ -279,3 +281,87 @@ async def test_spans_wrap_runs_model_calls_and_tool_calls() -> None:
     assert spans == [
         "run", "model_call", "/model_call", "tool_call", "/tool_call", "model_call", "/model_call", "/run",
     ]  # fmt: skip
+
+
+def test_the_key_of_a_call_is_that_of_its_tool_its_arguments_and_its_scope() -> None:
+    one = {"card": "a", "items": [{"id": 1, "count": 2}]}
+    reordered = {"items": [{"count": 2, "id": 1}], "card": "a"}
+    key = idempotency_key("charge", one, "run_1")
+    assert key == idempotency_key("charge", reordered, "run_1")
+    assert len(key) == 32 and int(key, 16) >= 0
+    others = [
+        idempotency_key("charge", one, "run_2"),
+        idempotency_key("charge", one, "session"),
+        idempotency_key("refund", one, "run_1"),
+        idempotency_key("charge", {**one, "card": "b"}, "run_1"),
+        idempotency_key("charge", {**one, "items": []}, "run_1"),
+    ]
+    assert len({key, *others}) == 6
+
+
+async def test_what_a_host_hands_in_cannot_pose_as_the_runtimes_own() -> None:
+    seen: list[Any] = []
+
+    @tool
+    async def look(context: ToolContext) -> str:
+        seen.extend([context.run, context.call, context.session, context.services])
+        return "ok"
+
+    services = {"run": "mine", "call": "mine", "session": "mine", "database": object()}
+    ran = await run([Call("look"), "ok"], tools=[look], services=services, tags={"run": "mine"})
+    assert seen == [ran.facts[0].run, ran.all(events.ToolCalled)[0].call, ran.session.id, services]
+
+
+async def test_what_a_tool_traces_is_seen_once_in_order_and_neither_stored_nor_told() -> None:
+    @tool
+    async def trace(context: ToolContext) -> str:
+        for number in range(100):
+            context.publish_trace("elsewhere", [events.TextDelta("msg", 0, number, "x")])
+        return "done"
+
+    ran = await run([Call("trace"), "ok"], tools=[trace])
+    traced = ran.all(events.ChildEvent)
+    assert [one.event.offset for one in traced] == list(range(100))
+    assert {one.call for one in traced} == {ran.all(events.ToolCalled)[0].call}
+    stored = await ran.session.journal.store.read(ran.session.id)
+    assert "child_event" not in {fact.type for fact in stored}
+    assert ran.model.requests[-1].transcript[-1].text == ""  # the result alone
+    assert ran.results() == ["done"]
+
+
+async def _asked(store: MemoryStore) -> Ran:
+    """A run that waits, with a call before and a call behind the one that asks."""
+
+    @tool
+    async def ask() -> NeedUser:
+        return NeedUser(Question("Which bed?"))
+
+    batch = [Call("add", {"a": 1}, "c1"), Call("ask", id="c2"), Call("add", {"a": 2}, "c3")]
+    script = ["hello", batch, "ok"]
+    ran = await started(script, tools=[add, ask], store=store, waits_for_answers=True)
+    await ran.session.prompt(as_content("hi"))
+    ran.quiet = await ran.session.prompt(as_content("go"))
+    return ran
+
+
+async def test_a_call_that_needs_a_person_has_no_result_until_it_is_answered() -> None:
+    ran = await _asked(MemoryStore())
+    assert isinstance(ran.quiet, RunWaiting)
+    (asked,) = ran.all(events.QuestionAsked)
+    assert (asked.call, ran.quiet.questions, ran.quiet.calls) == ("c2", (asked.id,), ("c2",))
+    assert [one.call for one in ran.all(events.ToolResultFact)] == ["c1", "c3"]
+    assert asked.question.questionnaire == ""
+
+
+async def test_an_answer_leads_to_the_same_request_in_this_process_and_in_another() -> None:
+    here, there = await _asked(MemoryStore()), await _asked(store := MemoryStore())
+    await here.session.answer(here.all(events.QuestionAsked)[0].id, "the third")
+    await there.session.close()
+    elsewhere = Harness(ScriptedModel(["ok"]))
+    elsewhere.use(there.session.harness.tools.values())
+    session = await open_session(store, there.session.id, elsewhere)
+    await session.answer(there.all(events.QuestionAsked)[0].id, "the third")
+    assert isinstance(elsewhere.model, ScriptedModel)
+    (after,), before = elsewhere.model.requests, here.model.requests[-1]
+    assert list(after.transcript) == list(before.transcript)
+    assert [block.call for block in after.transcript[-1].content] == ["c1", "c2", "c3"]  # type: ignore[union-attr]

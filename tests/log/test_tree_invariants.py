@@ -109,7 +109,7 @@ def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
 @pytest.mark.parametrize(
     ("number", "way"), [(number, way) for number, ways in BREAKING.items() for way in range(len(ways))]
 )
-async def test_what_contradicts_an_invariant_is_found(number: str, way: int) -> None:
+async def test_what_contradicts_an_invariant_of_a_tree_is_found(number: str, way: int) -> None:
     logs = await a_tree(MemoryStore())
     assert len(logs) == 4 and tree_violations(logs) == []
     found = list(broken_tree(BREAKING[number][way](logs)))

@@ -98,7 +98,7 @@ def signatures_of(content: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("model", [MODEL, OLDER])
 @pytest.mark.parametrize("case", TURNS)
-async def test_the_wire_reads_what_the_vendors_sdk_reads(case: str, model: str) -> None:
+async def test_the_wire_reads_what_the_vendors_sdk_reads_with_gemini(case: str, model: str) -> None:
     async with FakeVendor(lambda request: TURNS[case], api_key=KEY) as vendor:
         theirs = await read_by_sdk(vendor, model)
         answer = await ask(vendor, model=model)
@@ -125,7 +125,7 @@ async def test_the_wire_reads_what_the_vendors_sdk_reads(case: str, model: str) 
 
 
 @pytest.mark.parametrize("case", TURNS)
-async def test_the_deltas_join_to_the_blocks_they_belong_to(case: str) -> None:
+async def test_the_deltas_join_to_the_blocks_they_belong_to_with_gemini(case: str) -> None:
     async with FakeVendor([TURNS[case]]) as vendor:
         answer = await ask(vendor)
     joined = dict.fromkeys(range(len(answer.done.content)), "")

@@ -29,7 +29,7 @@ def refusal(code: int, status: str, message: str = "no", **detail: Any) -> Refus
 
 
 @pytest.mark.parametrize("status", STATUSES)
-async def test_every_status_has_its_failure(status: int) -> None:
+async def test_every_status_has_its_failure_with_gemini(status: int) -> None:
     async with FakeVendor([Refusal(status, "the vendor's own words")]) as vendor:
         failure = (await ask(vendor)).failure.failure
     assert (failure.kind, failure.status) == (STATUSES[status], status)

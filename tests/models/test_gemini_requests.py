@@ -133,7 +133,7 @@ async def test_the_address_names_the_model_and_never_the_key(base: str, model: s
 
 @pytest.mark.parametrize("model", [MODEL, OLDER, "gemma-3-27b-it"])
 @pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted(case: str, model: str) -> None:
+async def test_an_awkward_transcript_is_still_accepted_by_gemini(case: str, model: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, request_of(*AWKWARD[case], tools=(READ,)), model=model)
     assert answer.done.content == (Text("ok"),)

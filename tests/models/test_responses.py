@@ -134,7 +134,7 @@ def we_read(answer: Answer) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", TURNS)
-async def test_the_wire_reads_what_the_vendors_sdk_reads(case: str) -> None:
+async def test_the_wire_reads_what_the_vendors_sdk_reads_with_responses(case: str) -> None:
     async with FakeVendor([TURNS[case]]) as vendor:
         theirs = await sdk_reads(vendor)
     async with FakeVendor([TURNS[case]]) as vendor:
@@ -143,7 +143,7 @@ async def test_the_wire_reads_what_the_vendors_sdk_reads(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", TURNS)
-async def test_the_deltas_join_to_the_blocks_they_belong_to(case: str) -> None:
+async def test_the_deltas_join_to_the_blocks_they_belong_to_with_responses(case: str) -> None:
     async with FakeVendor([TURNS[case]]) as vendor:
         answer = await ask(vendor)
     joined: dict[int, str] = {}

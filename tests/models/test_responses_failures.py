@@ -36,7 +36,7 @@ from tests.seeds import FIRST_SEED
         (503, "server_is_overloaded", "overloaded"),
     ],
 )
-async def test_every_status_has_its_failure(status: int, code: str, kind: str) -> None:
+async def test_every_status_has_its_failure_with_responses(status: int, code: str, kind: str) -> None:
     async with FakeVendor([Refusal(status, "the vendor's own words", code)]) as vendor:
         failure = (await ask(vendor)).failure.failure
     assert (failure.kind, failure.status, failure.stream_opened) == (kind, status, False)

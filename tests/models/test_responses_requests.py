@@ -99,7 +99,7 @@ async def test_azure_gets_the_bare_key_in_its_own_header_under_its_own_path() ->
 
 
 @pytest.mark.parametrize("case", AWKWARD)
-async def test_an_awkward_transcript_is_still_accepted(case: str) -> None:
+async def test_an_awkward_transcript_is_still_accepted_by_responses(case: str) -> None:
     async with FakeVendor([turn("ok")]) as vendor:
         answer = await ask(vendor, request_of(*AWKWARD[case], tools=(READ,)))
     assert answer.done.content == (Text("ok"),)

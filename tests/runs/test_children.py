@@ -345,3 +345,36 @@ async def test_the_newest_session_of_a_directory_is_no_childs() -> None:
             await open_session(store, one.id, ran.session.harness)
     assert await newest_session(store, ran.session.harness.cwd) == ran.session.id
     assert await newest_session(store, Path("/nowhere")) == ""
+
+
+async def test_a_child_has_a_context_of_its_own_and_its_parents_services() -> None:
+    contexts: list[ToolContext] = []
+
+    @tool
+    async def touch(context: ToolContext) -> str:
+        contexts.append(context)
+        context.memory["who"] = context.run
+        context.tags["who"] = "the child"
+        return "touched"
+
+    @tool
+    async def ask_a_child(context: ToolContext) -> str:
+        context.memory["who"] = context.run
+        before = (context.session, context.run, context.call, context.depth, dict(context.tags))
+        await context.run_child(ChildRequest(as_content("child")))
+        after = (context.session, context.run, context.call, context.depth, dict(context.tags))
+        contexts.append(context)
+        return "unchanged" if before == after and context.memory["who"] == context.run else "changed"
+
+    ran = await run(
+        [Call("ask_a_child"), Call("touch"), "child done", "ok"],
+        tools=[ask_a_child, touch],
+        services={"database": "the database"},
+        tags={"customer": 7},
+    )
+    assert ran.results() == ["unchanged"]
+    child, parent = contexts
+    assert (child.depth, child.parent_run, child.root_run) == (parent.depth + 1, parent.run, parent.run)
+    assert child.services == parent.services
+    assert {child.session, child.run, child.call}.isdisjoint({parent.session, parent.run, parent.call})
+    assert child.session == child_session(parent.session, parent.call, 1)

@@ -12,10 +12,14 @@ import pytest
 
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
+from ostler.history.audit import audit_of
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.events import RunEnded, RunWaiting
+from ostler.schema.facts import Fact
+from ostler.schema.messages import as_content
 from ostler.schema.outcomes import NeedUser, Question
+from ostler.schema.requests import Prompt
 from ostler.sessions.session import Session, create_session, open_session
 from ostler.sessions.supervisor import Supervisor
 from ostler.store.memory import MemoryStore
@@ -285,3 +289,100 @@ async def test_the_same_request_twice_is_one_run() -> None:
     again = await desk.supervisor.start("hi", session=first.session, request="r1")
     assert await again.result() == ending
     assert (await desk.types(first.session)).count("run_started") == 1
+
+
+class Office:
+    """A supervisor whose one tool waits for a word."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.busy = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+        @tool
+        async def hold() -> str:
+            self.busy.set()
+            await asyncio.wait_for(self.go_on.wait(), 60)
+            return "held"
+
+        def equip(cwd: Path) -> Harness:
+            harness = Harness(ScriptedModel([Call("hold"), "done", "again"]), cwd=cwd)
+            harness.use([hold])
+            return harness
+
+        self.store = store or MemoryStore()
+        self.supervisor = Supervisor(self.store, equip)
+
+    async def begun(self) -> str:
+        handle = await self.supervisor.start("go")
+        await asyncio.wait_for(self.busy.wait(), 60)
+        return handle.session
+
+    async def ended(self, session: str) -> RunEnded:
+        self.go_on.set()
+        quiet = await self.supervisor.wait(session, timeout=60)
+        assert isinstance(quiet, RunEnded)
+        assert await self.supervisor.drain(10)
+        return quiet
+
+
+async def test_a_prompt_that_is_submitted_again_before_and_after_its_run_is_one_run() -> None:
+    office = Office()
+    session = await office.begun()
+    prompt = Prompt(id="req_1", content=as_content("more"))
+    assert await office.supervisor.submit(session, prompt)
+    assert not await office.supervisor.submit(session, prompt)
+    office.go_on.set()
+    await office.supervisor.wait(session, timeout=60)
+    assert not await office.supervisor.submit(session, prompt)
+    assert await office.supervisor.drain(10)
+    begun = [fact.event for fact in await office.store.read(session) if fact.type == "run_started"]
+    assert [one.request for one in begun] == ["", "req_1"]
+
+
+async def test_a_cancel_is_what_the_log_the_audit_and_whoever_waits_say() -> None:
+    office = Office()
+    session = await office.begun()
+    waiting = asyncio.ensure_future(office.supervisor.wait(session, timeout=60))
+    request = await office.supervisor.cancel(session)
+    quiet = await office.ended(session)
+    assert await waiting == quiet
+    assert (quiet.status, quiet.request) == ("cancelled", request)
+    assert (await office.store.summary(session)).status == "cancelled"
+    last = (await audit_of(office.store, session))[-1]
+    assert (last.action, last.outcome, last.actor) == ("run.cancel", "cancelled", "user")
+
+
+async def test_waiting_has_a_bound_and_needs_a_session_that_exists() -> None:
+    office = Office()
+    session = await office.begun()
+    with pytest.raises(TimeoutError):
+        await office.supervisor.wait(session, timeout=0.01)
+    with pytest.raises(NotFound):
+        await office.supervisor.wait("ses_nobody", timeout=10)
+    assert (await office.ended(session)).status == "completed"
+
+
+async def test_whoever_waits_for_a_run_that_another_drives_is_told_its_end() -> None:
+    office = Office()
+    session = await office.begun()
+    other = Office(office.store)
+    waiting = asyncio.ensure_future(other.supervisor.wait(session, timeout=60))
+    await asyncio.sleep(0)
+    assert await office.ended(session) == await waiting
+
+
+async def test_whoever_follows_from_the_middle_misses_and_repeats_nothing() -> None:
+    office = Office()
+    one, _other = await office.begun(), await office.supervisor.start("beside it")
+    middle = await office.store.last_seq(one) - 2
+    seen: list[Fact] = []
+    async with aclosing(office.supervisor.follow(one, middle)) as followed:  # type: ignore[type-var]
+        async for batch in followed:
+            seen += batch
+            office.go_on.set()  # it joined while the run was under way; the rest comes now
+            if batch[-1].type == "run_ended":
+                break
+    assert seen == await office.store.read(one, middle)
+    assert [fact.seq for fact in seen] == list(range(middle + 1, seen[-1].seq + 1))
+    assert {fact.session for fact in seen} == {one}
+    assert await office.supervisor.drain(10)

@@ -382,7 +382,8 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from ostler.store.memory import MemoryStore
 from ostler.sessions.run_tree import list_runs
-from ostler.terminals.structured import StructuredAgent, start_structured_session
+from ostler.drivers.driver import StructuredAgent
+from ostler.drivers.lifecycle import start_structured_session
 
 async def main():
     agent = StructuredAgent(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
