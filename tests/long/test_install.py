@@ -80,7 +80,7 @@ def uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 def check(ostler: Callable[..., str]) -> None:
-    """The installed command works, with what the README shows: the demo, the themes, the server."""
+    """The installed command works, and so does what the README shows first: the demo and the server."""
     assert ostler("--version").startswith("ostler ")
     assert "kill -9" in ostler("demo")
     assert '"openapi"' in ostler("serve", "--openapi")
