@@ -72,7 +72,7 @@ test-local-model: local-model  ## our wire against a real model, a small one (13
 	$(BIN)/python -m pytest -m long tests/long/test_local_model.py
 
 .PHONY: test-install
-test-install: wheelhouse  ## install the package with pip, uv and uvx, from a wheel and from git (100 MB to download)
+test-install: wheelhouse  ## install the package with pip, uv and uvx, from a wheel and from git (70 MB to download)
 	$(BIN)/python -m pytest -m long tests/long/test_install.py
 
 .PHONY: test-real-agents

@@ -67,7 +67,7 @@ def uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Runs uv with folders of its own, offline."""
     variables = {
         "UV_CACHE_DIR": str(tmp_path / "cache"),
-        "UV_FIND_LINKS": str(WHEELHOUSE),
+        "UV_FIND_LINKS": WHEELHOUSE.as_uri(),
         "UV_PYTHON": sys.executable,
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_TOOL_BIN_DIR": str(tmp_path / "bin"),
