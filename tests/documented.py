@@ -29,6 +29,7 @@ _PARTS = re.compile(
     r"^## (?P<heading>[^\n]+)$"
     r"|^<!-- model: (?P<model>.+?) -->$"
     r"|^<!-- before: (?P<before>.+?) -->$"
+    r"|^<!-- file: (?P<file>.+?) -->$"
     r"|^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -44,12 +45,16 @@ _DEFINES_TEST = re.compile(r"^(async )?def test_|^class Test", re.MULTILINE)
 
 @dataclass
 class Block:
-    """Code to run. `before` are commands for the shell that come first; `prints` is what must come out."""
+    """Code to run. `before` are commands for the shell that come first; `prints` is what must come out.
+
+    With a `file`, it is saved under that name and not run.
+    """
 
     language: str
     code: str
     before: list[str] = field(default_factory=list)
     prints: str | None = None
+    file: str | None = None
 
 
 @dataclass
@@ -67,9 +72,7 @@ class Section:
 
     @property
     def has_tests(self) -> bool:
-        return any(
-            re.search(r"^(async )?def test_|^class Test", block.code, re.MULTILINE) for block in self.blocks
-        )
+        return any(_DEFINES_TEST.search(block.code) for block in self.blocks if block.file is None)
 
 
 def sections_of(page: Path) -> list[Section]:
@@ -78,6 +81,7 @@ def sections_of(page: Path) -> list[Section]:
     section = Section(name, "")
     found = [section]
     before: list[str] = []
+    file: str | None = None
     for part in _PARTS.finditer(page.read_text()):
         if part["heading"]:
             section = Section(name, part["heading"])
@@ -86,9 +90,11 @@ def sections_of(page: Path) -> list[Section]:
             section.answers += [_answer(one) for one in json.loads(part["model"])]
         elif part["before"]:
             before.append(part["before"])
+        elif part["file"]:
+            file = part["file"]
         elif part["language"] in ("python", "sh"):
-            section.blocks.append(Block(part["language"], part["code"], before))
-            before = []
+            section.blocks.append(Block(part["language"], part["code"], before, file=file))
+            before, file = [], None
         elif part["language"] == "text":
             section.blocks[-1].prints = part["code"]
     return [section for section in found if section.blocks]
@@ -125,9 +131,10 @@ class Folder:
         self._work.mkdir()
         programs = path / "programs"
         programs.mkdir()
-        ostler = programs / "ostler"
-        ostler.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -m ostler "$@"\n')
-        ostler.chmod(0o755)
+        for name, command in (("ostler", "-m ostler"), ("python", ""), ("python3", "")):
+            program = programs / name
+            program.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} {command} "$@"\n')
+            program.chmod(0o755)
         self._environment = {
             **os.environ,
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
@@ -141,6 +148,9 @@ class Folder:
             for block in section.blocks:
                 for command in block.before:
                     self._in_shell(command)
+                if block.file is not None:
+                    (self._work / block.file).write_text(block.code)
+                    continue
                 in_shell = block.language == "sh"
                 printed = self._in_shell(block.code) if in_shell else self._in_python(block, runner)
                 if block.prints is not None:

@@ -23,6 +23,8 @@ ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
 GENERATOR = SCRIPTS / "generate_docs.py"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FROM_OTHERS = {"coming-from-kit", "coming-from-linnkit", "kit", "linnkit"}
+"""Pages for those who come from another system; the summary for models may leave them out."""
 MAPPING = tomllib.loads((ROOT / "docs" / "event_mapping.toml").read_text())
 
 REQUIRED = {
@@ -186,6 +188,35 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     links = re.findall(r"\]\((?!https?://)([^)\s]+)\)", text)
     assert [link for link in links if not _exists(page, link)] == []
+
+
+@pytest.mark.parametrize("index", ["docs/README.md", "llms.txt"])
+def test_an_index_lists_every_page(index: str) -> None:
+    text = (ROOT / index).read_text()
+    folder = (ROOT / index).parent
+    listed = {(folder / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", text)}
+    pages = {page.resolve() for page in (ROOT / "docs").glob("*.md") if re.match("[a-z]", page.name)}
+    optional = {page for page in pages if page.stem in FROM_OTHERS} if index == "llms.txt" else set()
+    assert pages - optional - listed == set()
+    assert {path for path in listed if not path.exists()} == set()
+
+
+def test_the_summary_for_models_follows_the_convention() -> None:
+    title, blank, summary, *rest = (ROOT / "llms.txt").read_text().splitlines()
+    assert re.fullmatch(r"# \w+", title) and blank == "" and summary.startswith("> ")
+    sections = "\n".join(rest).partition("\n## ")[2].splitlines()
+    items = [line for line in sections[1:] if line and not line.startswith("## ")]
+    assert [line for line in items if not re.match(r"- \[[^\]]+\]\([^)]+\)(: |; |$)", line)] == []
+
+
+def test_contributors_are_sent_to_modules_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", text))
+    places = (ROOT, ROOT / "src" / "ostler", ROOT / "src" / "ostler" / "extensions")
+    assert {path for path in named if not any((place / path).exists() for place in places)} == set()
+    packages = re.findall(r"(?m)^\| `(\w+)` \|", text.partition("| package |")[2].partition("\n\n")[0])
+    folders = (ROOT / "src" / "ostler").iterdir()
+    assert sorted(packages) == sorted(path.name for path in folders if (path / "__init__.py").exists())
 
 
 def _exists(page: Path, link: str) -> bool:

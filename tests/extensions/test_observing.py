@@ -115,7 +115,7 @@ async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None
 
 
 async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr("ostler.extensions.channel.TIME_LIMIT", 0.2)
+    monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.2)
     release = threading.Event()
     seen: list[str] = []
 
