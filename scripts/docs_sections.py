@@ -33,7 +33,7 @@ from ostler.core.journal import World
 from ostler.core.tool import ToolKind
 from ostler.drivers.agent_tool import AgentTool
 from ostler.history.export import transcript
-from ostler.models.providers import PROVIDERS
+from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.permissions.guard import permission_guard
 from ostler.permissions.known_programs import LOOKING, VERSIONS
@@ -106,7 +106,7 @@ def help_of_each(command: str) -> str:
 
 def settings_table() -> Iterator[str]:
     hints = typing.get_type_hints(settings.Settings)
-    meanings = field_docstrings(settings.Settings)
+    meanings = field_docstrings(ModelOptions) | field_docstrings(settings.Settings)
     options = {action.dest: action.option_strings for action in print_parser({})._actions}
     yield "| setting | values | default | variable | option | in a project's file | meaning |"
     yield "|---|---|---|---|---|---|---|"

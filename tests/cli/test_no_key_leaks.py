@@ -138,10 +138,10 @@ def test_a_run_that_succeeds_and_all_that_is_said_of_it(prepared: Prepared, serv
 
 ONE_BY_ONE = """
 import json, sys
-from ostler.app import cli
+from ostler import main
 
 for command in json.loads(sys.argv[1]):
-    assert cli.run(command) in (0, 3), command
+    assert main.run(command) in (0, 3), command
 """
 
 
@@ -196,13 +196,13 @@ def test_a_server_that_is_not_there(ostler: Ostler) -> None:
 CRASHING = """
 import sys
 import ostler.cli.prompt as prompt
-from ostler.app import cli
+from ostler import main
 
 def crash(settings, harness, *rest):
     raise RuntimeError(f"this should not happen: {vars(harness.model._endpoint)}")
 
 prompt._run = lambda options, settings, harness, text: crash(settings, harness)
-sys.exit(cli.run(sys.argv[1:]))
+sys.exit(main.run(sys.argv[1:]))
 """
 
 

@@ -43,8 +43,8 @@ def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, pla
 def test_without_extensions_nothing_is_loaded_for_them(tmp_path: Path) -> None:
     script = """
 import sys
-from ostler.app import cli
-cli.run(["-p", "--model", "demo", "--no-session", "hello"])
+from ostler import main
+main.run(["-p", "--model", "demo", "--no-session", "hello"])
 print(sorted(name for name in sys.modules if name.startswith("ostler.extensions")), file=sys.stderr)
 """
     environment = {"HOME": str(tmp_path), "OSTLER_HOME": str(tmp_path)}

@@ -10,13 +10,13 @@ import pytest
 from ostler.models.transport import Transport
 from tests.models.transport_servers import Authority, make_authority
 
-TRANSPORTS = {"direct": "DirectTransport", "httpx": "HttpxTransport"}
+TRANSPORTS = {"direct": ("http_client", "DirectTransport"), "httpx": ("httpx_transport", "HttpxTransport")}
 
 
 @pytest.fixture(params=TRANSPORTS)
 async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
-    module = importlib.import_module(f"ostler.models.{request.param}_transport")
-    made = getattr(module, TRANSPORTS[request.param])()
+    module, name = TRANSPORTS[request.param]
+    made = getattr(importlib.import_module(f"ostler.models.{module}"), name)()
     yield made
     await made.aclose()
 

@@ -25,8 +25,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows whose columns begin at the same place, two spaces apart."""
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+        padded = (cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(padded).rstrip()
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

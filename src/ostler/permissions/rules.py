@@ -19,7 +19,6 @@ import msgspec
 
 from ostler.core.tool import ToolKind
 from ostler.schema.errors import UsageError
-from ostler.schema.text import one_line
 from ostler.store.paths import expand_home
 from ostler.tools.files import compile_glob
 
@@ -104,7 +103,8 @@ def _telling_part(name: str, arguments: dict[str, Any] | str) -> str:
 
 def preview_line(text: str) -> str:
     """The text in one line of at most 120 characters that can all be printed."""
-    line = one_line(text)
+    # Escape codes and marks that reorder text could make a command look like another one.
+    line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
     return line if len(line) <= _PREVIEW_LENGTH else line[: _PREVIEW_LENGTH - 1] + "…"
 
 
