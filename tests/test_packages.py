@@ -84,7 +84,7 @@ def test_the_wheel_has_the_themes_the_catalogue_and_the_mark_of_types(wheel: Pat
     names = names_in(wheel)
     assert "ostler/py.typed" in names
     assert any(name.endswith("/catalogue.jsonl") for name in names)
-    assert len([name for name in names if "/themes/" in name and name.endswith(".toml")]) > 10
+    assert len([name for name in names if "/theme_files/" in name and name.endswith(".toml")]) > 10
 
 
 def test_the_wheel_has_nothing_of_the_tests_and_one_command(wheel: Path) -> None:

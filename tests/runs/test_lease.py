@@ -25,9 +25,9 @@ from tests.runs.real_run import OSTLER, PATIENCE, Home, processes_of, statuses
 
 WITH_SHORT_LEASE = """
 import sys
-from ostler.store import leasing
-leasing.LEASE_MS = int(sys.argv.pop(1))
-leasing.RENEW_SECONDS = leasing.LEASE_MS / 3 / 1000
+from ostler.store import rules
+rules.LEASE_MS = int(sys.argv.pop(1))
+rules.RENEW_SECONDS = rules.LEASE_MS / 3 / 1000
 from ostler.main import main
 sys.exit(main())
 """

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ostler.app.harness import make_harness, terminal_agents
-from ostler.app.settings import Settings, load_settings
-from ostler.drivers.agent_spec import AgentCommand, TerminalAgentSettings, agent_commands
+from ostler.app.settings import Settings, TerminalAgentSettings, load_settings
+from ostler.drivers.agent_spec import AgentCommand, agent_commands
 from ostler.models.scripted import ScriptedModel
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.testkit.vendors import FakeVendor, call, turn

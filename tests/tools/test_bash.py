@@ -342,7 +342,7 @@ async def test_what_ended_by_itself_is_no_longer_kept(context: FakeToolContext) 
     (context.cwd / "go").touch()
     await until(lambda: not group_is_alive(first))
     await run_tool(bash, {"command": "sleep 60 & echo two"}, context)
-    kept: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "left_running" in k))
+    kept: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
     await until(lambda: not [child for child in kept if child.id.pid == first and child.left_running])
     await run_tool(bash, {"command": "sleep 60 & echo three"}, context)
     assert first not in [child.id.pid for child in kept]

@@ -310,7 +310,7 @@ def test_characters_that_the_parser_could_not_bear_are_kept() -> None:
 
 
 def test_the_parser_is_loaded_when_a_command_is_judged() -> None:
-    look = "import sys; from ostler.tools import permission_judge as it; from pathlib import Path; "
+    look = "import sys; from ostler.permissions import judge as it; from pathlib import Path; "
     judge = "it.Judge('ask', (), Path()).judge({}, {}); print('tree_sitter' in sys.modules)"
     for call, loaded in (
         ("'read', 'read', {'path': 'a'}", False),

@@ -9,7 +9,7 @@ from pathlib import Path
 from ostler.sessions.inbox import TAKEN_BACK
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "src" / "ostler" / "faces" / "web" / "page"
+PAGE = ROOT / "src" / "ostler" / "server" / "page"
 SOURCES = ("index.html", "package-lock.json", "package.json", "src", "tsconfig.json", "vite.config.ts")
 
 

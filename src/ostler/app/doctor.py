@@ -15,8 +15,15 @@ import msgspec
 from ostler import __version__
 from ostler.app.console import aligned
 from ostler.app.default_model import Answering, Finding, Surroundings, can_answer, with_model
-from ostler.app.options import Parser, working_directory
-from ostler.app.settings import Settings, find_project_file, load_settings, read_project_file, read_user_file
+from ostler.app.options import Parser
+from ostler.app.settings import (
+    Settings,
+    find_project_file,
+    load_settings,
+    read_project_file,
+    read_user_file,
+    working_directory,
+)
 from ostler.app.stores import open_store
 from ostler.core.processes import find_program
 from ostler.models.credentials import Key, KeySearch, places_of_key

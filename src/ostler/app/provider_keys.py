@@ -11,8 +11,8 @@ from typing import NoReturn
 import msgspec
 
 from ostler.app.console import aligned
-from ostler.app.options import Parser, working_directory
-from ostler.app.settings import Settings, load_settings
+from ostler.app.options import Parser
+from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.models.credentials import (
     Key,
     Source,

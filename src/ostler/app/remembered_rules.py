@@ -107,8 +107,8 @@ def take_back(one: Known) -> None:
 
 async def _take_back_in_session(session: str, rule: str) -> None:
     """By its holder, if it has one; else here."""
-    from ostler.app.session_choice import ask_session, new_request_id
     from ostler.app.stores import open_store
+    from ostler.app.submit import ask_session, new_request_id
     from ostler.schema.requests import RevokePermission
 
     store = open_store()

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from ostler.app.console import aligned, print_json, say
-from ostler.app.options import Parser, at_least_one, short_path
+from ostler.app.options import Parser, at_least_one
+from ostler.app.settings import short_path
 from ostler.app.stores import find_session, open_store
 from ostler.context.instructions import own_folder
 from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills

@@ -7,19 +7,15 @@ import gc
 from datetime import datetime
 from pathlib import Path
 
-from ostler.app.console import say
 from ostler.app.settings import Settings
 from ostler.app.stores import find_session, newest_session, open_store
 from ostler.core.harness import Harness
-from ostler.core.journal import Journal, World
 from ostler.core.state import fold
 from ostler.core.store import Store
 from ostler.schema import events
 from ostler.schema.errors import SessionHeld, UsageError
-from ostler.schema.requests import AnyRequest
 from ostler.sessions.run_tree import state_of
 from ostler.sessions.session import Session, open_session, require_own_agent
-from ostler.sessions.submit import MakeHarness, ask
 from ostler.store.paths import store_file
 
 
@@ -93,21 +89,3 @@ def check_combination(options: argparse.Namespace) -> None:
     ]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
-
-
-def new_request_id() -> str:
-    return World().new_id("req")
-
-
-async def ask_session(
-    store: Store, session: str, request: AnyRequest, make_harness: MakeHarness | None = None
-) -> bool:
-    """`ask`; what is taken up here is audited as the settings of its directory say."""
-    return await ask(store, session, request, World(), make_harness, _audit)
-
-
-def _audit(journal: Journal) -> None:
-    from ostler.app.settings import load_settings
-    from ostler.history.audit import audit_to, configured_sinks
-
-    audit_to(journal, configured_sinks(load_settings(Path(journal.state.cwd), {}).settings.audit), say)

@@ -14,16 +14,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ostler.context.files import quoted_path
-from ostler.drivers.agent_spec import TerminalAgentSettings
 from ostler.models.providers import FOR_ONE_MODEL, ModelOptions, configured_providers
 from ostler.permissions.rules import Effect, Profile, anchored, parse_rule
 from ostler.permissions.trust import DEFAULT_DEPTH, SENSITIVE, is_trusted, untrusted_part
 from ostler.schema.errors import ConfigurationError, UsageError
-from ostler.store.paths import configuration_file, expand_home
+from ostler.store.paths import below_home, configuration_file, expand_home
 
 PROJECT_FILE = "ostler.toml"
 
+
 RULES: tuple[Effect, ...] = ("allow", "ask", "deny")
+
 
 TABLES = frozenset({"providers", "models", "aliases", "context", "options", "terminal_agents", *RULES})
 """Settings that no variable can hold: tables, and lists of rules, which may have commas in them."""
@@ -296,3 +297,42 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
         from ostler.core.validation import misfit
 
         raise ConfigurationError(f"{where}: {misfit(dict(values), Settings, strict=False)}") from None
+
+
+def working_directory(named: str | None = None) -> Path:
+    """The directory that was named, or the present one, with a path that can be recorded."""
+    try:
+        cwd = Path(named or ".").resolve()
+    except OSError:
+        raise UsageError("the present directory does not exist any more: go to another one") from None
+    if not cwd.is_dir():
+        raise UsageError(f"there is no directory {cwd}")
+    try:
+        str(cwd).encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the path of the directory is not valid UTF-8: rename it, or work in another"
+        ) from None
+    return cwd
+
+
+def short_path(path: Path, cwd: Path) -> str:
+    """As a person would say it in that directory."""
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    return below_home(path) or str(path)
+
+
+class TerminalAgentSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Another vendor's agent that the tool `agent` can start: `[terminal_agents.NAME]`."""
+
+    command: tuple[str, ...] = ()
+    """The program and its arguments; without it, the program of that name."""
+    type: str = ""
+    """How its screen is read; without it, the command says it."""
+    transport: Literal["pty", "acp", "stream-json"] = "pty"
+    """How it is driven: through a terminal, or by a protocol that it speaks."""
+    description: str = ""
+    """When to ask it, for the model."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ostler.app.settings import Settings
@@ -17,7 +18,9 @@ from ostler.history.costs import root_of
 from ostler.schema.errors import NotFound, SessionHeld, UsageError
 from ostler.sessions.lease import end_processes
 from ostler.store.paths import store_file
-from ostler.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from ostler.store.sqlite import SqliteStore
 
 
 def open_store(

@@ -19,8 +19,8 @@ import msgspec
 
 from ostler.app.console import print_json, prompt_from, say
 from ostler.app.options import Parser, add_session, driving_parser, parse_words
-from ostler.app.session_choice import ask_session, new_request_id
 from ostler.app.stores import find_session, open_store
+from ostler.app.submit import ask_session, new_request_id
 from ostler.cli.output import say_waiting
 from ostler.cli.session_runner import (
     NOTHING_TO_GO_ON_WITH,

@@ -17,7 +17,8 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from ostler.app.console import ask_person, has_terminal, print_json, say, table
-from ostler.app.options import Parser, short_path, working_directory
+from ostler.app.options import Parser
+from ostler.app.settings import short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
 from ostler.extensions.extension import ExtensionRow, Standing
 from ostler.extensions.idle_host import own_extensions

@@ -17,8 +17,8 @@ import msgspec
 
 from ostler.app.console import aligned, print_json, say
 from ostler.app.harness import choose_tools, tell_at_first
-from ostler.app.options import Parser, working_directory
-from ostler.app.settings import Settings, load_settings
+from ostler.app.options import Parser
+from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.app.stores import find_session, open_store
 from ostler.context.instructions import nested_instructions
 from ostler.core.harness import Harness

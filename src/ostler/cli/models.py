@@ -10,9 +10,9 @@ import msgspec
 
 from ostler.app.console import aligned
 from ostler.app.default_model import aliases_by_model
-from ostler.app.options import Parser, working_directory
+from ostler.app.options import Parser
 from ostler.app.reports import UNKNOWN, _range, _size
-from ostler.app.settings import load_settings
+from ostler.app.settings import load_settings, working_directory
 from ostler.models.catalogue import Catalogue, ModelInfo
 from ostler.schema.errors import UsageError
 from ostler.schema.text import cells, cut, printable

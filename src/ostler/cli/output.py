@@ -10,8 +10,6 @@ import sys
 from collections.abc import Sequence
 
 from ostler.app.console import own_output, print_own, say
-from ostler.core.harness import Harness
-from ostler.extensions.ui.front_end import Headless
 from ostler.history.costs import priced
 from ostler.history.partial_json import GrowingString
 from ostler.permissions.rules import preview
@@ -247,28 +245,6 @@ class LivePrinter:
         if text:
             sys.stdout.write(text)
             self._at_line_start = text.endswith(("\n", "\n\x1b[0m"))
-
-
-class CliFace(Headless):
-    """Shows one session, and lets nobody type: what concerns an editor or themes is as without a face."""
-
-    name = "cli"
-
-    def __init__(self, harness: Harness) -> None:
-        self._harness = harness
-
-    def size(self) -> tuple[int, int]:
-        for stream in (own_output(), sys.stderr):
-            if stream.isatty():
-                columns, rows = os.get_terminal_size(stream.fileno())
-                return columns, rows
-        return 0, 0
-
-    def exit(self) -> None:
-        """Ends the run, or the one that is about to begin."""
-        for session in getattr(self._harness.attendant, "sessions", {}).values():
-            if session.session.harness is self._harness:
-                session.session.cancel("an extension left")
 
 
 def say_printed(printed: Printed) -> None:

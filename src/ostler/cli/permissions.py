@@ -13,9 +13,16 @@ from typing import Any
 import msgspec
 
 from ostler.app.console import ask_person, has_terminal
-from ostler.app.options import Parser, working_directory
+from ostler.app.options import Parser
 from ostler.app.remembered_rules import known_rules, lines_of, take_back
-from ostler.app.settings import PROJECT_FILE, ProjectFile, load_settings, project_paths, read_project_file
+from ostler.app.settings import (
+    PROJECT_FILE,
+    ProjectFile,
+    load_settings,
+    project_paths,
+    read_project_file,
+    working_directory,
+)
 from ostler.context import skills
 from ostler.context.files import Unusable, quoted_path
 from ostler.context.instructions import skills_in

@@ -13,7 +13,6 @@ import msgspec
 from ostler.app.console import prompt_from, say
 from ostler.app.extension_setup import command_in, extended
 from ostler.app.harness import equipped, settings_from
-from ostler.app.options import working_directory
 from ostler.app.prompt_expansion import expanded
 from ostler.app.session_choice import (
     check_combination,
@@ -22,11 +21,11 @@ from ostler.app.session_choice import (
     kept_model,
     opened,
 )
-from ostler.app.settings import Settings
+from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
-from ostler.cli.output import CliFace
 from ostler.cli.session_runner import Rest, drive, go_on, permit, run_queue
 from ostler.core.harness import Harness
+from ostler.core.lazy import load
 from ostler.core.store import Store
 from ostler.schema.errors import UsageError
 from ostler.schema.events import CommandRan, Event, RunEnded, RunWaiting
@@ -66,7 +65,7 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, typed: str) -> int:
-    host = await extended(options, settings, harness, lambda: CliFace(harness))
+    host = await extended(options, settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness))
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
     others = host.commands() if host else ()

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from ostler.app.console import print_json, say, table
-from ostler.app.options import Parser, working_directory
+from ostler.app.options import Parser
 from ostler.app.reports import (
     AGENT_HEADINGS,
     SKILL_HEADINGS,
@@ -22,7 +22,7 @@ from ostler.app.reports import (
     skill_notices,
     skill_rows,
 )
-from ostler.app.settings import load_settings
+from ostler.app.settings import load_settings, working_directory
 from ostler.context.instructions import skills_in
 from ostler.context.slash_commands import (
     PROMPT_FOLDERS,

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from ostler.app.console import print_json, say
-from ostler.app.options import working_directory
-from ostler.app.session_choice import ask_session, new_request_id
+from ostler.app.settings import working_directory
 from ostler.app.stores import find_session
-from ostler.cli.output import CliFace
+from ostler.app.submit import ask_session, new_request_id
 from ostler.core.harness import Harness
 from ostler.core.journal import World
+from ostler.core.lazy import load
 from ostler.core.state import SessionState
 from ostler.core.store import SessionSummary, Store
 from ostler.schema.errors import UsageError
@@ -98,7 +98,9 @@ async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
     for notice in loaded.notices:
         say(notice)
     harness = make_harness(loaded.settings, cwd)
-    await extended(_NO_OPTIONS, loaded.settings, harness, lambda: CliFace(harness))
+    await extended(
+        _NO_OPTIONS, loaded.settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness)
+    )
     return harness
 
 

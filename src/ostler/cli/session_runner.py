@@ -18,11 +18,10 @@ import msgspec
 from ostler.app.console import say
 from ostler.app.extension_setup import extended
 from ostler.app.harness import LIMITS, equipped, settings_from
-from ostler.app.options import working_directory
 from ostler.app.session_choice import collect_garbage_from_here, keep_model, opened, require_free
-from ostler.app.settings import Settings
+from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
-from ostler.cli.output import CliFace
+from ostler.core.lazy import load
 from ostler.core.run_state import RunState
 from ostler.core.state import SessionState
 from ostler.core.store import Store
@@ -228,7 +227,7 @@ async def drive_on(options: argparse.Namespace, store: Store, state: SessionStat
     settings, harness = equipped(settings, cwd, state.settings.model, options)
     if settings.durability != "process":
         store = open_store(settings)
-    await extended(options, settings, harness, lambda: CliFace(harness))
+    await extended(options, settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness))
     session = await opened(store, state.id, harness)
     collect_garbage_from_here()
     keep_model(options, session)

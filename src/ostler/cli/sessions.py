@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ostler.app.console import aligned, print_json, say
-from ostler.app.options import Parser, at_least_one, working_directory
+from ostler.app.options import Parser, at_least_one
+from ostler.app.settings import working_directory
 from ostler.app.stores import find_session, open_store
 from ostler.cli import session_maintenance
 from ostler.core.journal import World

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -79,6 +79,19 @@ PROGRAMS = {name: name for name in AGENT_TYPES if name != "custom"} | {
 }
 
 
+class ConfiguredAgent(Protocol):
+    """An agent as a user configures it; what is empty is found by its name."""
+
+    @property
+    def command(self) -> tuple[str, ...]: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def transport(self) -> Transport: ...
+    @property
+    def description(self) -> str: ...
+
+
 class AgentCommand(msgspec.Struct, frozen=True):
     """What is started, and how its screen is read."""
 
@@ -89,7 +102,7 @@ class AgentCommand(msgspec.Struct, frozen=True):
 
 
 def agent_commands(
-    configured: Mapping[str, TerminalAgentSettings], *, with_installed: bool
+    configured: Mapping[str, ConfiguredAgent], *, with_installed: bool
 ) -> dict[str, AgentCommand]:
     """By name. What is configured goes before what is installed."""
     found = {name: _configured(name, settings) for name, settings in configured.items()}
@@ -100,7 +113,7 @@ def agent_commands(
     return found
 
 
-def _configured(name: str, settings: TerminalAgentSettings) -> AgentCommand:
+def _configured(name: str, settings: ConfiguredAgent) -> AgentCommand:
     command = settings.command or (PROGRAMS.get(name, name),)
     try:
         agent_type = detect(command, settings.type)
@@ -108,21 +121,6 @@ def _configured(name: str, settings: TerminalAgentSettings) -> AgentCommand:
         known = ", ".join(AGENT_TYPES)
         raise ConfigurationError(f"terminal_agents.{name}: {error.message}; the types are: {known}") from None
     return AgentCommand(command, agent_type, settings.transport, settings.description.strip())
-
-
-class TerminalAgentSettings(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
-    """Another vendor's agent that the tool `agent` can start: `[terminal_agents.NAME]`."""
-
-    command: tuple[str, ...] = ()
-    """The program and its arguments; without it, the program of that name."""
-    type: str = ""
-    """How its screen is read; without it, the command says it."""
-    transport: Literal["pty", "acp", "stream-json"] = "pty"
-    """How it is driven: through a terminal, or by a protocol that it speaks."""
-    description: str = ""
-    """When to ask it, for the model."""
 
 
 Transport = Literal["pty", "acp", "stream-json"]

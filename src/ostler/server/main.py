@@ -20,9 +20,8 @@ from ostler.app.console import say
 from ostler.app.default_model import settled
 from ostler.app.extension_setup import extended
 from ostler.app.harness import make_harness, rules_of, settings_from, terminal_agents
-from ostler.app.options import working_directory
 from ostler.app.session_choice import collect_garbage_from_here
-from ostler.app.settings import Settings
+from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ostler.app.console import own_output, say
 from ostler.app.extension_setup import extended
 from ostler.app.harness import equipped, settings_from
-from ostler.app.options import working_directory
 from ostler.app.session_choice import check_combination, collect_garbage_from_here, keep_model, kept_model
-from ostler.app.settings import Settings, load_settings
+from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
 from ostler.core.harness import Harness
 from ostler.core.model import AbsentModel

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.app.options import Parser, positive, working_directory
+from ostler.app.options import Parser, positive
+from ostler.app.settings import working_directory
 from ostler.drivers.agent_spec import AGENT_TYPES, detect
 from ostler.drivers.screen import check_size
 from ostler.schema.errors import ConfigurationError, UsageError
