@@ -24,12 +24,12 @@ from ostler.models.scripted import ScriptedModel
 from ostler.schema import events
 from ostler.schema.messages import Text
 from ostler.server.app import create_app
-from ostler.server.auth import TokenBook
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
 from ostler.server.middleware import raise_descriptor_limit
 from ostler.server.state import Server
 from ostler.server.streams import as_frames
+from ostler.server.tokens import TokenBook
 from ostler.sessions.live_socket import Channel
 from ostler.sessions.session import create_session
 from ostler.store.sqlite import SqliteStore

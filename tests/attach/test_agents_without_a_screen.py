@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.attach.attaching import Attach
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import serving_agent

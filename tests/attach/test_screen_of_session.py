@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.attach.attaching import Attach
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import ServedAgent, serving_agent

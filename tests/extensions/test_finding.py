@@ -121,7 +121,9 @@ def test_what_a_projects_file_names_must_lie_in_it(home: Path, project: Path) ->
     outside = write(project.parent / "theirs.py")
     write(project / "ostler.toml", 'extensions = ["tools/mine.py", "../theirs.py"]')
     wanted = (inside, project / "../theirs.py")
-    mine, theirs = find_extensions(Search(project, configured=wanted))
+    mine, theirs = find_extensions(
+        Search(project, configured=wanted, of_project=dict.fromkeys(wanted, project))
+    )
     assert (mine.project, mine.problem) == (project, "")
     assert theirs.problem == "it leads out of the project"
     (own,) = find_extensions(Search(project, configured=(outside,)))

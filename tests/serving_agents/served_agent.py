@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.cli.command import PATIENCE, Ostler, Ran
 from tests.process_end import has_ended
 

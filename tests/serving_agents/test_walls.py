@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import GREETING, ServedAgent, scripted, serving_agent
 

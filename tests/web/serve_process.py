@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.cli.command import PATIENCE, Ostler
 from tests.web.cut_stream import CutStream
 

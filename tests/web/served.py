@@ -17,9 +17,9 @@ from ostler.core.harness import Harness
 from ostler.core.tool import Tool
 from ostler.models.scripted import Answer, ScriptedModel
 from ostler.server.app import create_app
-from ostler.server.auth import TokenBook
 from ostler.server.main import HttpServer, listen
 from ostler.server.state import Server
+from ostler.server.tokens import TokenBook
 from ostler.store.sqlite import SqliteStore
 
 Change = Callable[[Harness], Awaitable[Harness] | None]

@@ -10,9 +10,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ostler.server.auth import Principal
 from ostler.server.idempotency import KEPT_SECONDS, KeptAnswers, KeyedRequest
 from ostler.server.problems import KeyReused
+from ostler.server.tokens import Principal
 from tests.web.served import serving, text
 
 

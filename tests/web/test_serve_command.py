@@ -20,9 +20,9 @@ import pytest
 from ostler.models.credentials import store_key
 from ostler.schema.errors import UsageError
 from ostler.server.app import OPERATIONS
-from ostler.server.auth import TokenBook
 from ostler.server.command import serve_command
 from ostler.server.main import listen
+from ostler.server.tokens import TokenBook
 from ostler.testkit.vendors import FakeVendor, Refusal
 from tests.cli.command import KEY, PATIENCE, Ostler, Ran, finish, use
 from tests.cli.conftest import Configure

@@ -14,8 +14,8 @@ import pytest
 from ostler.schema.errors import ConfigurationError, NotFound, UsageError
 from ostler.server import auth
 from ostler.server.app import OPERATIONS
-from ostler.server.auth import COOKIE_SECONDS, TokenBook
 from ostler.server.operations import Operation
+from ostler.server.tokens import COOKIE_SECONDS, TokenBook
 from tests.cli.command import Ostler
 from tests.web.raw_http import status_of
 from tests.web.served import Served, serving

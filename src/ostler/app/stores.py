@@ -71,6 +71,8 @@ class SharedStores:
         here = self._open.setdefault(asyncio.get_running_loop(), {})
         file = path.resolve()
         if file not in here:
+            from ostler.store.sqlite import SqliteStore
+
             here[file] = SqliteStore(path)
         store = here[file]
         self._users[store] = self._users.get(store, 0) + 1

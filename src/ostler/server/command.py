@@ -15,7 +15,7 @@ import msgspec
 from ostler.app.console import aligned, say
 from ostler.app.options import Parser, RawHelpFormatter, add_model_options, add_work_options, parse_words
 from ostler.schema.errors import ConfigurationError, how_to_install
-from ostler.server.auth import Token, TokenBook
+from ostler.server.tokens import Token, TokenBook
 
 DEFAULT_PORT = 8420
 

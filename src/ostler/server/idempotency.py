@@ -21,8 +21,8 @@ from starlette.types import Message, Receive
 
 from ostler.schema.errors import UsageError
 from ostler.schema.ids import base32
-from ostler.server.auth import Principal
 from ostler.server.problems import KeyReused
+from ostler.server.tokens import Principal
 from ostler.store.sqlite_connection import in_our_words
 
 HEADER = "idempotency-key"

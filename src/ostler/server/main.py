@@ -31,10 +31,10 @@ from ostler.schema.errors import OstlerError, StoreError, UsageError
 from ostler.schema.events import Warned
 from ostler.server.api.extensions import Switch, WebFace
 from ostler.server.app import create_app
-from ostler.server.auth import TokenBook
 from ostler.server.http_server import HttpServer
 from ostler.server.middleware import raise_descriptor_limit
 from ostler.server.state import Server
+from ostler.server.tokens import TokenBook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ostler.models.credentials import without_keys
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.ids import NewId, new_id
-from ostler.server.auth import Access, Visit
+from ostler.server.auth import Visit
 from ostler.server.idempotency import keyed
 from ostler.server.problems import TooLarge, TooSlow, WrongMediaType, problem_of, problem_response, unforeseen
 from ostler.server.state import Server
+from ostler.server.tokens import Access
 
 MOST_BODY = 10 * 1024 * 1024
 """Bytes of a request that is not an upload: an uploaded file is named in it, or stands in it as base64."""

@@ -28,7 +28,7 @@ from ostler.schema.ids import new_id
 from ostler.schema.messages import as_content
 from ostler.schema.requests import Prompt
 from ostler.server.agent_registry import DrivenAgents
-from ostler.server.auth import Doorkeeper, TokenBook
+from ostler.server.auth import Doorkeeper
 from ostler.server.idempotency import KeptAnswers
 from ostler.server.problems import Forbidden
 from ostler.server.streams import (
@@ -38,6 +38,7 @@ from ostler.server.streams import (
     as_frames,
     as_live_frames_of_all,
 )
+from ostler.server.tokens import TokenBook
 from ostler.server.uploads import Uploads
 from ostler.sessions.all_sessions import Everything
 from ostler.sessions.live_socket import sweep

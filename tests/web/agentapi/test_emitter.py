@@ -10,7 +10,6 @@ import pytest
 
 from ostler.drivers.driver import ScreenMessage
 from ostler.server.agentapi import events
-from ostler.server.agentapi import events as emitters
 from ostler.server.agentapi.events import Emitter, Subscription
 from tests.web.agentapi.served_agent import parsed
 
@@ -122,12 +121,13 @@ async def test_the_newest_hundred_errors_are_kept() -> None:
 
 async def test_all_subscribers_are_told_with_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[ScreenMessage] = []
+    message_frame = events.message_frame
 
     def counted(one: ScreenMessage) -> bytes:
         made.append(one)
-        return events.message_frame(one)
+        return message_frame(one)
 
-    monkeypatch.setattr(emitters, "message_frame", counted)
+    monkeypatch.setattr(events, "message_frame", counted)
     emitter = Emitter("claude")
     emitter.emit_messages([message(0, "nobody is here")])
     assert made == []

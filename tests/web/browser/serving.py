@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from ostler.testkit.vendors import FakeVendor, Say
 from tests.cli.command import KEY, Ostler, finish
 

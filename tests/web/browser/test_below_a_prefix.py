@@ -28,7 +28,7 @@ from ostler.server import create_app
 from ostler.server.http_server import HttpServer
 from ostler.server.state import Server
 from ostler.server.main import listen
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from ostler.core.harness import Harness
 from ostler.store.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel

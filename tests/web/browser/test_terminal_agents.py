@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from ostler.server.auth import TokenBook
+from ostler.server.tokens import TokenBook
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import serving_agent
 from tests.terminals.agents_at_work import ECHO_AGENT

@@ -34,7 +34,7 @@ from ostler.server.agentapi.events import Emitter
 from ostler.server.agentapi.options import STANDARD_INPUT, AgentPlan
 from ostler.server.agentapi.state_file import StateFile, UnreadableState, pid_file, read_state
 from ostler.server.app import PREFIX, create_app
-from ostler.server.auth import CODE, TokenBook, TokenWall
+from ostler.server.auth import CODE, TokenWall
 from ostler.server.http_server import HttpServer
 from ostler.server.main import (
     NO_TOKEN,
@@ -49,6 +49,7 @@ from ostler.server.main import (
 )
 from ostler.server.state import Server
 from ostler.server.streams import terminal_stream
+from ostler.server.tokens import TokenBook
 
 
 class Signals:

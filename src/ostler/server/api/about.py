@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ostler import __version__
-from ostler.server.auth import COOKIE_SECONDS, TokenScope
 from ostler.server.operations import Operations
 from ostler.server.problems import NotAllowed, ServerBusy
 from ostler.server.state import Server
+from ostler.server.tokens import COOKIE_SECONDS, TokenScope
 
 operations = Operations("server")
 
