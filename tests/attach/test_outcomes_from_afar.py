@@ -19,8 +19,8 @@ from ostler.remote.store import RemoteRelay, RemoteStore
 from ostler.schema.requests import Label, Navigate
 from ostler.sessions.live_socket import Batch
 from ostler.sessions.session import watch_session
+from ostler.tui.attach.session_view import FarModel
 from ostler.tui.commands.registry import Commands
-from ostler.tui.main import FarModel
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.plain.conversation import PlainConversation, PlainFace
 from tests.web.served import Served, serving

@@ -27,9 +27,9 @@ from ostler.schema.outcomes import NeedUser, Question
 from ostler.schema.requests import Prompt, Rename
 from ostler.sessions.lease import new_owner
 from ostler.sessions.session import watch_session
+from ostler.tui.attach.session_view import FarModel
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.chips import Chips, Typed
-from ostler.tui.main import FarModel
 from tests.web.served import Served, serving
 
 

@@ -2,7 +2,8 @@
 
 `ostler -p hi` must reach its first request before a plain Python program has imported an HTTP client. So a
 module that most runs never need is not imported at the top of those that may need it, but through one of
-these: `load` for tables of `"module:name"`, and `lazy_exports` for the names of a package.
+these: `load` for tables of `"module:name"`, `lazy_module` for a module that is imported when one of its names
+is first used, and `lazy_exports` for the names of a package.
 """
 
 from __future__ import annotations
@@ -19,6 +20,22 @@ def load(target: str) -> Any:
     """What `"package.module:name"` stands for."""
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
+
+
+class _LazyModule:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value
+
+
+def lazy_module(name: str) -> Any:
+    """The module of that name, imported when one of its attributes is first used. Type checkers see the real
+    module by an import under `TYPE_CHECKING`."""
+    return _LazyModule(name)
 
 
 def lazy_exports(

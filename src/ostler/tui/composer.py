@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.core.lazy import lazy_module
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
 from ostler.schema.requests import Navigate
@@ -20,7 +21,6 @@ from ostler.tui.editor.chips import Chips, Typed
 from ostler.tui.editor.completion import CompletionPopup
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
-from ostler.tui.history_viewer import LookingBack
 from ostler.tui.keys import Chord, KeyChords, PressedTwice
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.panels.panel import TYPING_SECONDS
@@ -29,7 +29,10 @@ from ostler.tui.prompt_queue import WaitingPrompts
 from ostler.tui.shell import ShellCommands, shell_line
 
 if TYPE_CHECKING:
+    from ostler.tui import history_viewer
     from ostler.tui.terminal_ui import Tui
+else:
+    history_viewer = lazy_module("ostler.tui.history_viewer")
 
 
 CLEAR_FIRST = "to go back to your last prompt, clear the line first"
@@ -184,7 +187,7 @@ class Writing:
             "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
             "s": Chord("steers with it", self.steer),
             "t": Chord("thoughts", lambda: tui.show_thoughts()),
-            "m": Chord("messages", lambda: self.soon(LookingBack(tui).choose())),
+            "m": Chord("messages", lambda: self.soon(history_viewer.LookingBack(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
         self.has_typed = False

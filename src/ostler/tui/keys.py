@@ -21,12 +21,15 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 
-from ostler.tui.history_viewer import LookingBack
+from ostler.core.lazy import lazy_module
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.items import BlockRows
 
 if TYPE_CHECKING:
+    from ostler.tui import history_viewer
     from ostler.tui.terminal_ui import Tui
+else:
+    history_viewer = lazy_module("ostler.tui.history_viewer")
 
 
 SECONDS = 2.0
@@ -176,7 +179,7 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
 
     @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
     def unfold(event: KeyPressEvent) -> None:
-        writing.soon(LookingBack(tui).last())
+        writing.soon(history_viewer.LookingBack(tui).last())
 
     @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:

@@ -13,25 +13,20 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ostler.app.console import own_output, say
 from ostler.app.extension_setup import extended
 from ostler.app.harness import equipped, settings_from
 from ostler.app.session_choice import check_combination, collect_garbage_from_here, keep_model, kept_model
-from ostler.app.settings import Settings, load_settings, working_directory
+from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
 from ostler.core.harness import Harness
-from ostler.core.model import AbsentModel
 from ostler.core.store import Store
-from ostler.remote.client import API, Remote
-from ostler.remote.store import RemoteStore
 from ostler.schema.text import plural
-from ostler.sessions.session import Session, create_session, open_or_watch, watch_session
+from ostler.sessions.session import Session, create_session, open_or_watch
 from ostler.store.paths import below_home
-from ostler.tools import ToolToLoad
 from ostler.tui.conversation import tell_way_back
 from ostler.tui.terminal_input import keeping_typed, take_typed
 
@@ -39,26 +34,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
     from ostler.tui.terminal_ui import Tui
-
-
-LATER = (
-    "ostler.core.loop",
-    "ostler.models.endpoint",
-    "ostler.tui.render.markdown_stream",
-    "ostler.tui.render.markdown",
-    "markdown_it",
-)
-
-
-async def load_later(harness: Harness) -> None:
-    """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
-    for name in LATER:
-        import_module(name)
-        await asyncio.sleep(0)
-    for tool in list(harness.tools.values()):
-        if isinstance(tool, ToolToLoad):
-            tool.load()
-            await asyncio.sleep(0)
 
 
 WHERE_SOMEBODY_CAN_BE_ASKED = {"permissions": "ask"}
@@ -132,7 +107,7 @@ async def _run(
     if not session.state.leaf and not options.words and not needs_model:
         tui.writing.soon(say_what_was_found(tui, settings))
     if needs_model:
-        from ostler.tui.model_setup import first_steps
+        from ostler.tui.first_run import first_steps
 
         words, options.words = " ".join(options.words), []
 
@@ -247,84 +222,3 @@ def _place(path: Path, cwd: Path) -> str:
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
     return below_home(path) or os.path.relpath(path, cwd)
-
-
-class FarModel(AbsentModel):
-    """Answers at the server, and has only its name here."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__("it answers at the server")
-        self.name = name
-
-
-async def show_conversation(
-    remote: Remote, session: str, view: dict[str, Any], options: argparse.Namespace
-) -> int:
-    settings = load_settings(Path.cwd(), {}).settings
-    store = RemoteStore(remote, read_only=options.read_only)
-    await store.summary(session)
-    agent = (view.get("agent") or {}).get("type")
-    harness = Harness(
-        FarModel(view["model"] or agent or (await remote.get(f"{API}/me"))["model"] or "no model"),
-        cwd=Path(view["cwd"]),
-        make_model=FarModel,
-        reasoning=view["reasoning"] or None,
-    )
-    if settings.screen_reader or os.environ.get("TERM") == "dumb":
-        return await _show_plainly(store, session, harness, options)
-    return await _show(store, session, harness, settings, options)
-
-
-async def _show(
-    store: RemoteStore, session: str, harness: Harness, settings: Settings, options: argparse.Namespace
-) -> int:
-    from ostler.app.question_queue import OpenQuestions
-    from ostler.tui.front_end import TuiFace
-    from ostler.tui.render.images import way_to_draw
-    from ostler.tui.terminal_input import TerminalInput, found_dark
-    from ostler.tui.terminal_ui import Tui
-    from ostler.tui.themes import chosen_theme, themes_for
-
-    face, questions = TuiFace(), OpenQuestions()
-    if not options.read_only:
-        harness.asker = questions.ask
-    face.bring_along(themes_for(Path.cwd(), say))
-    face.begin_with(chosen_theme(settings.theme, os.environ))
-    opened = await _opened(store, session, harness)
-    reader = TerminalInput(sys.stdin)
-    with reader.raw_mode():
-        face.is_dark = await found_dark(settings.appearance, reader, own_output(), os.environ)
-    tui = Tui(
-        opened,
-        None,
-        face,
-        questions,
-        input=reader,
-        output=terminal_output(),
-        notify=settings.notify,
-        editing=settings.editing,
-        pictures=way_to_draw(settings.images, os.environ),
-    )
-    tui.say(f"at {store.host}; what is under way there goes on when you leave")
-    terminated = leave_when_terminated(tui.leave)
-    reader.is_drawn_for = True
-    await tui.run()
-    return 128 + terminated[0] if terminated else 0
-
-
-async def _show_plainly(
-    store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace
-) -> int:
-    from ostler.tui.plain.conversation import PlainConversation, PlainFace
-
-    face = PlainFace()
-    if not options.read_only:
-        harness.asker = face.ask
-    await PlainConversation(await _opened(store, session, harness), face).run()
-    return 0
-
-
-async def _opened(store: RemoteStore, session: str, harness: Harness) -> Session:
-    opened = await watch_session(store, session, harness)
-    collect_garbage_from_here()
-    return opened

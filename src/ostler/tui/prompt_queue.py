@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ostler.core.lazy import lazy_module
 from ostler.schema import events
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.events import Event
@@ -18,11 +19,14 @@ from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
 from ostler.tui.conversation import Content, Conversation
 from ostler.tui.editor.chips import Chips, Typed
-from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.items import BlockRows
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import Desk
+    from ostler.tui.panels import picker
+    from ostler.tui.panels.picker import Choice
+else:
+    picker = lazy_module("ostler.tui.panels.picker")
 
 
 MOST_ROWS = 3
@@ -243,8 +247,8 @@ class _Queue:
             self._desk.say(NOTHING)
         while choices := await self._choices():
             title = "held, because the last run did not complete" if self._is_held else "waiting"
-            picker = Picker(title, choices, self._desk.colors, keys={"ctrl+d": "drops it"})
-            picked = await picker.ask(self._desk.panels)
+            panel = picker.Picker(title, choices, self._desk.colors, keys={"ctrl+d": "drops it"})
+            picked = await panel.ask(self._desk.panels)
             if picked is None:
                 return
             edits = picked.key == "enter"
@@ -261,7 +265,7 @@ class _Queue:
     async def _choices(self) -> list[Choice]:
         waiting = self._desk.writing.waiting
         return [
-            Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
+            picker.Choice(one_line(waiting.typed_for(one.id, one.content).text), one, (what,), about=ABOUT)
             for what, one in await waiting.all()
         ]
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
+from ostler.tools import ToolToLoad
 from ostler.tui.call_items import ChildQuestions
 from ostler.tui.command_context import Switching
 from ostler.tui.commands.registry import Commands
@@ -31,7 +33,6 @@ from ostler.tui.inline_app import Editing, TerminalApp
 from ostler.tui.item_builder import Transcript
 from ostler.tui.items import Level, NoticeBlock
 from ostler.tui.keys import key_bindings
-from ostler.tui.main import load_later
 from ostler.tui.model_setup import Rescue
 from ostler.tui.notifications import Notifier, Notify
 from ostler.tui.panels.panel import Panel, Panels
@@ -42,6 +43,7 @@ from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fit
 from ostler.tui.transcript import Printing, earlier_facts, last_rows, tail_rows
 
 if TYPE_CHECKING:
+    from ostler.core.harness import Harness
     from ostler.extensions.host import ExtensionHost
     from ostler.tui.render.images import Way
 
@@ -51,6 +53,26 @@ TICK = 0.12
 
 EARLIER = 40
 """Blocks of an earlier conversation that are shown when it is opened, at most."""
+
+
+LATER = (
+    "ostler.core.loop",
+    "ostler.models.endpoint",
+    "ostler.tui.render.markdown_stream",
+    "ostler.tui.render.markdown",
+    "markdown_it",
+)
+
+
+async def load_later(harness: Harness) -> None:
+    """Piece by piece: a key that is pressed meanwhile waits for one of them at most."""
+    for name in LATER:
+        import_module(name)
+        await asyncio.sleep(0)
+    for tool in list(harness.tools.values()):
+        if isinstance(tool, ToolToLoad):
+            tool.load()
+            await asyncio.sleep(0)
 
 
 class Tui:

@@ -44,7 +44,7 @@ async def _attach(address: Address, token: str, options: argparse.Namespace) -> 
         view = await remote.get(f"{API}/sessions/{session}")
         if (view.get("agent") or {}).get("transport") == "pty":
             return await _show(ScreenOfSession(remote, session), options, detach)
-        from ostler.tui.main import show_conversation
+        from ostler.tui.attach.session_view import show_conversation
 
         return await show_conversation(remote, session, view, options)
     finally:

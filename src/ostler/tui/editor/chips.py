@@ -15,7 +15,6 @@ import msgspec
 
 from ostler.schema.messages import Image
 from ostler.tools.truncation import byte_length, without_surrogates
-from ostler.tui.editor.paste import Picture
 
 MOST_LINES = 10
 
@@ -29,6 +28,12 @@ MOST_KEPT = 64 * 1024
 
 
 _NUMBERED = re.compile(r"#\d+ ")
+
+
+class Picture(msgspec.Struct, frozen=True):
+    block: Image
+    about: str
+    """`PNG 640x480`: the format and the size of what a person gave."""
 
 
 class Said(msgspec.Struct, frozen=True):

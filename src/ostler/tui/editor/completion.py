@@ -14,7 +14,6 @@ import msgspec
 
 from ostler.app import completion
 from ostler.app.completion import CommandEntry, mention_of
-from ostler.app.project_files import Found
 from ostler.context.markdown import outside_code
 from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
@@ -24,7 +23,7 @@ from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:
-    from ostler.app.project_files import ProjectFiles
+    from ostler.app.project_files import Found, ProjectFiles
 
 
 MOST_ROWS = 8
@@ -251,7 +250,7 @@ _REST_OF_QUOTED = re.compile(r'(?:(?:[^"\\\n]|\\["\\])*")?')
 CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
 """Given a command's name and what is typed behind it: all of what could stand there instead."""
 
-SearchFiles = Callable[[str], Awaitable[Sequence[Found]]]
+SearchFiles = Callable[[str], Awaitable[Sequence["Found"]]]
 """`ProjectFiles.search`, in a thread."""
 
 

@@ -25,8 +25,7 @@ from prompt_toolkit.layout.utils import explode_text_fragments
 from ostler.core.processes import find_program
 from ostler.schema.errors import UsageError
 from ostler.tools.truncation import without_surrogates
-from ostler.tui.editor.chips import Chips, Typed
-from ostler.tui.editor.paste import Picture
+from ostler.tui.editor.chips import Chips, Picture, Typed
 from ostler.tui.editor.prompt_history import PromptHistory
 
 

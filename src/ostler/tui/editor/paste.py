@@ -15,20 +15,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ostler.app.completion import can_be_mentioned, mention_of, name_below
 from ostler.schema.errors import ToolFailed, UsageError
 from ostler.schema.messages import Image
+from ostler.tui.editor.chips import Picture
 
 if TYPE_CHECKING:
     from ostler.tui.command_context import Desk
-
-
-class Picture(msgspec.Struct, frozen=True):
-    block: Image
-    about: str
-    """`PNG 640x480`: the format and the size of what a person gave."""
 
 
 def picture_in(path: Path) -> Picture | None:

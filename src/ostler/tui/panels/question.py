@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ostler.app.question_queue import OpenQuestions, rules_in_words, scope_in_words
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.types import (
     Anchor,
     ConfirmDialog,
@@ -24,7 +26,6 @@ from ostler.extensions.ui.types import (
 from ostler.schema.events import QuestionAsked
 from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.extension_ui import MOST_ROWS
-from ostler.tui.panels.call_details import PlannedCall
 from ostler.tui.panels.panel import LeavesLetters, Panel
 from ostler.tui.panels.question_forms import Asked, FormPanel, TextField, TextPanel, room_inside
 from ostler.tui.render.boxes import NARROW, framed, inside
@@ -44,6 +45,11 @@ from ostler.tui.render.spans import (
     tint,
     wrapped,
 )
+
+if TYPE_CHECKING:
+    from ostler.tui.panels import call_details
+else:
+    call_details = lazy_module("ostler.tui.panels.call_details")
 
 MOVES = {"up": -1, "shift+tab": -1, "down": 1, "tab": 1}
 
@@ -69,7 +75,7 @@ class QuestionPanel:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._questions = asked.questions
-        self._planned = PlannedCall(asked.details, asked.cwd)
+        self._planned = call_details.PlannedCall(asked.details, asked.cwd)
         self._top = 0
         self._page = 1
         self._drawn: tuple[object, list[str]] = (None, [])

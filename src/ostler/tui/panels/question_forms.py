@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
 from ostler.app.question_queue import OpenQuestions, is_unseen
 from ostler.core.json_schema import mismatch, referred
+from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, cut, one_line, printable
-from ostler.tui.panels.call_details import PlannedCall
 from ostler.tui.render.boxes import NARROW, framed, inside
 from ostler.tui.render.items import BlockRows
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
+
+if TYPE_CHECKING:
+    from ostler.tui.panels import call_details
+else:
+    call_details = lazy_module("ostler.tui.panels.call_details")
 
 
 class Asked(NamedTuple):
@@ -313,7 +318,7 @@ class _Typed:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self._planned = PlannedCall(asked.details, asked.cwd)
+        self._planned = call_details.PlannedCall(asked.details, asked.cwd)
 
     def takes(self, key: str) -> bool:
         return True

@@ -90,7 +90,7 @@ class PlainDesk:
         self._lines.leave()
 
     async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
-        from ostler.tui.model_setup import first_steps
+        from ostler.tui.first_run import first_steps
 
         await first_steps(self, open_store)
 
