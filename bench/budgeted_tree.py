@@ -55,7 +55,7 @@ async def _grown(path: Path, children: int, together: int, limit: int) -> tuple[
     def equip(cwd: Path) -> Harness:
         limits = Limits(cost=limit * PRICE)
         harness = Harness(model, cwd=cwd, limits=limits, children_together=together)
-        harness.use([echo, DelegateTool({})])
+        harness.set_tools([echo, DelegateTool({})])
         return harness
 
     store = SqliteStore(path)

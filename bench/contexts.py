@@ -9,10 +9,10 @@ from time import process_time_ns
 
 from bench.room import Room
 from bench.rows import Row, interleaved, ratio_row
-from ostler.context.builder import ModelRoom, SessionContext
+from ostler.context.builder import ContextBuilder, ModelRoom
 from ostler.context.policy import merged
 from ostler.context.tokenizers import RoutedTokenizer
-from ostler.core.context import Told
+from ostler.core.context import ContextInput
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.transcript import Transcript
@@ -64,8 +64,8 @@ class _Session:
         self._transcript = Transcript([user("Go on until it is done.")])
         self._sources = [1]
         self._steps = _steps()
-        self._context = SessionContext(merged(POLICY), RoutedTokenizer(), lambda model: ModelRoom(200_000))
-        self._told = Told(
+        self._context = ContextBuilder(merged(POLICY), RoutedTokenizer(), lambda model: ModelRoom(200_000))
+        self._told = ContextInput(
             "You help.", self._transcript, self._sources, {1}, (), ScriptedModel(name="openai/gpt-5.5")
         )
 
@@ -75,7 +75,7 @@ class _Session:
             self._sources.append(self._sources[-1] + 1)
 
     async def build(self) -> None:
-        await self._context.is_full(self._journal, self._told)
+        await self._context.needs_compaction(self._journal, self._told)
         built = await self._context.build(self._journal, self._told)
         assert not built.problem and len(built.transcript) < 200
 

@@ -14,7 +14,7 @@ from bench.room import Room
 from bench.rows import Row, interleaved, limit_row, ratio_row, skipped_row
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension import Extension
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.idle_host import DELAY
@@ -93,7 +93,7 @@ class _Counter:
 def _observers() -> list[Extension]:
     made = []
     for number in range(OBSERVERS):
-        api = Ostler(f"observer{number}")
+        api = ExtensionAPI(f"observer{number}")
         api.on(TextDelta, ReasoningDelta, batch=True)(_Counter().see)
         made.append(Extension(api.name, "host", registered=api.registered))
     return made
@@ -106,9 +106,9 @@ def _milliseconds(host: ExtensionHost | None, script: Sequence[Any]) -> float:
 
 async def _measured(host: ExtensionHost | None, script: Sequence[Any]) -> float:
     harness = Harness(ScriptedModel(["I am ready.", *script]))
-    harness.use([echo])
+    harness.set_tools([echo])
     if host is not None:
-        host.equip(harness)
+        host.install_into(harness)
     session = await create_session(MemoryStore(), harness)
     await session.prompt(as_content("get ready"))
     begin = process_time_ns()

@@ -51,7 +51,7 @@ async def _occupied(source: str, path: Path, count: int) -> int:
 
 def _equip(cwd: Path) -> Harness:
     harness = Harness(ScriptedModel([Call("echo", {"text": "hi"}), "It said hi."]), cwd=cwd)
-    harness.use([echo])
+    harness.set_tools([echo])
     return harness
 
 

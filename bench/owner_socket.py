@@ -15,7 +15,7 @@ from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.models.scripted import ScriptedModel
 from ostler.schema import events
-from ostler.sessions.live_socket import Channel
+from ostler.sessions.live_socket import LiveSocket
 from ostler.sessions.session import create_session
 from ostler.store.sqlite import SqliteStore
 
@@ -29,12 +29,12 @@ def main() -> None:
 async def _measured(path: Path) -> list[float]:
     store = SqliteStore(path)
     session = await create_session(store, Harness(ScriptedModel([])))
-    session.journal.observe(lambda batch: None)
+    session.journal.subscribe(lambda batch: None)
     taken: list[tuple[float, float, float]] = []
     for number in range(TIMES):
         without = _publish(session.journal, f"a{number}")
         begin = process_time()
-        channel = Channel(session.journal)
+        channel = LiveSocket(session.journal)
         await channel.open()
         opened = process_time()
         with_it = _publish(session.journal, f"b{number}")

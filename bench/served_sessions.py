@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from bench.talking import answer_lines
-from ostler.app.session_choice import collect_garbage_from_here
+from ostler.app.session_choice import enable_gc
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.models.scripted import ScriptedModel
@@ -27,10 +27,10 @@ from ostler.server.app import create_app
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
 from ostler.server.middleware import raise_descriptor_limit
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.streams import as_frames
-from ostler.server.tokens import TokenBook
-from ostler.sessions.live_socket import Channel
+from ostler.server.tokens import TokenStore
+from ostler.sessions.live_socket import LiveSocket
 from ostler.sessions.session import create_session
 from ostler.store.sqlite import SqliteStore
 
@@ -58,7 +58,7 @@ class Talk:
 
 
 class Stage:
-    def __init__(self, server: Server, folder: Path) -> None:
+    def __init__(self, server: ServerState, folder: Path) -> None:
         self._server = server
         self._folder = folder
         self._talks: list[Talk] = []
@@ -68,7 +68,7 @@ class Stage:
             harness = Harness(ScriptedModel([]), cwd=self._folder)
             session = await create_session(self._server.store, harness)
             self._server.watch.attend(session.journal)
-            await Channel(session.journal).open()
+            await LiveSocket(session.journal).open()
             self._talks.append(Talk(session.journal))
         return [talk.journal.session for talk in self._talks]
 
@@ -82,7 +82,7 @@ class Stage:
     async def _publish(self, batches: int, facts_every: int, pause: float, text: str) -> dict[str, Any]:
         seen: list[Any] = []
         talk = self._talks[0]
-        stop = talk.journal.observe(seen.extend)
+        stop = talk.journal.subscribe(seen.extend)
         for number in range(1, batches + 1):
             if number % facts_every:
                 talk.say(text)
@@ -115,13 +115,13 @@ class Stage:
 
 
 async def _serve(folder: Path, sessions: int) -> None:
-    tokens = TokenBook(folder / "tokens.json")
+    tokens = TokenStore(folder / "tokens.json")
     token = tokens.new("bench", "all")
 
     async def equip(cwd: Path) -> Harness:
         return Harness(ScriptedModel([]), cwd=cwd)
 
-    server = Server(SqliteStore(folder / "ostler.db"), equip, folder, tokens)
+    server = ServerState(SqliteStore(folder / "ostler.db"), equip, folder, tokens)
     stage = Stage(server, folder)
     raise_descriptor_limit()
     listening = listen("127.0.0.1", 0)
@@ -130,7 +130,7 @@ async def _serve(folder: Path, sessions: int) -> None:
     )
     http = HttpServer(config, server)
     names = await stage.open(sessions)
-    collect_garbage_from_here()
+    enable_gc()
     asking = asyncio.ensure_future(answer_lines(stage.answer))
     print(json.dumps([listening.getsockname()[1], token, names]), flush=True)
     await http.serve(sockets=[listening])

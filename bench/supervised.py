@@ -53,7 +53,7 @@ async def _steps_a_second(how: str, path: Path, count: int) -> float:
 def _equip(cwd: Path) -> Harness:
     calls = [Call("echo", {"text": f"hi {number}"}) for number in range(STEPS - 1)]
     harness = Harness(ScriptedModel([*calls, "done"]), cwd=cwd)
-    harness.use([echo])
+    harness.set_tools([echo])
     return harness
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from ostler import Agent, events, tool
-from ostler.history.partial_json import GrowingString
+from ostler.history.partial_json import StreamingString
 
 
 @tool(kind="edit")
@@ -13,12 +13,12 @@ def save(path: str, content: str) -> str:
 
 
 async def main() -> None:
-    growing: dict[str, GrowingString] = {}
+    growing: dict[str, StreamingString] = {}
     async with Agent(tools=[save]) as agent:
         async for event in agent.stream("Write a haiku into haiku.txt"):
             match event:
                 case events.ToolInputStarted(call=call):
-                    growing[call] = GrowingString("content")
+                    growing[call] = StreamingString("content")
                 case events.ToolInputDelta(call=call, text=text):
                     print(growing[call].feed(text), end="", flush=True)
                 case events.ToolResultFact(content=(block, *_)):

@@ -38,7 +38,7 @@ def stable_hand(request: ModelRequest) -> Call | str:
 
 def equip(cwd: Path) -> Harness:
     harness = Harness(ScriptedModel([stable_hand] * 1000), cwd=cwd, waits_for_answers=True)
-    harness.use([watch, buy])
+    harness.set_tools([watch, buy])
     return harness
 
 

@@ -35,7 +35,7 @@ from ostler.drivers.agent_tool import AgentTool
 from ostler.history.export import transcript
 from ostler.models.providers import PROVIDERS, ModelOptions
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.permissions.guard import permission_guard
+from ostler.permissions.guard import permission_hook
 from ostler.permissions.known_programs import LOOKING, VERSIONS
 from ostler.permissions.rules import PROFILES, judge
 from ostler.permissions.trust import LIMITS, SENSITIVE
@@ -236,14 +236,14 @@ async def _sample(folder: Path) -> Sample:
     harness = Harness(
         ScriptedModel(script, name="anthropic/claude-sonnet-5-5"),
         cwd=folder,
-        permission=permission_guard("read-only"),
-        permissions="read-only",
+        permission_hook=permission_hook("read-only"),
+        permission_profile="read-only",
     )
-    harness.use([builtin_tool("read")])
+    harness.set_tools([builtin_tool("read")])
     store = MemoryStore(world)
     session = await create_session(store, harness, world=world)
     seen: list[Sequence[Fact | Event]] = []
-    session.observe(seen.append)
+    session.subscribe(seen.append)
     await session.prompt(as_content("What grows here?"))
     shown = transcript(await store.summary(session.id), await store.read(session.id))
     lines = [_line(item) for batch in seen for item in batch]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docs_tables import row
-from ostler.tui.themes import ThemeShelf
+from ostler.tui.themes import ThemeList
 
 
 def theme_table() -> Iterator[str]:
-    shelf = ThemeShelf((), print)
+    shelf = ThemeList((), print)
     yield "| theme | |"
     yield "|---|---|"
     for name in shelf:

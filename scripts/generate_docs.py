@@ -196,8 +196,8 @@ def kind_of(event_type: type[events.Event]) -> str:
 
 
 def fate_cells(event: events.Event) -> list[str]:
-    fate = visibility.fate(event)
-    return ["yes" if yes else "–" for yes in (fate.stored, fate.shown, fate.told, fate.live)]
+    fate = visibility.visibility_of(event)
+    return ["yes" if yes else "–" for yes in (fate.stored, fate.shown, fate.sent, fate.live)]
 
 
 def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:

@@ -67,10 +67,10 @@ async def started(
     """A session that is ready to be prompted."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(script)
     equipment = Harness(model, hooks=Hooks(tuple(hooks)), **harness)
-    equipment.use(tools)
+    equipment.set_tools(tools)
     session = await create_session(store or MemoryStore(), equipment)
     ran = Ran(session, model)
-    session.observe(ran.seen.extend)
+    session.subscribe(ran.seen.extend)
     return ran
 
 

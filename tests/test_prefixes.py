@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from ostler.context.providers import Fence
-from ostler.core.context import ANOTHER_SYSTEM, BY_A_HOOK, FIRST, WITH_A_HOOK, Built, Order, Told
+from ostler.context.providers import ContextProvider
+from ostler.core.context import (
+    ANOTHER_SYSTEM,
+    BY_A_HOOK,
+    FIRST,
+    WITH_A_HOOK,
+    BuiltContext,
+    CompactionRequest,
+    ContextInput,
+)
 from ostler.core.harness import Harness
 from ostler.core.hooks import ContextDraft, Hook, RunPlan
 from ostler.core.journal import Journal
@@ -31,20 +39,22 @@ class Forgetful:
         self._in_system = system
         self._asked = 0
 
-    async def build(self, journal: Journal, told: Told) -> Built:
+    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext:
         self._asked += 1
         if self._in_system:
-            return Built(f"{told.system} {self._asked}", told.transcript, trace=self._trace)
+            return BuiltContext(f"{told.system} {self._asked}", told.transcript, trace=self._trace)
         messages = [user(f"{self._asked}"), *told.transcript]
-        return Built(told.system, Transcript(messages), trace=self._trace)
+        return BuiltContext(told.system, Transcript(messages), trace=self._trace)
 
     def anew(self) -> Forgetful:
         return self
 
-    async def is_full(self, journal: Journal, told: Told) -> bool:
+    async def is_full(self, journal: Journal, told: ContextInput) -> bool:
         return False
 
-    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+    async def compact(
+        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+    ) -> str:
         return "never"
 
 
@@ -145,9 +155,9 @@ async def test_what_a_hook_adds_to_a_run_is_counted_and_has_to_fit() -> None:
 
 def test_a_fence_in_the_system_prompt_that_changes_is_in_the_trace() -> None:
     said = iter(["noon", "one", "one", "two"])
-    fence = Fence("clock", lambda request: next(said), "system")
+    fence = ContextProvider("clock", lambda request: next(said), "system")
     assert not problem_with(context(4000, fences=[fence]), prompts=2)
-    fence = Fence("clock", lambda request: "noon" if request.run else None, "system")
+    fence = ContextProvider("clock", lambda request: "noon" if request.run else None, "system")
     ran = asyncio.run(run([Call("count"), "done"], tools=[count], context=context(4000, fences=[fence])))
     assert [called.trace.get("changed") for called in ran.all(events.ModelCalled)] == [
         "it is the first",

@@ -210,7 +210,7 @@ async def test_hooks_observers_and_limits_are_options() -> None:
         hooks=[Hook("before_tool", lambda planned: Refuse("no sums"))],
         max_steps=1,
     )
-    agent.observe(lambda batch: seen.extend(item.type for item in batch))
+    agent.subscribe(lambda batch: seen.extend(item.type for item in batch))
     result = await agent.run("go")
     assert result.status == "limit"
     assert "tool_started" not in seen

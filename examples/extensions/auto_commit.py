@@ -6,10 +6,10 @@ ostler -e examples/extensions/auto_commit.py --permissions edit -p "rename the p
 import subprocess
 
 from ostler import events, messages
-from ostler.extensions import ExtensionContext, Ostler
+from ostler.extensions import ExtensionAPI, ExtensionContext
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.on(events.UserMessage)
     def remember(message: events.UserMessage, context: ExtensionContext) -> None:
         if message.source == "prompt":

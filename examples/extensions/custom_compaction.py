@@ -6,12 +6,12 @@ A compaction that somebody asked for with instructions is left to the model.
 """
 
 from ostler import messages
-from ostler.extensions import Ostler, PlannedCompaction, Summary
+from ostler.extensions import ExtensionAPI, PlannedCompaction, Summary
 
 LONGEST = 200
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_compact
     def sum_up(planned: PlannedCompaction) -> Summary | None:
         if planned.wish:

@@ -6,12 +6,12 @@ ostler -e examples/extensions/deploy_tool.py -p "deploy the shop to staging"
 from typing import Any, Literal
 
 from ostler import Question, ToolContext
-from ostler.extensions import Ostler
+from ostler.extensions import ExtensionAPI
 
 STEPS = ("build", "upload", "switch over")
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.tool(kind="execute", timeout=600)
     async def deploy(service: str, target: Literal["staging", "production"], context: ToolContext) -> str:
         """Deploys a service.

@@ -11,10 +11,10 @@ Which commit belongs to which run stands in the session's state.
 
 import subprocess
 
-from ostler.extensions import ExtensionContext, Ostler, RunPlan
+from ostler.extensions import ExtensionAPI, ExtensionContext, RunPlan
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_run
     def checkpoint(plan: RunPlan, context: ExtensionContext) -> None:
         commit = _git(context, "stash", "create") or _git(context, "rev-parse", "--verify", "HEAD")

@@ -3,7 +3,7 @@
 ostler -e examples/extensions/input_transformer.py -p "?monad"
 """
 
-from ostler.extensions import Handled, InputDraft, Ostler
+from ostler.extensions import ExtensionAPI, Handled, InputDraft
 
 SHORT = {
     "fix!": "Run the tests, read the first failure, and mend its cause. Repeat until they pass.",
@@ -11,7 +11,7 @@ SHORT = {
 }
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.input
     def expand(draft: InputDraft) -> InputDraft | Handled | None:
         text = draft.text.strip()

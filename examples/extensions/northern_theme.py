@@ -6,7 +6,7 @@ What a theme leaves out comes from the default one. Each colour has a form for l
 dark ones.
 """
 
-from ostler.extensions import ExtensionContext, Ostler, SessionOpened, Theme, ThemeColor
+from ostler.extensions import ExtensionAPI, ExtensionContext, SessionOpened, Theme, ThemeColor
 
 NORTHERN = Theme(
     primary=ThemeColor("#2e5a88", "#88c0d0"),
@@ -19,7 +19,7 @@ NORTHERN = Theme(
 )
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.on(SessionOpened)
     def choose(moment: SessionOpened, context: ExtensionContext) -> None:
         context.ui.register_theme("northern", NORTHERN)

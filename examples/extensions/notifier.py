@@ -7,12 +7,12 @@ import asyncio
 import shlex
 
 from ostler import events
-from ostler.extensions import ExtensionContext, Ostler
+from ostler.extensions import ExtensionAPI, ExtensionContext
 
 LONG_MS = 10_000
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     ostler.option(
         "notify-command", description="A program that is given the text", default="notify-send ostler"
     )

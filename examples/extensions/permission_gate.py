@@ -8,13 +8,13 @@ A guard: should it fail or hang, the call is refused.
 import re
 
 from ostler import Question
-from ostler.extensions import Ask, Ostler, PlannedCall, Refuse
+from ostler.extensions import Ask, ExtensionAPI, PlannedCall, Refuse
 
 DANGEROUS = re.compile(r"\brm\s+-\w*[rf]|\bgit\s+push\b|\bgit\s+reset\s+--hard\b|\bsudo\b|\bmkfs|\bdd\s+if=")
 NEVER = re.compile(r"\brm\s+-\w*r\w*\s+(--\s+)?(/|~|\$HOME)\s*$")
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_tool
     def gate(call: PlannedCall) -> Ask | Refuse | None:
         if call.kind != "execute":

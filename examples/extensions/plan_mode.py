@@ -9,13 +9,13 @@
 
 from msgspec.structs import replace
 
-from ostler.extensions import ExtensionContext, Ostler, PlannedCall, Refuse, RunPlan, StepPlan
+from ostler.extensions import ExtensionAPI, ExtensionContext, PlannedCall, Refuse, RunPlan, StepPlan
 
 LOOKING = frozenset({"read", "search", "fetch", "ask"})
 TOLD = "Make a plan in numbered steps. Look at what you need, change nothing, and ask whether to go on."
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.command("plan", description="Plan first: nothing is changed until /go")
     def plan(arguments: str, context: ExtensionContext) -> str:
         context.state["planning"] = True
@@ -29,7 +29,7 @@ def setup(ostler: Ostler) -> None:
 
     @ostler.before_run
     def tell(run: RunPlan, context: ExtensionContext) -> RunPlan | None:
-        return replace(run, told=(*run.told, TOLD)) if context.state.get("planning") else None
+        return replace(run, told=(*run.messages, TOLD)) if context.state.get("planning") else None
 
     @ostler.before_step
     def only_look(step: StepPlan, context: ExtensionContext) -> StepPlan | None:

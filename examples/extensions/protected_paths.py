@@ -9,12 +9,12 @@ A command could still write anywhere: what may run is for permissions to say.
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ostler.extensions import ExtensionContext, Ostler, PlannedCall, Refuse
+from ostler.extensions import ExtensionAPI, ExtensionContext, PlannedCall, Refuse
 
 DEFAULT = ".env*,*.pem,*.key,.git/*,.ssh/*"
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     ostler.option("protected", description="Patterns of paths that are not written to", default=DEFAULT)
 
     @ostler.before_tool

@@ -4,10 +4,10 @@ ostler -e examples/extensions/subagent_monitor.py -p "have the scout look at the
 """
 
 from ostler import events
-from ostler.extensions import ExtensionContext, Ostler, SubagentEvent, SubagentResult, Widget
+from ostler.extensions import ExtensionAPI, ExtensionContext, SubagentEvent, SubagentResult, Widget
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     at_work: dict[str, str] = {}
 
     def show(context: ExtensionContext) -> None:

@@ -6,12 +6,12 @@
 """
 
 from ostler import events
-from ostler.extensions import Content, ExtensionContext, Ostler, SessionOpened, Widget
+from ostler.extensions import Content, ExtensionAPI, ExtensionContext, SessionOpened, Widget
 
 MARKS = {"open": "○", "active": "◐", "done": "●", "dropped": "⊘"}
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.on(SessionOpened)
     def opened(moment: SessionOpened, context: ExtensionContext) -> None:
         _show(context)

@@ -8,10 +8,10 @@ what it cost counts here when it has ended.
 """
 
 from ostler import events
-from ostler.extensions import ExtensionContext, Ostler, Refuse, StepPlan
+from ostler.extensions import ExtensionAPI, ExtensionContext, Refuse, StepPlan
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     ostler.option("budget", description="Dollars that a session may cost", default="1.00")
 
     @ostler.on(events.UsageReported)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
-from ostler.app.default_model import settled
+from ostler.app.default_model import resolve_model
 from ostler.app.settings import Settings, load_settings
 from ostler.context.instructions import system_prompt
-from ostler.context.session_context import NO_RULES, KeptContext
+from ostler.context.session_context import NO_RULES, SessionContext
 from ostler.core.harness import Harness, Span, Tag
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.model import Model, ReasoningLevel
 from ostler.core.questions import Asker
 from ostler.core.store import Store
 from ostler.core.tool import Tool, schema_of
-from ostler.extensions.loader.extension_loader import GivenExtension, GivenExtensions
-from ostler.models.factory import MakeModel, ModelMaker
-from ostler.permissions.guard import permission_guard, remember_answer
+from ostler.extensions.loader.extension_loader import EmbeddedExtension, EmbeddedExtensions
+from ostler.models.factory import MakeModel, ModelFactory
+from ostler.permissions.guard import permission_hook, remember_answer
 from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import Failure, InvalidAnswer, UsageError
 from ostler.schema.events import (
@@ -46,16 +46,16 @@ from ostler.schema.requests import Pause, Steer
 from ostler.schema.usage import NOTHING_USED, Usage
 from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import Session, create_session, open_session
-from ostler.sessions.submit import answer_in_tree
+from ostler.sessions.submit import answer_question
 
 if TYPE_CHECKING:
     from ostler.context.policy import Rules
-    from ostler.context.providers import Fence, Rule
+    from ostler.context.providers import ContextProvider, Rule
     from ostler.core.context import Tokenizer
     from ostler.store.sqlite import SqliteStore
 
 
-class OpenThings:
+class AgentResources:
     """What an agent has opened. Apart from the agent, so that it can be closed when the agent is gone."""
 
     def __init__(self) -> None:
@@ -205,7 +205,7 @@ class Agent:
         fallback: Iterable[str | Model] = (),
         answer: type[msgspec.Struct] | dict[str, Any] | None = None,
         hooks: Iterable[Hook] = (),
-        extensions: Iterable[GivenExtension] = (),
+        extensions: Iterable[EmbeddedExtension] = (),
         ask: Asker | None = None,
         waits_for_answers: bool = False,
         services: dict[str, Any] | None = None,
@@ -213,20 +213,20 @@ class Agent:
         trace: str = "",
         span: Span | None = None,
         context: Rules | None = None,
-        fences: Iterable[Fence] = (),
+        fences: Iterable[ContextProvider] = (),
         reminders: dict[str, Rule] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         cwd = Path(cwd).resolve()
         _check_options(cwd, permissions, reasoning, max_steps)
         limits = limits or Limits()
-        self._open_things = OpenThings()
+        self._open_things = AgentResources()
         weakref.finalize(self, self._open_things.close_at_last)
         named = model if isinstance(model, str) else ""
         settings = _model_settings(named, base_url, api_key, cwd)
         if isinstance(model, str):
-            settings = settled(settings)
-        make = self._open_things.keeping(ModelMaker(settings))
+            settings = resolve_model(settings)
+        make = self._open_things.keeping(ModelFactory(settings))
         self._harness = Harness(
             model=make(settings.model) if isinstance(model, str) else model,
             fallbacks=(fallback,) if isinstance(fallback, str) else tuple(fallback),
@@ -234,9 +234,9 @@ class Agent:
             answer_schema=_answer_schema(answer),
             system=system_prompt(cwd, date.today()) if system is None else system,
             hooks=Hooks(tuple(hooks)),
-            permission=permission_guard(permissions, cwd),
+            permission_hook=permission_hook(permissions, cwd),
             remember=remember_answer,
-            permissions=permissions,
+            permission_profile=permissions,
             limits=msgspec.structs.replace(limits, steps=max_steps) if max_steps is not None else limits,
             reasoning=reasoning,
             cwd=cwd,
@@ -247,17 +247,17 @@ class Agent:
             trace=trace,
             span=span,
         )
-        self._harness.use(tools)
-        self._context = KeptContext(
+        self._harness.set_tools(tools)
+        self._context = SessionContext(
             settings.context,
-            limits_of=ModelMaker(settings).limits,
+            limits_of=ModelFactory(settings).limits,
             agent=context or NO_RULES,
             fences=tuple(fences),
             reminders=reminders or {},
             tokenizer=tokenizer,
         )
         self._use_context(self._context)
-        self._extensions = GivenExtensions(extensions)
+        self._extensions = EmbeddedExtensions(extensions)
         self._store = store
         self._session_id = session
         self._observers: list[Callable[[Sequence[Fact | Event]], None]] = []
@@ -303,7 +303,7 @@ class Agent:
         if one is None:
             raise UsageError(f"name the question to answer; open are: {', '.join(asked) or 'none'}")
         with self._answer_shown() as shown:
-            quiet = await answer_in_tree(session, one, answer, declined=declined)
+            quiet = await answer_question(session, one, answer, declined=declined)
         if quiet is None:
             raise UsageError("no run waits for an answer")
         return await self._result(quiet, shown)
@@ -312,7 +312,7 @@ class Agent:
         """Runs a prompt and yields its events as they happen. Leaving the loop early cancels the run."""
         session = await self._begun(context)
         batches: asyncio.Queue[Sequence[Fact | Event] | None] = asyncio.Queue()
-        stop = session.observe(batches.put_nowait)
+        stop = session.subscribe(batches.put_nowait)
         running = asyncio.ensure_future(session.prompt(as_content(prompt)))
         running.add_done_callback(lambda _: batches.put_nowait(None))
         try:
@@ -346,11 +346,11 @@ class Agent:
         if self._session is not None and self._session.is_running:
             self._session.cancel(reason)
 
-    def observe(self, observer: Callable[[Sequence[Fact | Event]], None]) -> None:
+    def subscribe(self, observer: Callable[[Sequence[Fact | Event]], None]) -> None:
         """Shows every committed fact and every delta to `observer`, in batches."""
         self._observers.append(observer)
         if self._session is not None:
-            self._session.observe(observer)
+            self._session.subscribe(observer)
 
     # --- the conversation ---------------------------------------------------------------------------
 
@@ -388,7 +388,7 @@ class Agent:
 
     @tools.setter
     def tools(self, tools: Iterable[Tool]) -> None:
-        self._harness.use(tools)
+        self._harness.set_tools(tools)
         self._context.equip(self._harness)
         self._extensions.apply()
 
@@ -446,7 +446,7 @@ class Agent:
                 raise
             self._open_things.session = session
             for observer in self._observers:
-                session.observe(observer)
+                session.subscribe(observer)
         if self._messages is not None or self._seed is not None:
             messages = self._messages if self._messages is not None else tuple(session.state.transcript)
             await session.replace_history(messages, self._seed)
@@ -460,7 +460,7 @@ class Agent:
             self._use_context(self._context.for_run(rules or NO_RULES))
         return session
 
-    def _use_context(self, context: KeptContext) -> None:
+    def _use_context(self, context: SessionContext) -> None:
         self._context = self._harness.context = context
         context.equip(self._harness)
 
@@ -497,7 +497,7 @@ class Agent:
                 if isinstance(event, AssistantMessage) and not event.suppressed:
                     shown.append(text_of(event.content if event.shown is None else event.shown))
 
-        stop = self._session.observe(see)
+        stop = self._session.subscribe(see)
         try:
             yield shown
         finally:

@@ -189,19 +189,19 @@ def _look_for_command(parser: Parser, word: str) -> None:
 
 def _explain(error: Exception, arguments: list[str]) -> int:
     """One clear line for every mistake that is foreseen. Anything else is ours, and shows where."""
-    from ostler.models.credentials import without_keys
+    from ostler.models.credentials import redact_keys
     from ostler.schema.errors import OstlerError
     from ostler.schema.text import one_line
 
     typed = [value for name, value in pairwise(arguments) if name == "--api-key"]
     if isinstance(error, OstlerError):
-        print(f"ostler: {without_keys(one_line(error.message), typed)}", file=sys.stderr)
+        print(f"ostler: {redact_keys(one_line(error.message), typed)}", file=sys.stderr)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         print(f"ostler: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     import traceback
 
-    print(without_keys("".join(traceback.format_exception(error)), typed), end="", file=sys.stderr)
+    print(redact_keys("".join(traceback.format_exception(error)), typed), end="", file=sys.stderr)
     print("ostler: this is a mistake in ostler itself; please report the lines above", file=sys.stderr)
     return 1

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ostler.drivers.lifecycle import start_terminal_session
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.lifecycle import start_screen_session
+from ostler.drivers.session import ScreenSession
 from ostler.server.http_server import HttpServer
 from ostler.server.main import listen
 from ostler.server.streams import TerminalStreams, terminal_stream
@@ -33,7 +33,7 @@ class Streams(TerminalStreams):
     close_streams = TerminalStreams.close
 
 
-def app_of(session: TerminalSession, wire: str, streams: Streams) -> Starlette:
+def app_of(session: ScreenSession, wire: str, streams: Streams) -> Starlette:
     async def status(request: Request) -> Response:
         word = "stable" if session.status == "stable" else "running"
         transport = "acp" if wire == "acp" else "pty"
@@ -57,19 +57,19 @@ def app_of(session: TerminalSession, wire: str, streams: Streams) -> Starlette:
     return Starlette(routes=[*routes, Route("/internal/terminal", terminal)] if wire == "bytes" else routes)
 
 
-async def _screens(session: TerminalSession) -> AsyncIterator[bytes]:
+async def _screens(session: ScreenSession) -> AsyncIterator[bytes]:
     viewer = session.view()
     try:
         while await viewer.next() is not None:
             text = "\n".join(row.ljust(80) for row in session.terminal.screen.lines()).rstrip()
             yield b"event: screen\ndata: %b\n\n" % json.dumps({"screen": text}).encode()
     finally:
-        viewer.leave()
+        viewer.close_now()
 
 
 async def main(folder: str, wire: str, columns: str, rows: str, port: str = "0") -> None:
     agent = echo_agent(Path(folder), columns=int(columns), rows=int(rows))
-    session = await start_terminal_session(MemoryStore(), agent)
+    session = await start_screen_session(MemoryStore(), agent)
     listening = listen("127.0.0.1", int(port))
     print(listening.getsockname()[1], flush=True)
     streams: Any = Streams()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.attach.attaching import Attach
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import serving_agent
@@ -22,7 +22,7 @@ def enter(terminal: Terminal, text: str) -> None:
 
 def test_it_is_told_and_answered_in_its_conversation(attach: Attach, ostler: Ostler) -> None:
     with serving_agent(ostler, "--transport", "acp", agent=ACP_AGENT) as served:
-        token = TokenBook(ostler.home / "tokens.json").new("attach", "all")
+        token = TokenStore(ostler.home / "tokens.json").new("attach", "all")
         without = attach(served.url)
         assert without.wait_for_end() == 2
         assert "/chat/embed" in without.screen().replace("\n", "")

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
-from ostler.remote.client import Away, NotWelcome
+from ostler.remote.client import ServerUnreachable, Unauthorized
 from ostler.remote.live_screen import AgentStatus, Shown, Size
 from ostler.tui.attach import screen_view
 from ostler.tui.attach.screen_view import OwnTerminal, ScreenView
@@ -52,7 +52,7 @@ def terminal() -> Iterator[OwnTerminal]:
     os.close(theirs)
 
 
-async def run(source: Source, terminal: OwnTerminal) -> screen_view.Parting:
+async def run(source: Source, terminal: OwnTerminal) -> screen_view.ViewEnd:
     view = ScreenView(source, terminal, await source.status(), detach=b"\x1d", named="ctrl+]")
     async with asyncio.timeout(60):
         return await view.run()
@@ -63,7 +63,7 @@ async def test_a_server_that_stays_away_is_given_up(
 ) -> None:
     monkeypatch.setattr(screen_view, "GIVE_UP", 0.1)
     monkeypatch.setattr(screen_view, "TRY_AGAIN", (0.01,))
-    source = Source(Away("nobody is there"))
+    source = Source(ServerUnreachable("nobody is there"))
     parting = await run(source, terminal)
     assert parting.exit_code == 1
     assert parting.words == "given up after 0 s: nobody is there"
@@ -71,8 +71,8 @@ async def test_a_server_that_stays_away_is_given_up(
 
 
 async def test_whoever_is_not_welcome_any_more_is_told_at_once(terminal: OwnTerminal) -> None:
-    with pytest.raises(NotWelcome, match="the token was revoked"):
-        await run(Source(Away("a moment"), NotWelcome("the token was revoked")), terminal)
+    with pytest.raises(Unauthorized, match="the token was revoked"):
+        await run(Source(ServerUnreachable("a moment"), Unauthorized("the token was revoked")), terminal)
 
 
 async def test_a_mistake_of_ours_leaves_the_terminal_as_it_was(terminal: OwnTerminal) -> None:

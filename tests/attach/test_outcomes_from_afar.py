@@ -18,11 +18,11 @@ from ostler.remote.client import Remote, address_of
 from ostler.remote.store import RemoteRelay, RemoteStore
 from ostler.schema.requests import Label, Navigate
 from ostler.sessions.live_socket import Batch
-from ostler.sessions.session import watch_session
-from ostler.tui.attach.session_view import FarModel
+from ostler.sessions.session import follow_session
+from ostler.tui.attach.session_view import RemoteModel
 from ostler.tui.commands.registry import Commands
 from ostler.tui.model_setup import ThinkingLevel
-from ostler.tui.plain.conversation import PlainConversation, PlainFace
+from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
 from tests.web.served import Served, serving
 
 PATIENCE = 60
@@ -59,7 +59,7 @@ class LateStore(RemoteStore):
         return seq
 
 
-class Lines(PlainFace):
+class Lines(PlainFrontEnd):
     """Keeps what is said."""
 
     def __init__(self) -> None:
@@ -103,15 +103,15 @@ def _names(harness: Harness) -> None:
 async def seen_late(served: Served, session: str) -> AsyncIterator[FromAfar]:
     remote = Remote(address_of(served.base_url), served.token)
     store = LateStore(remote)
-    harness = Harness(FarModel("openai/fake"), cwd=served.work, make_model=FarModel)
+    harness = Harness(RemoteModel("openai/fake"), cwd=served.work, make_model=RemoteModel)
     face = Lines()
-    plain = PlainConversation(await watch_session(store, session, harness), face)
+    plain = PlainConversation(await follow_session(store, session, harness), face)
     plain.desk.conversation.begin()
     try:
         yield FromAfar(plain, face, store)
     finally:
         await plain.desk.close()
-        await plain.desk.conversation.leave()
+        await plain.desk.conversation.close()
         await remote.aclose()
 
 

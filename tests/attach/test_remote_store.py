@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.call_context import CallContext
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.state import fold
 from ostler.core.store import Store
 from ostler.models.scripted import Call
-from ostler.remote.client import NotWelcome, Remote, address_of
+from ostler.remote.client import Remote, Unauthorized, address_of
 from ostler.remote.store import RemoteStore
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, UsageError
 from ostler.schema.events import QuestionAsked, RunEnded, SessionRenamed, SessionStarted
@@ -26,10 +26,10 @@ from ostler.schema.messages import Text, as_content
 from ostler.schema.outcomes import NeedUser, Question
 from ostler.schema.requests import Prompt, Rename
 from ostler.sessions.lease import new_owner
-from ostler.sessions.session import watch_session
-from ostler.tui.attach.session_view import FarModel
+from ostler.sessions.session import follow_session
+from ostler.tui.attach.session_view import RemoteModel
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips, Typed
+from ostler.tui.editor.chips import Chips, PromptDraft
 from tests.web.served import Served, serving
 
 
@@ -44,7 +44,7 @@ async def from_afar(served: Served, token: str = "", **options: Any) -> AsyncIte
 
 async def test_what_is_read_there_is_what_is_stored(tmp_path: Path) -> None:
     async with serving(tmp_path, "the answer", "another") as served, from_afar(served) as store:
-        assert isinstance(store, FarStore)
+        assert isinstance(store, RemoteSessions)
         session = await served.new_session("look for the heron")
         await served.rest(session)
         stored = await served.store.read(session)
@@ -96,7 +96,7 @@ async def test_nothing_can_be_held_or_written_from_afar(tmp_path: Path) -> None:
     async with serving(tmp_path) as served, from_afar(served) as remote:
         store: Store = remote
         session = await served.new_session()
-        watched = await watch_session(store, session, Harness(FarModel("far"), cwd=tmp_path))
+        watched = await follow_session(store, session, Harness(RemoteModel("far"), cwd=tmp_path))
         journal = watched.journal
         with pytest.raises(SessionHeld, match=f"runs at {remote.host}"):
             await store.acquire(session, new_owner(journal.world))
@@ -122,7 +122,7 @@ async def test_only_watching_asks_for_nothing_and_a_wrong_token_is_told(tmp_path
             await store.submit(session, Prompt(id="p", content=as_content("go")))
         assert await store.pending(session) == []
         async with from_afar(served, "wrong") as unknown:
-            with pytest.raises(NotWelcome, match="does not know who asks"):
+            with pytest.raises(Unauthorized, match="does not know who asks"):
                 await unknown.summary(session)
 
 
@@ -137,7 +137,7 @@ async def test_a_secret_is_typed_here_and_handed_over_there(tmp_path: Path) -> N
         return "open"
 
     def bring_lock(harness: Harness) -> None:
-        harness.use([unlock])
+        harness.set_tools([unlock])
 
     async def answer(asked: QuestionAsked) -> Any:
         return "sesame-4711"
@@ -153,13 +153,13 @@ async def test_a_secret_is_typed_here_and_handed_over_there(tmp_path: Path) -> N
             if any(isinstance(one, Fact) and isinstance(one.event, RunEnded) for one in batch):
                 ended.set()
 
-        harness = Harness(FarModel("far"), cwd=tmp_path, asker=answer, make_model=FarModel)
-        conversation = Conversation(await watch_session(store, session, harness), None, see)
+        harness = Harness(RemoteModel("far"), cwd=tmp_path, asker=answer, make_model=RemoteModel)
+        conversation = Conversation(await follow_session(store, session, harness), None, see)
         conversation.begin()
-        await conversation.say(as_content("open it"))
+        await conversation.prompt(as_content("open it"))
         async with asyncio.timeout(60):
             await ended.wait()
-        await conversation.leave()
+        await conversation.close()
         assert told == ["sesame-4711"]
         assert harness.model.name == "scripted/model"
         assert all(
@@ -173,7 +173,9 @@ async def test_a_file_that_is_mentioned_is_the_servers_and_a_paste_mentions_none
         session = await served.new_session()
         chips = Chips()
         label = chips.paste("\n".join(["@note.txt", *"abcdefghijklmnop"]))
-        for number, typed in enumerate([Typed("see @note.txt", Chips()), Typed(f"see {label}", chips)]):
+        for number, typed in enumerate(
+            [PromptDraft("see @note.txt", Chips()), PromptDraft(f"see {label}", chips)]
+        ):
             await store.submit(session, Prompt(id=f"p{number}", by="tui", content=as_typed(typed)))
             await served.rest(session)
         first, second = [fact for fact in await store.read(session) if fact.type == "user_message"]
@@ -185,7 +187,7 @@ async def test_a_file_that_is_mentioned_is_the_servers_and_a_paste_mentions_none
 def test_a_paste_that_looks_like_a_command_stands_behind_what_was_typed() -> None:
     chips = Chips()
     label = chips.paste("\n".join(["/exit now", *"abcdefghijklmnop"]))
-    first, behind = as_typed(Typed(label, chips))
+    first, behind = as_typed(PromptDraft(label, chips))
     assert first == Text(label)
     assert isinstance(behind, Text) and "/exit now" in behind.text
-    assert as_typed(Typed(" plain ", Chips())) == (Text("plain"),)
+    assert as_typed(PromptDraft(" plain ", Chips())) == (Text("plain"),)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.attach.attaching import Attach
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import ServedAgent, serving_agent
@@ -24,7 +24,7 @@ def served(ostler: Ostler) -> Iterator[ServedAgent]:
 
 
 def token(ostler: Ostler, scope: str = "all") -> str:
-    return TokenBook(ostler.home / "tokens.json").new(f"attach {time.monotonic_ns()}", scope)  # type: ignore[arg-type]
+    return TokenStore(ostler.home / "tokens.json").new(f"attach {time.monotonic_ns()}", scope)  # type: ignore[arg-type]
 
 
 def flat(terminal: Terminal) -> str:

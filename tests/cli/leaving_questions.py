@@ -38,7 +38,7 @@ async def leave(store: Path, cwd: Path, sessions: list[str]) -> None:
     for kinds in sessions:
         calls = tuple(Call("ask", {"kind": kind}) for kind in kinds.split(","))
         harness = Harness(ScriptedModel([Turn("", calls)]), cwd=cwd, waits_for_answers=True)
-        harness.use([ask])
+        harness.set_tools([ask])
         session = await create_session(kept, harness)
         await session.prompt(as_content("go"))
         await session.close()
@@ -54,7 +54,7 @@ async def stay(store: Path, cwd: Path, kind: str) -> None:
         await asyncio.get_running_loop().create_future()
 
     harness = Harness(ScriptedModel([Call("ask", {"kind": kind}), "done"]), cwd=cwd, asker=never)
-    harness.use([ask])
+    harness.set_tools([ask])
     session = await create_session(kept, harness)
     await session.prompt(as_content("go"))
     print(session.state.transcript[-2].content)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ostler.cli.output import say_printed
+from ostler.cli.output import print_printed
 from ostler.schema.events import Printed
 from ostler.testkit.vendors import call, turn
 from tests.cli.command import Ostler, finish, read_terminal, use
@@ -161,8 +161,8 @@ def test_an_extension_may_end_the_run(ostler: Ostler, serve: Serve) -> None:
 
 
 def test_what_a_terminal_would_obey_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    say_printed(Printed("\x1b[2Jgone", "plain", "demo"))
-    say_printed(Printed("text", "block", "demo", "\x07title"))
+    print_printed(Printed("\x1b[2Jgone", "plain", "demo"))
+    print_printed(Printed("text", "block", "demo", "\x07title"))
     assert capsys.readouterr().err == "\ufffd[2Jgone\n│ text\n╰ \ufffdtitle\n"
 
 

@@ -72,7 +72,7 @@ async def take_socket_away(ostler: Ostler, session: str) -> None:
     store = SqliteStore(ostler.store)
     owner = await store.holder(session)
     assert owner is not None
-    place = socket_of(store.meeting_place, owner)
+    place = socket_of(store.socket_folder, owner)
     assert place is not None
     place.unlink()
     await store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ostler.cli.output import Notices, say_waiting
+from ostler.cli.output import NoticePrinter, print_waiting
 from ostler.schema import events
 from ostler.schema.events import Event, QuestionAsked, RunWaiting, Totals
 from ostler.schema.facts import Fact
@@ -13,7 +13,7 @@ from ostler.schema.usage import Usage
 from ostler.sessions.run_tree import OpenQuestion
 
 
-class Working(Notices):
+class Working(NoticePrinter):
     shows_work = True
 
 
@@ -57,15 +57,15 @@ def test_a_waiting_run_says_who_asks_and_how_it_goes_on(capsys: pytest.CaptureFi
     own = OpenQuestion("ses_1", QuestionAsked("q_1", Question("Why?")))
     childs = OpenQuestion("ses_2", QuestionAsked("q_2", Question("Allow it?", "permission")), "critic")
     waiting = RunWaiting("question")
-    say_waiting(waiting, "ses_1", [own, childs])
+    print_waiting(waiting, "ses_1", [own, childs])
     assert capsys.readouterr().err.splitlines() == [
         "ostler: waiting for an answer [q_1]: Why?",
         "ostler: waiting for an answer (critic) [q_2]: Allow it?",
         "ostler: the run waits in session ses_1; `ostler answer ses_1 --question ID ANSWER` goes on",
     ]
-    say_waiting(waiting, "ses_1", [childs])
+    print_waiting(waiting, "ses_1", [childs])
     assert "`ostler answer ses_1 yes` goes on" in capsys.readouterr().err
-    say_waiting(RunWaiting("pending"), "ses_1", [])
+    print_waiting(RunWaiting("pending"), "ses_1", [])
     assert "for a call that finishes later; `ostler runs` shows it" in capsys.readouterr().err
 
 
@@ -77,7 +77,9 @@ def test_a_waiting_run_says_what_an_answer_may_be(capsys: pytest.CaptureFixture[
         Question("PIN?", secret=True),
     ]
     for question in questions:
-        say_waiting(RunWaiting("question"), "ses_1", [OpenQuestion("ses_1", QuestionAsked("q_1", question))])
+        print_waiting(
+            RunWaiting("question"), "ses_1", [OpenQuestion("ses_1", QuestionAsked("q_1", question))]
+        )
     assert capsys.readouterr().err.splitlines()[::2] == [
         "ostler: waiting for an answer: Which bed? (both are free) [2 / 5]",
         'ostler: waiting for an answer: Where? [JSON: {"properties":{"port":{"type":"integer"}}}]',

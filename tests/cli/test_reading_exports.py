@@ -22,7 +22,7 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text
 from ostler.schema.outcomes import Display, Question
 from ostler.schema.usage import Usage
-from ostler.store.rules import new_summary, summarised
+from ostler.store.rules import new_summary, updated_summary
 from ostler.testkit.vendors import call, turn
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
@@ -83,7 +83,7 @@ def session_of(text: str) -> list[Fact]:
 
 
 def summary_of(facts: Sequence[Fact]) -> SessionSummary:
-    return summarised(new_summary(facts[0]), facts[1:])
+    return updated_summary(new_summary(facts[0]), facts[1:])
 
 
 class Seen(HTMLParser):

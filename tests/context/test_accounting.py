@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.context import builder
-from ostler.context.builder import ModelRoom, SessionContext
-from ostler.context.calibration import MIN_SAMPLES, Account, Coefficient, corrected, since_reported
+from ostler.context.builder import ContextBuilder, ModelRoom
+from ostler.context.calibration import MIN_SAMPLES, Account, Coefficient, corrected_count, since_reported
 from ostler.context.policy import ContextPolicy, Window
-from ostler.context.providers import Fence
-from ostler.core.context import Built, Count, Told
+from ostler.context.providers import ContextProvider
+from ostler.core.context import BuiltContext, ContextInput, Count
 from ostler.core.model import ModelRequest
 from ostler.core.transcript import Transcript
-from ostler.history.context_trace import told_steps
+from ostler.history.context_trace import context_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.events import Limits
@@ -30,8 +30,8 @@ from tests.context.test_window import POLICIES, histories
 from tests.running import Ran, run, started
 
 FENCES = [
-    Fence("rules", lambda request: "be kind", "system"),
-    Fence("clock", lambda request: "it is noon", "end"),
+    ContextProvider("rules", lambda request: "be kind", "system"),
+    ContextProvider("clock", lambda request: "it is noon", "end"),
 ]
 PARTS = ("fixed", "fences", "reminders", "messages")
 
@@ -40,8 +40,8 @@ PARTS = ("fixed", "fences", "reminders", "messages")
 def test_corrected_parts_add_up_to_the_corrected_sum(parts: list[int], value: float) -> None:
     coefficient = Coefficient(value, MIN_SAMPLES)
     whole = coefficient.applied(Count(sum(parts), "estimated", "low"))
-    assert sum(corrected(parts, coefficient)) == whole.tokens
-    assert corrected(parts, Coefficient()) == parts
+    assert sum(corrected_count(parts, coefficient)) == whole.tokens
+    assert corrected_count(parts, Coefficient()) == parts
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=5, max_size=5), st.floats(0.5, 3))
@@ -101,7 +101,7 @@ async def test_a_session_that_is_opened_again_knows_how_far_counts_were_off() ->
     session.harness.limits = Limits()
     session.harness.model = ScriptedModel(["x"])
     seen: list[Any] = []
-    session.observe(seen.extend)
+    session.subscribe(seen.extend)
     await session.continue_()
     (called,) = [fact.event for fact in seen if fact.type == "model_called"]
     assert called.trace["counted"] == ["calibrated", "high"]
@@ -125,7 +125,7 @@ async def test_one_that_is_left_hears_no_more() -> None:
     before = len(ran.session.journal._observers)
     await ran.session.prompt(as_content("go"))
     assert len(ran.session.journal._observers) == before + 1
-    kept.leave()
+    kept.release()
     assert len(ran.session.journal._observers) == before
 
 
@@ -159,7 +159,7 @@ async def test_a_step_that_cannot_fit_leaves_its_account() -> None:
         f"{tokens['fences']} for fences",
     ):
         assert said in reason
-    (step,) = told_steps(ran.facts)
+    (step,) = context_steps(ran.facts)
     assert (step.step, step.fits, step.model) == (1, False, "scripted/model")
     assert step.kept[0].rule == "must_keep.last_prompt"
 
@@ -172,7 +172,7 @@ async def test_the_account_says_what_each_rule_keeps() -> None:
     rules = {one["rule"] for one in ended.trace["kept"]}
     assert rules == {"must_keep.last_prompt", "must_keep.tools"}
     assert sum(one["tokens"] for one in ended.trace["kept"]) <= ended.trace["tokens"]["messages"]
-    assert told_steps(ran.facts)[-1].step == len(ran.model.requests) + 1
+    assert context_steps(ran.facts)[-1].step == len(ran.model.requests) + 1
 
 
 @settings(max_examples=60)
@@ -189,13 +189,13 @@ async def test_whatever_there_is_to_tell_it_fits_or_it_is_said_why_not(
 ) -> None:
     messages, sources, prompts, steers = history
     policy = msgspec.structs.replace(policy, window=Window(reserve=10))
-    fence = Fence("notes", lambda request: "note " * fenced, placement, must_keep=fenced % 2 == 0)
+    fence = ContextProvider("notes", lambda request: "note " * fenced, placement, must_keep=fenced % 2 == 0)
     ran = await started([])
     said = (user("hook " * added),) if added else ()
-    told = Told("Help me.", Transcript(messages), sources, prompts, (), ran.model, steers, said)
+    told = ContextInput("Help me.", Transcript(messages), sources, prompts, (), ran.model, steers, said)
 
-    async def built() -> Built:
-        kept = SessionContext(policy, Words(), lambda model: ModelRoom(window), (fence,))
+    async def built() -> BuiltContext:
+        kept = ContextBuilder(policy, Words(), lambda model: ModelRoom(window), (fence,))
         return await kept.build(ran.session.journal, told)
 
     one, other = await built(), await built()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ostler.app.harness import make_harness
+from ostler.app.harness import build_harness
 from ostler.app.settings import Settings
 from ostler.context.compaction import ChapterTool
 from ostler.models.scripted import Call, Turn
@@ -81,7 +81,7 @@ async def test_without_the_offer_such_a_call_means_nothing() -> None:
 
 def test_the_tool_is_there_when_the_policy_offers_it(tmp_path: Path) -> None:
     def tools(**settings: Any) -> set[str]:
-        return set(make_harness(Settings(model="demo", **settings), tmp_path).tools)
+        return set(build_harness(Settings(model="demo", **settings), tmp_path).tools)
 
     offered = {"checkpoints": {"offered": True}}
     assert "close_chapter" not in tools() | tools(context={"checkpoints": {"keep_calls": 1}})

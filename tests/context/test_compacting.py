@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from ostler.context.builder import ModelRoom
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.function_tool import tool
 from ostler.core.model import ModelRequest
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -139,7 +139,7 @@ async def test_an_answer_of_reasoning_alone_is_left_out_when_that_is_stripped() 
 
 
 async def test_a_document_is_counted_before_it_is_called_easy() -> None:
-    ran = await started(["Read."], context=KeptContext())
+    ran = await started(["Read."], context=SessionContext())
     await ran.session.prompt((Text("read"), File("application/pdf", "herbs.pdf", data="AAAA")))
     assert "at_most" not in ran.all(events.ModelCalled)[0].trace["tokens"]
 

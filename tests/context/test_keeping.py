@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ostler.context.builder import ModelRoom, SessionContext
+from ostler.context.builder import ContextBuilder, ModelRoom
 from ostler.context.policy import merged
-from ostler.context.providers import Fence
+from ostler.context.providers import ContextProvider
 from ostler.core.context import Count
 from ostler.core.function_tool import tool
 from ostler.core.hooks import Hook, PlannedCompaction, Refuse, Summary
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.history.context_trace import told_steps
+from ostler.history.context_trace import context_steps
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import ContextOverflow, UsageError
@@ -48,11 +48,11 @@ async def count(n: int = 0) -> str:
     return " ".join(f"w{n}_{i}" for i in range(40))
 
 
-def context(window: int = 400, **policy: Any) -> SessionContext:
+def context(window: int = 400, **policy: Any) -> ContextBuilder:
     fences = policy.pop("fences", ())
     reminders = policy.pop("own_reminders", None)
     rules = {"window": {"reserve": 20}, **policy}
-    return SessionContext(merged(rules), Words(), lambda model: ModelRoom(window), fences, reminders)
+    return ContextBuilder(merged(rules), Words(), lambda model: ModelRoom(window), fences, reminders)
 
 
 UNCOUNTED = Usage(source="unknown")
@@ -104,7 +104,7 @@ async def test_before_it_would_overflow_the_context_is_compacted_and_the_run_goe
 
 
 async def test_what_fences_take_is_no_room_either_when_it_is_time_to_compact() -> None:
-    fence = Fence("notes", lambda request: "note " * 150, "end", share=1.0, must_keep=True)
+    fence = ContextProvider("notes", lambda request: "note " * 150, "end", share=1.0, must_keep=True)
     ran = await run(compacting(steps(12, "done")), tools=[count], context=context(fences=(fence,)))
     assert ran.status == "completed" and ran.all(events.Compacted)
     traces = [called.trace for called in ran.all(events.ModelCalled) if called.purpose == "step"]
@@ -240,11 +240,11 @@ async def test_reasoning_of_older_answers_is_stripped() -> None:
 
 async def test_fences_are_told_where_they_belong_by_priority_and_within_their_share() -> None:
     fences = [
-        Fence("rules", lambda request: "be kind", "system"),
-        Fence("memory", lambda request: "you like tea", "prompt", priority=1),
-        Fence("documents", lambda request: "word " * 300, "prompt", share=0.05),
-        Fence("clock", lambda request: "noon", "end"),
-        Fence("nothing", lambda request: None),
+        ContextProvider("rules", lambda request: "be kind", "system"),
+        ContextProvider("memory", lambda request: "you like tea", "prompt", priority=1),
+        ContextProvider("documents", lambda request: "word " * 300, "prompt", share=0.05),
+        ContextProvider("clock", lambda request: "noon", "end"),
+        ContextProvider("nothing", lambda request: None),
     ]
     ran = await run(steps(2, "done"), tools=[count], context=context(4000, fences=fences), system="You help.")
     request = ran.model.requests[-1]
@@ -262,25 +262,27 @@ async def test_fences_are_told_where_they_belong_by_priority_and_within_their_sh
 
 async def test_for_want_of_room_the_weakest_fence_is_left_out_unless_it_must_be_kept() -> None:
     fences = [
-        Fence("weak", lambda request: "word " * 300, share=1.0),
-        Fence("strong", lambda request: "word " * 200, share=1.0, must_keep=True),
+        ContextProvider("weak", lambda request: "word " * 300, share=1.0),
+        ContextProvider("strong", lambda request: "word " * 200, share=1.0, must_keep=True),
     ]
     ran = await run(["done"], context=context(300, fences=fences))
     trace = ran.all(events.ModelCalled)[0].trace
     assert [kind for kind, *_ in trace["fences"]] == ["strong"]
     ((kind, size),) = trace["fences_left_out"]
     assert kind == "weak" and size > 200
-    (step,) = told_steps(ran.facts)
+    (step,) = context_steps(ran.facts)
     assert step.fences_left_out == (("weak", size),)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Fence("Bad_Kind", lambda request: ""),
-        lambda: Fence("a", lambda request: "", share=0),
-        lambda: Fence("a", lambda request: "", share=1.1),
-        lambda: context(fences=[Fence("a", lambda request: ""), Fence("a", lambda request: "")]),
+        lambda: ContextProvider("Bad_Kind", lambda request: ""),
+        lambda: ContextProvider("a", lambda request: "", share=0),
+        lambda: ContextProvider("a", lambda request: "", share=1.1),
+        lambda: context(
+            fences=[ContextProvider("a", lambda request: ""), ContextProvider("a", lambda request: "")]
+        ),
     ],
 )
 def test_a_fence_that_makes_no_sense_is_refused(make: Any) -> None:
@@ -362,7 +364,7 @@ async def test_what_the_vendor_counted_decides_and_costs_no_counting() -> None:
     small, large = Usage(input_tokens=100, output_tokens=10), Usage(input_tokens=330, output_tokens=10)
     turns = [Turn(calls=(Call("count", {"n": n}),), usage=small) for n in range(5)]
     turns += [Turn(calls=(Call("count", {"n": 6}),), usage=large)]
-    keeper = SessionContext(merged({"window": {"reserve": 20}}), Watched(), lambda model: ModelRoom(400))
+    keeper = ContextBuilder(merged({"window": {"reserve": 20}}), Watched(), lambda model: ModelRoom(400))
     ran = await run(compacting([*turns, "done"]), tools=[count], context=keeper)
     traces = [called.trace for called in ran.all(events.ModelCalled) if called.trace]
     assert traces[1]["counted"] == ["reported", "high"] and traces[1]["tokens"]["all"] > 110
@@ -406,7 +408,7 @@ async def test_what_vendors_report_corrects_the_count() -> None:
     def answer(request: ModelRequest) -> Any:
         return "Task: count." if "You write the summary" in request.system else twice(request)
 
-    fences = [Fence("note", lambda request: "always here", "end")]  # so that everything is counted
+    fences = [ContextProvider("note", lambda request: "always here", "end")]  # so that everything is counted
     ran = await run(
         ScriptedModel([answer] * 100),
         tools=[count],
@@ -433,7 +435,7 @@ async def test_a_fence_that_fails_is_reported_and_left_out() -> None:
     def broken(request: Any) -> str:
         raise ValueError("no memory")
 
-    ran = await run(["done"], context=context(4000, fences=[Fence("memory", broken)]))
+    ran = await run(["done"], context=context(4000, fences=[ContextProvider("memory", broken)]))
     assert ran.status == "completed"
     assert any("the fence memory failed: ValueError: no memory" in one.text for one in ran.all(events.Warned))
 

@@ -33,7 +33,7 @@ class Seen:
 
     def __init__(self, agent: Agent) -> None:
         self.events: list[Any] = []
-        agent.observe(lambda batch: self.events.extend(_event(one) for one in batch))
+        agent.subscribe(lambda batch: self.events.extend(_event(one) for one in batch))
 
     def traces(self) -> Iterator[dict[str, Any]]:
         for event in self.events:

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.context.builder import ModelRoom, SessionContext
+from ostler.context.builder import ContextBuilder, ModelRoom
 from ostler.context.compaction import ChapterTool
 from ostler.context.policy import ContextPolicy, Results, merged
-from ostler.context.session_context import KeptContext, follow_policy
+from ostler.context.session_context import SessionContext, follow_policy
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.run_state import REMIND_AT
@@ -69,9 +69,9 @@ def test_of_two_rules_that_contradict_each_other_it_is_said_where_they_are_from(
         "context.summaries.at (0.5, from a.toml)"
     )
     with pytest.raises(ConfigurationError, match=r"at \(0.1, from the run\)"):
-        KeptContext(agent={"summaries": {"keep": 0.3}}).for_run({"summaries": {"at": 0.1}})
+        SessionContext(agent={"summaries": {"keep": 0.3}}).for_run({"summaries": {"at": 0.1}})
     with pytest.raises(ConfigurationError, match=r"keep \(0.25, from the defaults\)"):
-        KeptContext().for_run({"summaries": {"at": 0.1}})
+        SessionContext().for_run({"summaries": {"at": 0.1}})
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ async def prompted(script: list[Any], *prompts: str, window: int = 4000, **polic
 # --- the window -------------------------------------------------------------------------------------
 
 
-def windowed(largest: int, window: dict[str, Any]) -> SessionContext:
-    return SessionContext(merged({"window": window}), Words(), lambda model: ModelRoom(largest))
+def windowed(largest: int, window: dict[str, Any]) -> ContextBuilder:
+    return ContextBuilder(merged({"window": window}), Words(), lambda model: ModelRoom(largest))
 
 
 @of("window.tokens")
@@ -235,11 +235,11 @@ async def result_of(text: str, **results: Any) -> tuple[str, Ran]:
 
     model = ScriptedModel([Call("say"), "done"])
     harness = Harness(model)
-    harness.use([say])
+    harness.set_tools([say])
     follow_policy(harness, merged({"results": results} if results else {}))
     ran = await started(model)
     session = await create_session(ran.session.journal.store, harness)
-    session.observe(ran.seen.extend)
+    session.subscribe(ran.seen.extend)
     await session.prompt(as_content("go"))
     (result,) = ran.all(events.ToolResultFact)
     if result.output is not None:
@@ -338,7 +338,7 @@ async def a_summary_is_asked_for_and_cut_at_its_longest() -> None:
 async def the_model_can_close_a_chapter_if_that_is_offered() -> None:
     for offered in (True, False):
         harness = Harness(ScriptedModel())
-        harness.use([count])
+        harness.set_tools([count])
         follow_policy(harness, merged({"checkpoints": {"offered": offered}}))
         assert ("close_chapter" in harness.tools) is offered
 

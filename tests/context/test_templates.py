@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostler.context.markdown import outside_code
 from ostler.context.slash_commands import (
-    Expanded,
+    ExpandedPrompt,
     Kind,
     PromptFiles,
     expand_prompt,
@@ -271,8 +271,10 @@ def test_quotes_and_escapes(text: str, words: list[str]) -> None:
 
 # --- slash commands ---------------------------------------------------------------------------------
 
-ECHO = Kind(["review", "commit", "etc"], lambda name, words: Expanded(f"{name}:{[w.text for w in words]}"))
-KINDS = {"": ECHO, "skill": Kind(["pdf"], lambda name, words: Expanded(f"skill {name}"))}
+ECHO = Kind(
+    ["review", "commit", "etc"], lambda name, words: ExpandedPrompt(f"{name}:{[w.text for w in words]}")
+)
+KINDS = {"": ECHO, "skill": Kind(["pdf"], lambda name, words: ExpandedPrompt(f"skill {name}"))}
 
 
 @pytest.mark.parametrize(
@@ -352,7 +354,7 @@ def test_front_matter_declares_what_a_template_takes(tmp_path: Path) -> None:
         "{{c}} is not among its arguments and flags, and stays as it is",
     ]
     expanded = expand_prompt("/r x", {"": prompt_commands(files, MODEL)})
-    assert expanded == Expanded("x 3", files.found["r"].source, True, ("file", "lines"))
+    assert expanded == ExpandedPrompt("x 3", files.found["r"].source, True, ("file", "lines"))
 
 
 @pytest.mark.parametrize(

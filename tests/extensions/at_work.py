@@ -9,7 +9,7 @@ from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.store import Store
 from ostler.core.tool import ToolContext
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
@@ -25,8 +25,8 @@ async def work(context: ToolContext) -> str:
     return "worked"
 
 
-def extension(name: str, setup: Callable[[Ostler], Any]) -> Extension:
-    api = Ostler(name)
+def extension(name: str, setup: Callable[[ExtensionAPI], Any]) -> Extension:
+    api = ExtensionAPI(name)
     setup(api)
     return Extension(name, "host", registered=api.registered)
 
@@ -36,11 +36,11 @@ async def session_with(
 ) -> tuple[Session, ExtensionHost]:
     host = ExtensionHost(extensions)
     made = Harness(model=model, **harness)
-    host.equip(made)
+    host.install_into(made)
     return await create_session(store or MemoryStore(), made), host
 
 
-def nothing(ostler: Ostler) -> None:
+def nothing(ostler: ExtensionAPI) -> None:
     """Registers nothing."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ostler.core.function_tool import tool
 from ostler.extensions.protocol.client import Limits
-from ostler.extensions.protocol.process_extension import ForeignExtension, load_foreign
+from ostler.extensions.protocol.process_extension import ProcessExtension, load_process_extension
 from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
@@ -62,10 +62,10 @@ def written(
 
 async def loaded(
     folder: Path, script: str, *, limits: Limits | None = None, **options: Any
-) -> ForeignExtension:
-    extension = await load_foreign(written(folder, script, **options), "host", limits=limits)
+) -> ProcessExtension:
+    extension = await load_process_extension(written(folder, script, **options), "host", limits=limits)
     assert (extension.standing, extension.problem) == ("loaded", "")
-    assert isinstance(extension, ForeignExtension)
+    assert isinstance(extension, ProcessExtension)
     return extension
 
 
@@ -75,7 +75,7 @@ class Watch:
     def __init__(self, session: Session) -> None:
         self.seen: list[Any] = []
         self._news = asyncio.Event()
-        session.observe(self._see)
+        session.subscribe(self._see)
 
     def _see(self, batch: Sequence[Any]) -> None:
         self.seen += [one.event if isinstance(one, Fact) else one for one in batch]

@@ -104,7 +104,7 @@ async def test_supervised_runs_have_extensions_and_leave_no_thread_behind(tmp_pa
 
     async def equip(cwd: Path) -> Harness:
         harness = Harness(ScriptedModel([[Call("own"), Call("brought")], "done"]), cwd=cwd)
-        harness.use([own])
+        harness.set_tools([own])
         await extend_harness(harness, [file, guard])
         return harness
 

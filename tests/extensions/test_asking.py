@@ -11,18 +11,18 @@ import pytest
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedCall, Refuse
 from ostler.core.journal import World
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.ui.types import (
-    Confirmed,
+    ConfirmResult,
     Content,
-    Entered,
-    MultiSelected,
+    InputResult,
+    MultiSelectResult,
     Overlay,
-    OverlayClosed,
     OverlayDialog,
+    OverlayResult,
     OverlayStyle,
-    Selected,
+    SelectResult,
     dialog_of,
     overlay_extent,
 )
@@ -33,10 +33,10 @@ from ostler.schema.messages import as_content
 from ostler.schema.requests import Answer
 from ostler.sessions.run_tree import open_questions
 from ostler.sessions.session import Session, open_session
-from ostler.sessions.submit import ask
+from ostler.sessions.submit import submit_now
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_maintenance import check
-from ostler.testkit.front_end import CANCEL, TestFace
+from ostler.testkit.front_end import CANCEL, FakeFrontEnd
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened, until
 
@@ -62,11 +62,11 @@ async def outcomes(session: Session) -> list[tuple[str, Any]]:
 
 
 async def test_one_of_several_options_is_selected() -> None:
-    face = TestFace("green", CANCEL, "purple")
+    face = FakeFrontEnd("green", CANCEL, "purple")
     session, _, context = await opened(face)
-    assert await context.ui.select("Which?", COLORS) == Selected("green", 1)
-    assert await context.ui.select("Which?", COLORS) == Selected(cancelled=True)
-    assert await context.ui.select("Which?", COLORS) == Selected(cancelled=True), "that is none of them"
+    assert await context.ui.select("Which?", COLORS) == SelectResult("green", 1)
+    assert await context.ui.select("Which?", COLORS) == SelectResult(cancelled=True)
+    assert await context.ui.select("Which?", COLORS) == SelectResult(cancelled=True), "that is none of them"
     asked = face.questions[0]
     assert (asked.asked_by, asked.durable, asked.question.kind) == ("extension", False, "choice")
     assert asked.question.choices == ("red", "green", "blue")
@@ -82,37 +82,37 @@ async def test_one_of_several_options_is_selected() -> None:
 
 
 async def test_a_yes_or_a_no_is_given_as_a_word_or_as_a_truth() -> None:
-    face = TestFace("yes", "no", True, False)
+    face = FakeFrontEnd("yes", "no", True, False)
     session, _, context = await opened(face)
     said = [await context.ui.confirm("Sure?", default=True) for _ in range(5)]
     assert said == [
-        Confirmed(True),
-        Confirmed(False),
-        Confirmed(True),
-        Confirmed(False),
-        Confirmed(cancelled=True),
+        ConfirmResult(True),
+        ConfirmResult(False),
+        ConfirmResult(True),
+        ConfirmResult(False),
+        ConfirmResult(cancelled=True),
     ]
     assert face.questions[0].question.details == {"dialog": "confirm", "default": True, "extension": "demo"}
     await session.close()
 
 
 async def test_a_text_is_entered() -> None:
-    face = TestFace("Ada", "", 3)
+    face = FakeFrontEnd("Ada", "", 3)
     session, _, context = await opened(face)
-    assert await context.ui.input("Name?", placeholder="yours", default="me") == Entered("Ada")
-    assert await context.ui.input("Name?") == Entered("")
-    assert await context.ui.input("Name?") == Entered(cancelled=True), "that is no text"
+    assert await context.ui.input("Name?", placeholder="yours", default="me") == InputResult("Ada")
+    assert await context.ui.input("Name?") == InputResult("")
+    assert await context.ui.input("Name?") == InputResult(cancelled=True), "that is no text"
     details = face.questions[0].question.details
     assert details == {"dialog": "input", "placeholder": "yours", "default": "me", "extension": "demo"}
     await session.close()
 
 
 async def test_several_options_are_selected_in_their_own_order() -> None:
-    face = TestFace(["blue", "red"], [], ["purple"])
+    face = FakeFrontEnd(["blue", "red"], [], ["purple"])
     session, _, context = await opened(face)
-    assert await context.ui.multi_select("Which?", COLORS) == MultiSelected(("red", "blue"), (0, 2))
-    assert await context.ui.multi_select("Which?", COLORS, selected=[]) == MultiSelected()
-    assert await context.ui.multi_select("Which?", COLORS, selected=[2, 7, -1]) == MultiSelected(
+    assert await context.ui.multi_select("Which?", COLORS) == MultiSelectResult(("red", "blue"), (0, 2))
+    assert await context.ui.multi_select("Which?", COLORS, selected=[]) == MultiSelectResult()
+    assert await context.ui.multi_select("Which?", COLORS, selected=[2, 7, -1]) == MultiSelectResult(
         cancelled=True
     )
     marked = [(one.question.details or {})["selected"] for one in face.questions]
@@ -121,7 +121,7 @@ async def test_several_options_are_selected_in_their_own_order() -> None:
 
 
 async def test_an_overlay_is_drawn_with_its_actions_and_one_is_chosen() -> None:
-    face = TestFace("Later", "close", CANCEL, width=50, height=10)
+    face = FakeFrontEnd("Later", "close", CANCEL, width=50, height=10)
     session, _, context = await opened(face)
     drawn = Overlay(
         title="News",
@@ -130,10 +130,10 @@ async def test_an_overlay_is_drawn_with_its_actions_and_one_is_chosen() -> None:
         style=OverlayStyle("#f00", "#000"),
         anchor="top",
     )
-    assert await context.ui.overlay(drawn) == OverlayClosed("Later", 1)
+    assert await context.ui.overlay(drawn) == OverlayResult("Later", 1)
     assert [line.strip() for line in face.overlays[0].splitlines()] == ["News", "at 30", "[Now] [Later]"]
-    assert await context.ui.overlay(Overlay("News", "text")) == OverlayClosed(), "closing is no cancelling"
-    assert await context.ui.overlay(Overlay("News")) == OverlayClosed(cancelled=True)
+    assert await context.ui.overlay(Overlay("News", "text")) == OverlayResult(), "closing is no cancelling"
+    assert await context.ui.overlay(Overlay("News")) == OverlayResult(cancelled=True)
     dialog = dialog_of(face.questions[0].question.details)
     assert isinstance(dialog, OverlayDialog)
     assert dialog.style == OverlayStyle("#f00", "#000")
@@ -155,12 +155,14 @@ def test_an_overlay_fits_its_terminal(width: int, height: int, extent: tuple[int
 
 async def test_without_a_face_every_dialog_is_cancelled_at_once_and_nothing_is_recorded() -> None:
     session, _, context = await opened()
-    assert await context.ui.select("Which?", COLORS) == Selected("", -1, True)
-    assert await context.ui.confirm("Sure?", default=True) == Confirmed(False, True)
-    assert await context.ui.input("Name?", default="me") == Entered("", True)
-    assert await context.ui.multi_select("Which?", COLORS) == MultiSelected(tuple(COLORS), (0, 1, 2))
-    assert await context.ui.multi_select("Which?", COLORS, selected=[1]) == MultiSelected((COLORS[1],), (1,))
-    assert await context.ui.overlay(Overlay("News", actions=("Ok",))) == OverlayClosed("", -1, True)
+    assert await context.ui.select("Which?", COLORS) == SelectResult("", -1, True)
+    assert await context.ui.confirm("Sure?", default=True) == ConfirmResult(False, True)
+    assert await context.ui.input("Name?", default="me") == InputResult("", True)
+    assert await context.ui.multi_select("Which?", COLORS) == MultiSelectResult(tuple(COLORS), (0, 1, 2))
+    assert await context.ui.multi_select("Which?", COLORS, selected=[1]) == MultiSelectResult(
+        (COLORS[1],), (1,)
+    )
+    assert await context.ui.overlay(Overlay("News", actions=("Ok",))) == OverlayResult("", -1, True)
     assert await facts_of(session, "question_asked") == []
     await session.close()
 
@@ -170,12 +172,12 @@ async def test_a_session_that_was_told_to_wait_asks_and_is_answered_from_elsewhe
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
     (asked,) = await asked_in(session)
     seen: list[Any] = []
-    session.observe(seen.extend)
+    session.subscribe(seen.extend)
     await answer_from_elsewhere(session, asked.id, "purple")
     await until(session, lambda: any(isinstance(one.event, events.RequestRefused) for one in seen))
     assert not asking.done()
     await answer_from_elsewhere(session, asked.id, "blue")
-    assert await asking == Selected("blue", 2)
+    assert await asking == SelectResult("blue", 2)
     (answered,) = await facts_of(session, "question_answered")
     assert (answered.by, answered.request) == ("phone", f"req_blue_{asked.id}")
     await session.close()
@@ -186,7 +188,7 @@ async def test_the_same_question_may_be_declined_from_elsewhere() -> None:
     asking = asyncio.ensure_future(context.ui.input("Name?"))
     (asked,) = await asked_in(session)
     await answer_from_elsewhere(session, asked.id, None, declined=True)
-    assert await asking == Entered(cancelled=True)
+    assert await asking == InputResult(cancelled=True)
     await session.close()
 
 
@@ -198,8 +200,8 @@ async def test_another_process_answers_a_dialog_between_runs(tmp_path: Path) -> 
     await session.journal.commit()
     assert not check(theirs.path), "a session with an open dialog is not damaged"
     request = Answer(id="req_1", by="cli", question=asked.id, answer="yes")
-    assert await ask(theirs, session.id, request, session.journal.world)
-    assert await asking == Confirmed(True)
+    assert await submit_now(theirs, session.id, request, session.journal.world)
+    assert await asking == ConfirmResult(True)
     await session.close()
     await theirs.close()
     await ours.close()
@@ -210,12 +212,12 @@ async def test_another_process_answers_a_dialog_between_runs(tmp_path: Path) -> 
 
 async def test_the_first_answer_wins_wherever_it_comes_from() -> None:
     never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    face = TestFace(answer=lambda asked: never)
+    face = FakeFrontEnd(answer=lambda asked: never)
     session, _, context = await opened(face)
     asking = asyncio.ensure_future(context.ui.select("Which?", COLORS))
     (asked,) = await asked_in(session)
     await answer_from_elsewhere(session, asked.id, "red")
-    assert await asking == Selected("red", 0)
+    assert await asking == SelectResult("red", 0)
     await asyncio.sleep(0)
     assert never.cancelled(), "the face is told that it need not ask any more"
     await answer_from_elsewhere(session, asked.id, "blue")
@@ -231,14 +233,14 @@ async def test_several_dialogs_may_be_open_at_once() -> None:
     first, second = await asked_in(session, 2)
     await answer_from_elsewhere(session, second.id, "yes")
     await answer_from_elsewhere(session, first.id, "no")
-    assert await asking == [Confirmed(False), Confirmed(True)]
+    assert await asking == [ConfirmResult(False), ConfirmResult(True)]
     await session.close()
 
 
 # --- inside a run -----------------------------------------------------------------------------------
 
 
-def gate(ostler: Ostler) -> None:
+def gate(ostler: ExtensionAPI) -> None:
     @ostler.tool
     def remove(path: str) -> str:
         "Removes a file."
@@ -259,7 +261,7 @@ async def test_a_plain_hook_asks_and_its_time_stands_still_meanwhile() -> None:
         await asyncio.sleep(0.7)  # longer than the hook has
         return "yes"
 
-    session, _, _ = await opened(TestFace(answer=answer), gate, model=removing())
+    session, _, _ = await opened(FakeFrontEnd(answer=answer), gate, model=removing())
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert result.failed is None
@@ -272,7 +274,7 @@ async def test_a_hook_in_a_run_is_answered_through_the_inbox_of_the_run() -> Non
     running = asyncio.ensure_future(session.prompt(as_content("go")))
     (asked,) = await asked_in(session)
     seen: list[Any] = []
-    session.observe(seen.extend)
+    session.subscribe(seen.extend)
     await answer_from_elsewhere(session, asked.id, "maybe")
     await until(session, lambda: seen)
     await answer_from_elsewhere(session, asked.id, "no")
@@ -302,7 +304,7 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.3)
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.5)
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         def begin(step: events.StepStarted, context: ExtensionContext) -> None:
             if context.wait(context.ui.confirm("Keep it?")).value:
@@ -313,7 +315,7 @@ async def test_an_observer_waits_for_people_as_long_as_it_takes_and_its_dialog_o
     (asked,) = await asked_in(session)
     assert asked.id in (await _state_elsewhere(session)).questions, "other processes can see it"
     await answer_from_elsewhere(session, asked.id, "yes")
-    await host.sessions[session.id].catch_up()
+    await host.sessions[session.id].drain()
     assert session.state.extension_state == {"demo": {"kept": True}}
     assert await facts_of(session, "warned") == []
     await session.close()
@@ -327,14 +329,14 @@ async def test_a_dialog_of_a_command_is_still_open_when_a_run_has_come_and_gone(
     assert not asking.done()
     assert asked.id in (await _state_elsewhere(session)).questions
     await answer_from_elsewhere(session, asked.id, "yes")
-    assert await asking == Confirmed(True)
+    assert await asking == ConfirmResult(True)
     await session.close()
 
 
 async def _state_elsewhere(session: Session) -> Any:
-    from ostler.sessions.run_tree import state_of
+    from ostler.sessions.run_tree import load_state
 
-    return await state_of(session.journal.store, session.id)
+    return await load_state(session.journal.store, session.id)
 
 
 async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> None:
@@ -344,7 +346,7 @@ async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> Non
         await asyncio.sleep(0.8)
         return "yes"
 
-    face = TestFace(answer=answer)
+    face = FakeFrontEnd(answer=answer)
     session, _, _ = await opened(face, gate, model=removing(), limits=Limits(seconds=0.6))
     ended = await session.prompt(as_content("go"))
     assert isinstance(ended, events.RunEnded)
@@ -357,9 +359,9 @@ async def test_the_time_of_the_run_stands_still_while_an_extension_asks() -> Non
 
 @pytest.mark.parametrize("reason", ["close", "reload"])
 async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> None:
-    results: list[Confirmed] = []
+    results: list[ConfirmResult] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("plain")
         def plain(arguments: str, context: ExtensionContext) -> None:
             results.append(context.wait(context.ui.confirm("One?")))
@@ -376,7 +378,7 @@ async def test_what_an_extension_asks_is_withdrawn_when_it_goes(reason: Any) -> 
     else:
         await session.close()
     await asyncio.gather(*commands)
-    assert results == [Confirmed(cancelled=True)] * 2
+    assert results == [ConfirmResult(cancelled=True)] * 2
     assert await outcomes(session) == [("withdrawn", None)] * 2
     await session.close()
 
@@ -421,7 +423,7 @@ async def test_an_answer_to_a_process_that_died_is_refused_and_its_dialog_withdr
     assert await open_questions(store, state) == []
     answer = Answer(id="req_late", question=asked.id, answer="yes")
     with pytest.raises(UsageError, match="nobody waits for the answer any more"):
-        await ask(store, session.id, answer, World())
+        await submit_now(store, session.id, answer, World())
     assert await outcomes(session) == [("withdrawn", None)]
     asking.cancel()
     await asyncio.wait({asking})
@@ -434,7 +436,7 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
     monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
     monkeypatch.setattr("ostler.extensions.event_channel.TIME_LIMIT", 0.05)
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunEnded)
         def end(ended: events.RunEnded, context: ExtensionContext) -> None:
             context.state["kept"] = context.wait(context.ui.confirm("Keep it?")).value
@@ -443,14 +445,14 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
     session, _, _ = await opened(None, setup, model=script, waits_for_answers=True)
     await session.prompt(as_content("go"))
     (asked,) = await asked_in(session)
-    resting = asyncio.ensure_future(session.rest())
+    resting = asyncio.ensure_future(session.drain())
     assert not (await asyncio.wait({resting}, timeout=0.2))[0]
     await answer_from_elsewhere(session, asked.id, "yes")
     await resting
     assert session.state.extension_state == {"demo": {"kept": True}}
     await session.prompt(as_content("go"))
     await asked_in(session)
-    resting = asyncio.ensure_future(session.rest())
+    resting = asyncio.ensure_future(session.drain())
     assert not (await asyncio.wait({resting}, timeout=0.2))[0]
     session.cancel()
     await asyncio.wait_for(resting, 60)
@@ -458,7 +460,7 @@ async def test_whoever_would_leave_waits_for_those_who_ask_until_somebody_ends_t
 
 
 async def test_what_cannot_be_stored_is_not_asked() -> None:
-    session, _, context = await opened(TestFace("yes"))
+    session, _, context = await opened(FakeFrontEnd("yes"))
     with pytest.raises(UsageError, match="the question cannot be asked"):
         await context.ui.input("half a \ud800 character")
     with pytest.raises(UsageError, match="the question cannot be asked"):
@@ -469,7 +471,7 @@ async def test_what_cannot_be_stored_is_not_asked() -> None:
 async def test_two_plain_handlers_wait_for_people_side_by_side() -> None:
     """The thread of the first is parked, and must not be handed what comes for the second."""
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("ask")
         def ask(question: str, context: ExtensionContext) -> str:
             return str(context.wait(context.ui.confirm(question)).value)

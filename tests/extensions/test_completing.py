@@ -10,8 +10,8 @@ import pytest
 from ostler.core.function_tool import tool
 from ostler.core.model import Model
 from ostler.core.tool import ToolContext
-from ostler.extensions.api import Ostler
-from ostler.extensions.context_api.models import Completion, LimitReached, Said
+from ostler.extensions.api import ExtensionAPI
+from ostler.extensions.context_api.models import ChatMessage, Completion, LimitReached
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -68,7 +68,7 @@ async def test_a_completion_has_no_tools_and_no_conversation_and_is_recorded() -
     completion = await context.models.complete(
         "Name this.",
         system="You name things.",
-        messages=[Said("user", "One."), Said("assistant", "Two."), user("Three.")],
+        messages=[ChatMessage("user", "One."), ChatMessage("assistant", "Two."), user("Three.")],
         max_tokens=50,
     )
     assert completion == Completion("a name", Usage(10, 5, cost=0.0), "scripted/model")
@@ -89,7 +89,7 @@ async def test_a_completion_has_no_tools_and_no_conversation_and_is_recorded() -
 
 
 async def test_a_completion_in_a_run_counts_in_its_totals() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def ask(call: Any, context: ExtensionContext) -> None:
             context.wait(context.models.complete("Is it safe?"))
@@ -169,7 +169,7 @@ async def test_a_failure_is_raised_as_what_it_is_with_the_vendors_message() -> N
 async def test_a_completion_is_refused_when_the_runs_budget_is_spent() -> None:
     problems: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def ask(call: Any, context: ExtensionContext) -> None:
             for _ in range(3):
@@ -192,7 +192,7 @@ async def test_completions_side_by_side_are_reserved_side_by_side() -> None:
     outcomes: list[Any] = []
     slow = Held(*["yes"] * 4, name="slow/one")
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def ask(call: Any, context: ExtensionContext) -> None:
             asked = [context.models.complete(f"Number {number}?", model="slow/one") for number in range(4)]
@@ -217,7 +217,7 @@ async def test_completions_side_by_side_are_reserved_side_by_side() -> None:
 async def test_a_limit_of_steps_does_not_keep_an_extension_from_asking() -> None:
     answers: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def ask(call: Any, context: ExtensionContext) -> None:
             answers.append((await context.models.complete("More?")).text)
@@ -230,7 +230,7 @@ async def test_a_limit_of_steps_does_not_keep_an_extension_from_asking() -> None
 
 
 async def test_a_completion_whose_run_is_cancelled_has_its_usage_and_ends() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def ask(call: Any, context: ExtensionContext) -> None:
             await context.models.complete("For ever?", on_chunk=lambda text: session.cancel("enough"))
@@ -248,7 +248,7 @@ async def test_the_time_that_a_model_takes_is_not_the_handlers() -> None:
     slow = Held("at last", name="slow/one")
     answers: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool(time_limit=0.05)
         async def ask(call: Any, context: ExtensionContext) -> None:
             asyncio.get_running_loop().call_later(0.2, slow.let.set)
@@ -281,7 +281,7 @@ async def test_a_call_that_a_dead_process_left_between_runs_gets_its_usage() -> 
 async def test_a_plain_command_takes_the_pieces_while_it_waits() -> None:
     pieces: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("count")
         def count(arguments: str, context: ExtensionContext) -> str:
             return context.wait(context.models.complete("Count.", on_chunk=pieces.append)).text

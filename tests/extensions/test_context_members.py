@@ -12,7 +12,7 @@ from ostler import Agent
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.tool import ToolContext
-from ostler.extensions import ExtensionContext, Ostler, SessionOpened
+from ostler.extensions import ExtensionAPI, ExtensionContext, SessionOpened
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import ScriptedModel, Turn
 from ostler.schema import events
@@ -43,7 +43,7 @@ async def test_an_extension_knows_where_it_is(tmp_path: Path) -> None:
 async def test_a_session_is_idle_outside_of_its_runs() -> None:
     seen: list[bool] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def see(plan: Any, context: ExtensionContext) -> None:
             seen.append(context.is_idle)
@@ -58,7 +58,7 @@ async def test_a_session_is_idle_outside_of_its_runs() -> None:
 async def test_what_is_printed_is_an_event_in_the_extensions_name() -> None:
     printed: list[events.Printed] = []
     session, host = await session_with(ScriptedModel([]), extension("mine", nothing))
-    session.observe(lambda batch: printed.extend(one for one in batch if isinstance(one, events.Printed)))
+    session.subscribe(lambda batch: printed.extend(one for one in batch if isinstance(one, events.Printed)))
     context = context_of(host, session)
     context.print("plain")
     context.print_info("info")
@@ -74,7 +74,7 @@ async def test_what_is_printed_is_an_event_in_the_extensions_name() -> None:
 
 
 async def test_a_prompt_of_an_extension_waits_its_turn_and_has_its_files() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunEnded)
         def go_on(ended: events.RunEnded, context: ExtensionContext) -> None:
             if not context.state.get("sent"):
@@ -93,7 +93,7 @@ async def test_a_prompt_of_an_extension_waits_its_turn_and_has_its_files() -> No
 
 
 async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         async def stop(event: Any, context: ExtensionContext) -> None:
             await context.send("later")
@@ -111,7 +111,7 @@ async def test_aborting_ends_the_run_and_drops_what_waits() -> None:
 
 
 async def test_a_prompt_may_take_the_place_of_the_run_that_is_open() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted)
         async def instead(started: events.RunStarted, context: ExtensionContext) -> None:
             if not context.state.get("done"):
@@ -143,7 +143,7 @@ async def test_an_option_is_what_was_set_then_the_environment_then_the_configura
 
     harness = Harness(model=ScriptedModel([]))
     host = ExtensionHost([extension("one", offers("first")), extension("two", offers("second"))])
-    host.equip(harness)
+    host.install_into(harness)
     session = await create_session(MemoryStore(), harness)
     context = context_of(host, session, "two")
     assert context.option("log-level") == "second"
@@ -180,7 +180,7 @@ async def test_state_set_from_a_hundred_threads_is_complete() -> None:
 async def test_an_extension_has_the_context_compacted_and_only_of_its_own_branch() -> None:
     contexts: list[ExtensionContext] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def opened(moment: SessionOpened, context: ExtensionContext) -> None:
             contexts.append(context)
@@ -208,7 +208,7 @@ async def test_an_extension_has_the_context_compacted_and_only_of_its_own_branch
 async def test_state_belongs_to_its_session_and_not_to_the_process() -> None:
     store, harness = MemoryStore(), Harness(model=ScriptedModel([]))
     host = ExtensionHost([extension("mine", nothing)])
-    host.equip(harness)
+    host.install_into(harness)
     first, second = [await create_session(store, harness) for _ in range(2)]
     context_of(host, first).state["where"] = "first"
     assert dict(context_of(host, second).state) == {}
@@ -233,7 +233,7 @@ async def test_usage_counts_also_where_no_input_is_reported() -> None:
 async def test_a_child_that_is_given_no_tools_has_none() -> None:
     model = ScriptedModel(["nothing to do"])
     session, host = await session_with(model, extension("mine", nothing))
-    session.harness.use([work])
+    session.harness.set_tools([work])
     result = await context_of(host, session).run_subagent("look", tools=[])
     assert result.ok
     assert [one.name for one in model.requests[0].tools] == []

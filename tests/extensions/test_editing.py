@@ -9,7 +9,7 @@ import pytest
 
 from ostler.extensions.ui import renderer
 from ostler.extensions.ui.front_end import Editor, KeyAction
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened
 
@@ -32,7 +32,7 @@ def vowels_are_special(key: str, text: str) -> KeyAction | None:
 
 
 async def test_an_editor_passes_consumes_remaps_and_submits() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_editor(Editor(handle_key=vowels_are_special))
     await face.press("b", "a", "e", "i", "y")
@@ -49,7 +49,7 @@ async def test_an_editor_draws_the_line_at_a_width_around_what_the_face_would_dr
     async def draw(width: int, default: str) -> str:
         return f"[{default}]".ljust(width, ".")
 
-    face = TestFace(width=10)
+    face = FakeFrontEnd(width=10)
     session, _, context = await opened(face)
     context.ui.set_editor(Editor(render=draw))
     await face.press("h", "i")
@@ -69,7 +69,7 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
             may_end.wait(60)
         return "nonsense"
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_editor(Editor(handle, lambda width, default: 3))  # type: ignore[arg-type, return-value]
     await face.press("a")
@@ -88,23 +88,23 @@ async def test_an_editor_that_raises_or_hangs_is_as_if_it_were_not_there(
 
 
 async def test_the_last_editor_counts_and_the_one_before_comes_back_when_it_goes() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     attending = host.sessions[session.id]
-    attending.admit(extension("other", lambda ostler: None))
+    attending.add(extension("other", lambda ostler: None))
     context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="1")))
     attending.channels["other"].context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="2")))
     await face.press("a")
-    await attending.dismiss("other", "reload")
+    await attending.remove("other", "reload")
     await face.press("a")
-    await attending.dismiss("demo", "reload")
+    await attending.remove("demo", "reload")
     await face.press("a")
     assert face.typed == "21a"
     await session.close()
 
 
 async def test_an_extension_reads_and_writes_what_is_typed() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     await face.press("h", "i", "space", "!", "backspace")
     assert context.ui.editor_text == "hi "

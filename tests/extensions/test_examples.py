@@ -19,7 +19,7 @@ from ostler.schema.messages import as_content, user
 from ostler.schema.usage import Usage
 from ostler.sessions.agents import DelegateTool
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from ostler.tools import builtin_tools
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "extensions"
@@ -65,7 +65,7 @@ async def test_every_example_loads_and_survives_a_run_with_a_call(path: Path, tm
 
 
 async def test_the_permission_gate_asks_refuses_and_lets_through() -> None:
-    face = TestFace("yes", "no")
+    face = FakeFrontEnd("yes", "no")
     async with ExtensionTest(EXAMPLES / "permission_gate.py", face=face) as test:
         test.assert_not_blocked(await test.tool_call("bash", {"command": "ls"}))
         test.assert_not_blocked(await test.tool_call("bash", {"command": "rm -rf build"}))
@@ -175,7 +175,7 @@ async def test_the_notifier_tells_of_questions_and_of_runs_that_failed(tmp_path:
     program = tmp_path / "notify"
     program.write_text(f'#!/bin/sh\necho "$2" >> {quote(str(told))}\n')
     program.chmod(0o755)
-    face = TestFace("no")
+    face = FakeFrontEnd("no")
     options = {"notify-command": f"{quote(str(program))} ostler"}
     async with ExtensionTest(EXAMPLES / "notifier.py", face=face, options=options) as test:
         await test.context.ui.confirm("Go on?")
@@ -250,7 +250,7 @@ async def test_the_monitor_shows_children_and_sends_a_scout() -> None:
 
 
 async def test_the_new_tool_asks_shows_its_output_and_is_drawn_in_its_own_way() -> None:
-    face = TestFace("yes")
+    face = FakeFrontEnd("yes")
     async with ExtensionTest(EXAMPLES / "deploy_tool.py", face=face) as test:
         arguments: dict[str, Any] = {"service": "shop", "target": "production"}
         result = await test.tool_call("deploy", arguments)
@@ -264,7 +264,7 @@ async def test_the_new_tool_asks_shows_its_output_and_is_drawn_in_its_own_way() 
 
 
 async def test_the_theme_is_chosen_and_shown() -> None:
-    face = TestFace(is_dark=True)
+    face = FakeFrontEnd(is_dark=True)
     async with ExtensionTest(EXAMPLES / "northern_theme.py", face=face) as test:
         assert face.theme() == "northern"
         assert test.context.ui.theme().primary == "#88c0d0"

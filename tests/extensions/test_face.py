@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from ostler.extensions import PlannedSwitch, Refuse
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import TerminalResized
-from ostler.extensions.ui.front_end import Editor, Face, Headless, KeyAction
+from ostler.extensions.ui.front_end import Editor, FrontEnd, Headless, KeyAction
 from ostler.extensions.ui.themes import Theme, ThemeColor, ThemeColors
 from ostler.extensions.ui.types import Content, Overlay, Widget
 from ostler.models.scripted import ScriptedModel
 from ostler.schema import events
 from ostler.schema.errors import SessionBusy, UsageError
 from ostler.schema.messages import as_content
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import context_of, extension, session_with
 from tests.extensions.with_face import opened, until
 
@@ -79,7 +79,7 @@ async def used(use: Use, context: ExtensionContext) -> Any:
 @pytest.mark.parametrize("member", OF_FACES)
 async def test_each_member_that_concerns_a_face_works_in_one(member: str) -> None:
     use, expected, _ = OF_FACES[member]
-    face = TestFace()
+    face = FakeFrontEnd()
     face.typed = "typed"
     session, _, context = await opened(face)
     assert await used(use, context) == expected
@@ -100,12 +100,12 @@ async def test_a_request_from_elsewhere_does_not_reach_the_face_here(member: str
     use, _, headless = OF_FACES[member]
     results: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def begin(plan: Any, context: ExtensionContext) -> None:
             results.append(await used(use, context))
 
-    face = TestFace()
+    face = FakeFrontEnd()
     face.typed = "typed"
     session, _, _ = await opened(face, setup, model=ScriptedModel(["done"]))
     await session.prompt(as_content("go"), request="req_from_elsewhere")
@@ -117,14 +117,14 @@ async def test_a_request_from_elsewhere_does_not_reach_the_face_here(member: str
 
 
 def test_every_face_has_what_the_protocol_wants() -> None:
-    faces: list[Face] = [TestFace(), Headless()]
-    wanted = {name for name in (*vars(Face), *Face.__annotations__) if not name.startswith("_")}
+    faces: list[FrontEnd] = [FakeFrontEnd(), Headless()]
+    wanted = {name for name in (*vars(FrontEnd), *FrontEnd.__annotations__) if not name.startswith("_")}
     for face in faces:
         assert all(hasattr(face, name) for name in wanted)
 
 
 async def test_an_extension_leaves_the_face() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.exit()
     assert face.exited
@@ -132,7 +132,7 @@ async def test_an_extension_leaves_the_face() -> None:
 
 
 async def test_a_new_session_is_shown_by_the_face_with_its_prompt() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     assert await context.new_session("begin") == "ses_new_1"
     assert face.switched == [("", "begin")]
@@ -142,16 +142,16 @@ async def test_a_new_session_is_shown_by_the_face_with_its_prompt() -> None:
 async def test_an_extension_hears_of_the_size_of_the_terminal() -> None:
     sizes: list[tuple[int, int]] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(TerminalResized)
         def resized(event: TerminalResized, context: ExtensionContext) -> None:
             assert context.ui.size() == (event.width, event.height)
             sizes.append((event.width, event.height))
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, _ = await opened(face, setup)
     face.resize(40, 10)
-    await host.sessions[session.id].catch_up()
+    await host.sessions[session.id].drain()
     assert sizes == [(40, 10)]
     await session.close()
 
@@ -161,7 +161,7 @@ async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_sti
 ) -> None:
     monkeypatch.setattr("ostler.extensions.host.COMMAND_SECONDS", 0.5)
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("edit")
         def edit(arguments: str, context: ExtensionContext) -> str:
             def write() -> str:
@@ -181,7 +181,7 @@ async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_sti
                 return f"{error}"
             return ""
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, _ = await opened(face, setup)
     assert await host.run_command(session, "edit", "") == "written"
     assert await host.run_command(session, "fail", "") == "no editor"
@@ -190,17 +190,17 @@ async def test_the_terminal_is_given_away_and_the_time_of_the_handler_stands_sti
 
 
 async def test_what_extensions_of_a_child_take_from_the_face_they_give_back_when_it_ends() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     _set_theme(context)
     context.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="1")))
     child, _, _ = await opened()
-    host.attend(child)
+    host.on_open(child)
     childs = host.sessions[child.id].channels["demo"].context
     _set_theme(childs)
     childs.ui.set_editor(Editor(lambda key, text: KeyAction("remap", key="2")))
     await face.press("a")
-    await host.leave(child)
+    await host.on_close(child)
     await face.press("a")
     assert (face.typed, face.theme()) == ("21", "sea")
     await child.close()
@@ -208,7 +208,7 @@ async def test_what_extensions_of_a_child_take_from_the_face_they_give_back_when
 
 
 async def test_the_test_face_stops_following_and_says_when_it_follows_nothing() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     with pytest.raises(RuntimeError, match=r"face\.follow"):
         await face.screen()
     session, host, context = await opened()
@@ -223,7 +223,7 @@ async def test_the_test_face_stops_following_and_says_when_it_follows_nothing() 
 async def test_a_hostile_extension_costs_the_face_nothing() -> None:
     """Everything that a face asks of it fails in its own way, and the face draws on."""
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
             raise SystemExit(3)
 
@@ -242,7 +242,7 @@ async def test_a_hostile_extension_costs_the_face_nothing() -> None:
             await context.ui.overlay(Overlay("over", Content("lay", render=recurse)))
             await context.render_message("m", "message")
 
-    face = TestFace("close", width=20)
+    face = FakeFrontEnd("close", width=20)
     session, host, _ = await opened(face, setup, model=ScriptedModel(["done"]))
     await host.run_command(session, "show", "")
     await until(session, lambda: "header" in face.values)
@@ -260,7 +260,7 @@ async def test_a_hostile_extension_costs_the_face_nothing() -> None:
 async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> None:
     planned: list[PlannedSwitch] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_switch
         def judge(switch: PlannedSwitch) -> Refuse | None:
             planned.append(switch)
@@ -270,7 +270,7 @@ async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> 
     context = context_of(host, session)
     with pytest.raises(UsageError, match="no face"):
         await context.new_session("hello")
-    host.face = face = TestFace()
+    host.face = face = FakeFrontEnd()
     assert await context.new_session("hello") == "ses_new_1"
     with pytest.raises(UsageError, match="not now"):
         await context.new_session("never")
@@ -282,13 +282,13 @@ async def test_a_face_leaves_for_a_new_session_unless_an_extension_refuses() -> 
 async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[tuple[str, bool]] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         async def leave(event: Any, context: ExtensionContext) -> None:
             left.append((await context.new_session("next"), context.journal.state.run is None))
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", setup))
-    host.face = TestFace()
+    host.face = FakeFrontEnd()
     ended = await asyncio.wait_for(session.prompt(as_content("go")), 60)
     assert isinstance(ended, events.RunEnded)
     assert ended.status == "completed"
@@ -298,7 +298,7 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
     monkeypatch.setattr("ostler.extensions.host.SWITCH_SECONDS", 0.05)
     problems: list[str] = []
 
-    def hurries(ostler: Ostler) -> None:
+    def hurries(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         async def leave(plan: Any, context: ExtensionContext) -> None:
             try:
@@ -307,7 +307,7 @@ async def test_a_session_is_left_when_its_run_has_ended(monkeypatch: pytest.Monk
                 problems.append(busy.message)
 
     session, host = await session_with(ScriptedModel(["done"]), extension("mine", hurries))
-    host.face = TestFace()
+    host.face = FakeFrontEnd()
     await asyncio.wait_for(session.prompt(as_content("go")), 60)
     assert problems == ["the session is busy: it can be left when its run has ended"]
     await session.close()

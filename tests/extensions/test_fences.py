@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from ostler import Agent
-from ostler.context.providers import Fence, FenceRequest
-from ostler.context.session_context import KeptContext
+from ostler.context.providers import ContextProvider, ProviderRequest
+from ostler.context.session_context import SessionContext
 from ostler.core.harness import Harness
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.install.trial import try_loading
-from ostler.extensions.loader.discovery import Found
+from ostler.extensions.loader.discovery import DiscoveredExtension
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
 from ostler.schema.errors import UsageError
@@ -29,7 +29,7 @@ from tests.extensions.at_work import extension, facts_of, session_with
 from tests.extensions.test_reloading import Room
 
 
-def gardener(ostler: Ostler) -> None:
+def gardener(ostler: ExtensionAPI) -> None:
     @ostler.tool
     def dig() -> str:
         "Digs."
@@ -39,15 +39,17 @@ def gardener(ostler: Ostler) -> None:
     def count(started: events.ToolStarted, context: ExtensionContext) -> None:
         context.state["dug"] = context.state.get("dug", 0) + 1
 
-    @ostler.fence("weather", placement="end")
-    def weather(request: FenceRequest, context: ExtensionContext) -> str:
+    @ostler.context_provider("weather", placement="end")
+    def weather(request: ProviderRequest, context: ExtensionContext) -> str:
         return f"{context.state.get('dug', 0)} holes"
 
-    ostler.fence(Fence("law", lambda request: "Never dig on Sundays.", "system", must_keep=True))
+    ostler.context_provider(
+        ContextProvider("law", lambda request: "Never dig on Sundays.", "system", must_keep=True)
+    )
 
 
-def kept() -> KeptContext:
-    return KeptContext()
+def kept() -> SessionContext:
+    return SessionContext()
 
 
 async def traces(session: Session) -> list[dict[str, Any]]:
@@ -83,12 +85,12 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
 ) -> None:
     released = threading.Event()
 
-    def setup(ostler: Ostler) -> None:
-        async def hang(request: FenceRequest) -> str:
+    def setup(ostler: ExtensionAPI) -> None:
+        async def hang(request: ProviderRequest) -> str:
             await asyncio.Event().wait()
             return "never"
 
-        def fail(request: FenceRequest) -> Any:
+        def fail(request: ProviderRequest) -> Any:
             if how == "nonsense":
                 return 42
             if how == "hangs in a thread":
@@ -96,7 +98,7 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
             raise ValueError("no memory")
 
         source = hang if how == "hangs" else fail
-        ostler.fence("memory", must_keep=must_keep, time_limit=0.05)(source)
+        ostler.context_provider("memory", must_keep=must_keep, time_limit=0.05)(source)
 
     model = ScriptedModel(["done"])
     session, _ = await session_with(model, extension("elephant", setup), context=kept())
@@ -116,9 +118,9 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
 async def test_a_run_is_cancelled_while_a_fence_hangs() -> None:
     asked = asyncio.Event()
 
-    def setup(ostler: Ostler) -> None:
-        @ostler.fence("memory")
-        async def hang(request: FenceRequest) -> str:
+    def setup(ostler: ExtensionAPI) -> None:
+        @ostler.context_provider("memory")
+        async def hang(request: ProviderRequest) -> str:
             asked.set()
             await asyncio.Event().wait()
             return "never"
@@ -172,14 +174,14 @@ async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: s
 
 async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> None:
     def bringing(what: str) -> Any:
-        return lambda ostler: ostler.fence(Fence("memory", lambda request: what, "system"))
+        return lambda ostler: ostler.fence(ContextProvider("memory", lambda request: what, "system"))
 
     said: list[str] = []
-    for own, told in (((), "first"), ((Fence("memory", lambda request: "own", "system"),), "own")):
+    for own, told in (((), "first"), ((ContextProvider("memory", lambda request: "own", "system"),), "own")):
         model = ScriptedModel(["done"])
-        harness = Harness(model, context=KeptContext(fences=own))
+        harness = Harness(model, context=SessionContext(fences=own))
         both = [extension("one", bringing("first")), extension("two", bringing("second"))]
-        ExtensionHost(both, say=said.append).equip(harness)
+        ExtensionHost(both, say=said.append).install_into(harness)
         session = await create_session(MemoryStore(), harness)
         await session.prompt(as_content("go"))
         assert f"<memory>\n{told}\n</memory>" in model.requests[0].system
@@ -190,11 +192,11 @@ async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> N
 
 def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
     with pytest.raises(UsageError, match="a fence's kind"):
-        extension("bad", lambda ostler: ostler.fence("Bad Kind")(lambda request: ""))
+        extension("bad", lambda ostler: ostler.context_provider("Bad Kind")(lambda request: ""))
 
 
 def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text('def setup(ostler):\n    ostler.fence("memory")(lambda request: "tea")\n')
-    (tried,) = try_loading([Found("mine", "option", file, "file")], tmp_path)
+    (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)
     assert (tried.standing, tried.fences) == ("loaded", ("memory",))

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.loader.discovery import Found, Search, check_named, entry_points, find_extensions
+from ostler.extensions.loader.discovery import (
+    DiscoveredExtension,
+    ExtensionSearch,
+    check_named,
+    entry_points,
+    find_extensions,
+)
 from ostler.schema.errors import UsageError
 
 SETUP = "def setup(ostler): pass\n"
@@ -32,7 +38,7 @@ def write(path: Path, text: str = SETUP) -> Path:
     return path
 
 
-def names(found: list[Found]) -> list[str]:
+def names(found: list[DiscoveredExtension]) -> list[str]:
     return [one.name for one in found]
 
 
@@ -48,7 +54,7 @@ def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project
     write(below / ".ostler/extensions/inner.py")
     named = write(project.parent / "elsewhere" / "named.py")
     configured = write(project.parent / "elsewhere" / "configured.py")
-    found = find_extensions(Search(below, named=(named,), configured=(configured,)))
+    found = find_extensions(ExtensionSearch(below, named=(named,), configured=(configured,)))
     assert [(one.name, one.origin, one.kind) for one in found] == [
         ("a", "user", "file"),
         ("b", "user", "file"),
@@ -61,7 +67,7 @@ def test_they_are_found_in_the_order_in_which_they_are_asked(home: Path, project
         ("named", "option", "file"),
     ]
     assert [one.project for one in found if one.project] == [project, below]
-    assert names(find_extensions(Search(below, named=(named,), automatic=False))) == ["named"]
+    assert names(find_extensions(ExtensionSearch(below, named=(named,), automatic=False))) == ["named"]
 
 
 def test_helpers_and_tests_are_no_extensions(home: Path, project: Path) -> None:
@@ -75,44 +81,44 @@ def test_helpers_and_tests_are_no_extensions(home: Path, project: Path) -> None:
     write(own / ".hidden.py")
     write(own / "__pycache__" / "x.py")
     write(own / "data" / "notes.txt", "text")
-    assert names(find_extensions(Search(project))) == ["assigned", "real"]
+    assert names(find_extensions(ExtensionSearch(project))) == ["assigned", "real"]
 
 
 def test_one_path_counts_once_at_its_first_place(home: Path, project: Path) -> None:
     mine = write(home / "extensions" / "gate.py")
     (project / ".ostler").mkdir()
     (project / ".ostler" / "extensions").symlink_to(home / "extensions")
-    found = find_extensions(Search(project, named=(mine, mine.parent)))
+    found = find_extensions(ExtensionSearch(project, named=(mine, mine.parent)))
     assert [(one.name, one.origin, one.problem) for one in found] == [("gate", "user", "")]
 
 
 def test_the_second_of_a_name_is_left_out_and_says_why(home: Path, project: Path) -> None:
     first = write(home / "extensions" / "gate.py")
     write(project / ".ostler/extensions/gate.py")
-    _, second = find_extensions(Search(project))
+    _, second = find_extensions(ExtensionSearch(project))
     assert second.problem == f"{first} has the name gate, too, and comes first"
 
 
 def test_what_was_named_and_is_not_there_is_an_error(home: Path, project: Path) -> None:
-    search = Search(project, named=(project / "missing.py",))
+    search = ExtensionSearch(project, named=(project / "missing.py",))
     with pytest.raises(UsageError, match=r"there is no extension .*missing\.py"):
         check_named(search)
     plain = write(project / "plain.py", "x = 1")
-    (found,) = find_extensions(Search(project, named=(plain,)))
+    (found,) = find_extensions(ExtensionSearch(project, named=(plain,)))
     assert found.problem == "it has no `def setup(ostler)`"
 
 
 def test_a_folder_that_is_named_may_hold_many(home: Path, project: Path) -> None:
     write(project / "many" / "a.py")
     write(project / "many" / "b.py")
-    assert names(find_extensions(Search(project, named=(project / "many",)))) == ["a", "b"]
+    assert names(find_extensions(ExtensionSearch(project, named=(project / "many",)))) == ["a", "b"]
 
 
 def test_a_projects_link_out_of_it_is_refused(home: Path, project: Path) -> None:
     outside = write(project.parent / "outside" / "evil.py")
     (project / ".ostler" / "extensions").mkdir(parents=True)
     (project / ".ostler" / "extensions" / "evil.py").symlink_to(outside)
-    (found,) = find_extensions(Search(project))
+    (found,) = find_extensions(ExtensionSearch(project))
     assert found.problem == "it leads out of the project"
 
 
@@ -122,11 +128,11 @@ def test_what_a_projects_file_names_must_lie_in_it(home: Path, project: Path) ->
     write(project / "ostler.toml", 'extensions = ["tools/mine.py", "../theirs.py"]')
     wanted = (inside, project / "../theirs.py")
     mine, theirs = find_extensions(
-        Search(project, configured=wanted, of_project=dict.fromkeys(wanted, project))
+        ExtensionSearch(project, configured=wanted, of_project=dict.fromkeys(wanted, project))
     )
     assert (mine.project, mine.problem) == (project, "")
     assert theirs.problem == "it leads out of the project"
-    (own,) = find_extensions(Search(project, configured=(outside,)))
+    (own,) = find_extensions(ExtensionSearch(project, configured=(outside,)))
     assert (own.project, own.problem) == (None, "")
 
 

@@ -13,10 +13,10 @@ from ostler.core.children import ChildRequest
 from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.core.tool import ToolContext
-from ostler.extensions.loader.discovery import Search
-from ostler.extensions.loader.extension_loader import extend
+from ostler.extensions.loader.discovery import ExtensionSearch
+from ostler.extensions.loader.extension_loader import load_into
 from ostler.extensions.protocol.client import Limits
-from ostler.extensions.protocol.process_extension import ForeignExtension, load_foreign
+from ostler.extensions.protocol.process_extension import ProcessExtension, load_process_extension
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.messages import as_content
@@ -64,7 +64,7 @@ async def test_an_any_language_guard_refuses_counts_and_brings_a_tool(
     language: str, program: str, bad: Any, own: Call, said: str, output: str, command: str
 ) -> None:
     needed.program(program)
-    found = await load_foreign(EXAMPLES / language, "host")
+    found = await load_process_extension(EXAMPLES / language, "host")
     assert (found.standing, found.problem, found.version) == ("loaded", "", "1.0.0")
     model = ScriptedModel([[Call("shell", bad), Call("shell", {"command": "ls"})], own, "done"])
     session, host = await session_with(model, found, **with_tool())
@@ -115,7 +115,7 @@ async def test_the_answer_to_hello_is_the_first_that_an_extension_reads(tmp_path
 
 async def test_a_data_folder_that_cannot_be_made_is_a_problem_of_that_extension(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
-    found = await load_foreign(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
+    found = await load_process_extension(written(tmp_path, "hello(); send('ready'); read('x')"), "user")
     problem = f"its folder {tmp_path}/home/extension-data/script cannot be made: Not a directory"
     assert (found.standing, found.problem) == ("failed", problem)
 
@@ -155,19 +155,19 @@ async def test_an_extension_that_promises_ready_is_waited_for(tmp_path: Path) ->
 )
 async def test_a_wrong_manifest_says_what_is_wrong(tmp_path: Path, manifest: str, problem: str) -> None:
     (tmp_path / "extension.json").write_text(manifest)
-    found = await load_foreign(tmp_path, "user")
+    found = await load_process_extension(tmp_path, "user")
     assert found.standing == "failed"
     assert problem in found.problem
     assert "\n" not in found.problem
 
 
 async def test_a_folder_without_a_manifest_is_no_extension(tmp_path: Path) -> None:
-    found = await load_foreign(tmp_path, "user")
+    found = await load_process_extension(tmp_path, "user")
     assert (found.standing, found.problem) == ("failed", f"there is no {tmp_path / 'extension.json'}")
 
 
 async def test_a_disabled_extension_is_not_started(tmp_path: Path) -> None:
-    found = await load_foreign(written(tmp_path, "open('ran', 'w')", enabled=False), "user")
+    found = await load_process_extension(written(tmp_path, "open('ran', 'w')", enabled=False), "user")
     assert found.standing == "disabled"
     assert not (tmp_path / "script" / "ran").exists()
 
@@ -178,10 +178,10 @@ async def test_a_program_beside_the_manifest_runs_in_its_folder(tmp_path: Path) 
     program.write_text(f"#!/bin/sh\ntouch here\necho '{hello}'\nread ack\nread shutdown\n")
     program.chmod(0o755)
     (tmp_path / "extension.json").write_text('{"name": "a", "exec": "./run"}')
-    found = await load_foreign(tmp_path, "user")
+    found = await load_process_extension(tmp_path, "user")
     assert (found.standing, found.problem, found.version) == ("loaded", "", "7")
     assert (tmp_path / "here").exists()
-    assert isinstance(found, ForeignExtension)
+    assert isinstance(found, ProcessExtension)
     await found.close()
 
 
@@ -373,7 +373,7 @@ async def test_the_process_begins_anew_with_the_next_session(tmp_path: Path) -> 
     said = []
     for _ in range(2):
         session, host = await session_with(ScriptedModel([]), found)
-        await host.sessions[session.id].catch_up()
+        await host.sessions[session.id].drain()
         said.append(await host.run_command(session, "pid", ""))
         await session.close()
     assert said[0] != said[1]
@@ -444,11 +444,11 @@ async def test_a_reload_ends_the_old_process_and_the_new_one_goes_on(tmp_path: P
     (tmp_path / "next").mkdir()
     new = await loaded(tmp_path / "next", script, values={"NUMBER": 2})
     attending = host.sessions[session.id]
-    await attending.dismiss("script", "reload")
+    await attending.remove("script", "reload")
     assert not old.client.is_up
     host.extensions["script"] = new
     host.apply()
-    attending.admit(new, "reload")
+    attending.add(new, "reload")
     await watch.until_told(number=2, reason="reload")
     await session.close()
     assert not new.client.is_up
@@ -466,7 +466,9 @@ async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path
     place = written(tmp_path, script, values={"NUMBER": "one"})
     harness = Harness(model=ScriptedModel([]))
     said: list[str] = []
-    host = await extend(harness, Search(tmp_path, named=(place,), automatic=False), say=said.append)
+    host = await load_into(
+        harness, ExtensionSearch(tmp_path, named=(place,), automatic=False), say=said.append
+    )
     assert host is not None
     assert host.reloading is not None
     session = await create_session(MemoryStore(), harness)
@@ -476,7 +478,7 @@ async def test_an_edited_extension_in_any_language_is_loaded_anew(tmp_path: Path
     program.write_text(program.read_text().replace("'one'", "'two'"))
     await (await host.reloading.reload())
     assert await host.run_command(session, "number", "") == "two"
-    assert isinstance(first, ForeignExtension)
+    assert isinstance(first, ProcessExtension)
     assert not first.client.is_up
     assert said == []
     await session.close()

@@ -18,7 +18,7 @@ from ostler.core.line_process import LineSplitter
 from ostler.extensions.protocol import client, frames, process
 from ostler.extensions.protocol.client import Limits
 from ostler.extensions.protocol.process import FellBehind, Outbox
-from ostler.extensions.protocol.process_extension import load_foreign
+from ostler.extensions.protocol.process_extension import load_process_extension
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
 from ostler.schema.messages import as_content
@@ -57,7 +57,7 @@ async def test_an_extension_that_does_not_begin_well_has_failed(
     tmp_path: Path, script: str, problem: str
 ) -> None:
     limits = Limits(hello=0.05 if script == _SILENT else WAIT)
-    found = await load_foreign(written(tmp_path, script), "user", limits=limits)
+    found = await load_process_extension(written(tmp_path, script), "user", limits=limits)
     assert found.standing == "failed"
     assert problem in found.problem
     assert "\n" not in found.problem
@@ -76,7 +76,7 @@ async def test_extensions_are_started_side_by_side(tmp_path: Path) -> None:
         written(tmp_path, script, name=one, values={"OWN": f"{one}-began", "OTHER": f"{other}-began"})
         for one, other in ("ab", "ba")
     ]
-    both = await asyncio.gather(*(load_foreign(place, "user") for place in places))
+    both = await asyncio.gather(*(load_process_extension(place, "user") for place in places))
     assert [one.problem for one in both] == ["", ""]
     await asyncio.gather(*(one.close() for one in both))
 

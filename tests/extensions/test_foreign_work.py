@@ -240,7 +240,7 @@ async def test_a_name_that_is_taken_is_refused_and_both_sides_hear_of_it(tmp_pat
     heard: list[str] = []
     host = ExtensionHost([first, found], say=heard.append)
     harness = Harness(model=ScriptedModel([]), **with_tool())
-    host.equip(harness)
+    host.install_into(harness)
     session = await create_session(MemoryStore(), harness)
     watch = Watch(session)
     await watch.until(lambda: len(watch.told) == 2)
@@ -316,7 +316,7 @@ async def test_a_panel_is_a_live_value_and_gets_keys_esc_among_them(tmp_path: Pa
             if isinstance(one, events.LiveValue) and one.name == "panel:script/p"
         ]
 
-    host.sessions[session.id].tell(TerminalResized(80, 24))
+    host.sessions[session.id].notify(TerminalResized(80, 24))
     await watch.until_told(type="panel_resize", width=80, height=24, session=session.id)
     assert host.panel_key(session.id, "panel:script/p", "down")
     await watch.until_told(type="panel_key", key="down", panel_id="p")

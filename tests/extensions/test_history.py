@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ostler.core.function_tool import tool
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -21,7 +21,7 @@ from ostler.store.sqlite import SqliteStore
 from tests.extensions.at_work import extension, facts_of, session_with
 
 
-def nothing(ostler: Ostler) -> None:
+def nothing(ostler: ExtensionAPI) -> None:
     """Registers nothing."""
 
 
@@ -60,7 +60,7 @@ async def test_messages_say_who_said_what_when_and_after_what() -> None:
 
 
 async def test_a_plain_command_reads_the_history_by_waiting() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("count")
         def count(arguments: str, context: ExtensionContext) -> str:
             number = context.history.append("counted", {"by": arguments})
@@ -102,7 +102,7 @@ async def test_what_an_entry_tells_is_told_with_the_next_run_and_starts_none() -
 
 
 async def test_what_is_told_while_a_call_runs_is_told_behind_its_result() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.ToolStarted)
         async def note(started: events.ToolStarted, context: ExtensionContext) -> None:
             context.history.append("note", told="Mind this.")
@@ -196,7 +196,7 @@ async def test_navigating_moves_the_leaf_and_both_branches_are_children() -> Non
 async def test_navigating_is_refused_while_a_run_is_open() -> None:
     problems: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def back(call: Any, context: ExtensionContext) -> None:
             try:

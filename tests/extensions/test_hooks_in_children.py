@@ -7,7 +7,7 @@ from typing import Any
 from ostler.core.children import ChildRequest
 from ostler.core.hooks import PlannedCall, Refuse
 from ostler.core.tool import ToolContext
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema import events
@@ -19,7 +19,7 @@ async def test_a_guard_refuses_calls_of_a_child_and_is_told_in_which_session() -
     asked: list[tuple[str, str]] = []
     seen: list[tuple[str, str]] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         def remove(path: str) -> str:
             "Removes a file."
@@ -55,7 +55,7 @@ async def test_a_guard_refuses_calls_of_a_child_and_is_told_in_which_session() -
 async def test_children_are_seen_from_their_parents_session() -> None:
     seen: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         async def hand_over(task: str, context: ToolContext) -> str:
             "Has a child do it."

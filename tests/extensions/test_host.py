@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ostler.core.harness import Harness
 from ostler.core.hooks import Handled, PlannedCall, Refuse, RunPlan
 from ostler.extensions import ContextDraft, FinishedCall, InputDraft, PlannedFork
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import Call, ScriptedModel
@@ -24,7 +24,7 @@ from tests.extensions.at_work import context_of, extension, facts_of, nothing, s
 
 
 async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         def remove(path: str) -> str:
             "Removes a file."
@@ -44,7 +44,7 @@ async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:
 
 
 async def test_a_hook_sees_what_its_own_observers_kept_before() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.UsageReported)
         def count(usage: events.UsageReported, context: Any) -> None:
             context.state["calls"] = context.state.get("calls", 0) + 1
@@ -68,7 +68,7 @@ async def test_a_hook_sees_what_its_own_observers_kept_before() -> None:
 
 
 async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.input
         def ping(draft: Any) -> Handled | None:
             return Handled("pong") if draft.text == "ping" else draft.with_text(draft.text.upper())
@@ -80,7 +80,7 @@ async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
     model = ScriptedModel(["done", "done"])
     session, _ = await session_with(model, extension("ping", setup))
     printed: list[str] = []
-    session.observe(
+    session.subscribe(
         lambda batch: printed.extend(one.text for one in batch if isinstance(one, events.Printed))
     )
     handled = await session.prompt(as_content("ping"))
@@ -99,7 +99,7 @@ async def test_an_input_hook_may_deal_with_a_prompt_itself() -> None:
 
 
 async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted)
         def bad(event: Any) -> None:
             raise ValueError("no")
@@ -116,7 +116,7 @@ async def test_what_an_extension_raises_is_reported_with_its_name_and_line() -> 
 async def test_a_handler_may_emit_what_it_handles_itself() -> None:
     seen: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on("again")
         def again(data: Any, context: Any) -> None:
             seen.append(f"begin {data}")
@@ -145,7 +145,7 @@ async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch
                 await context.journal.store.last_seq(context.session_id)
                 await asyncio.sleep(0)
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("long")
         async def command(arguments: str, context: ExtensionContext) -> str:
             await work_long(context)
@@ -169,7 +169,7 @@ async def test_the_lease_is_kept_while_a_command_or_a_shortcut_works(monkeypatch
 async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_returns() -> None:
     committed: list[int] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on("tick")
         def tick(n: int, context: ExtensionContext) -> None:
             context.state["n"] = n
@@ -189,7 +189,7 @@ async def test_what_a_handler_of_an_emitted_event_kept_is_committed_when_it_retu
 
 async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_before_made() -> None:
     def adding(word: str) -> Any:
-        def setup(ostler: Ostler) -> None:
+        def setup(ostler: ExtensionAPI) -> None:
             @ostler.after_tool
             def add(done: FinishedCall) -> FinishedCall:
                 return replace(done, content=(*done.content, Text(word)))
@@ -200,13 +200,13 @@ async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_be
 
             @ostler.before_run
             def tell(plan: RunPlan) -> RunPlan:
-                return replace(plan, told=(*plan.told, word))
+                return replace(plan, told=(*plan.messages, word))
 
         return setup
 
     model = ScriptedModel([Call("work"), "done"])
     session, _ = await session_with(model, extension("one", adding("one")), extension("two", adding("two")))
-    session.harness.use([work])
+    session.harness.set_tools([work])
     await session.prompt(as_content("go"))
     (result,) = await facts_of(session, "tool_result")
     assert [block.text for block in result.content] == ["worked", "one", "two"]
@@ -217,7 +217,7 @@ async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_be
 
 
 async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.context
         def shorten(draft: ContextDraft) -> ContextDraft:
             return replace(draft, messages=[*draft.messages[:-1], user("something else")])
@@ -241,7 +241,7 @@ async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored(
 async def test_every_prompt_reaches_the_input_hook_and_says_who_asks() -> None:
     drafts: list[InputDraft] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.input
         def see(draft: InputDraft) -> None:
             drafts.append(draft)
@@ -266,7 +266,7 @@ async def test_events_between_extensions_reach_all_in_their_order() -> None:
     heard: list[tuple[str, Any]] = []
 
     def hears(name: str) -> Any:
-        def setup(ostler: Ostler) -> None:
+        def setup(ostler: ExtensionAPI) -> None:
             @ostler.on("plan/ready")
             def hear(data: Any, context: ExtensionContext) -> None:
                 heard.append((context.extension.name, data))
@@ -286,7 +286,7 @@ async def test_events_between_extensions_reach_all_in_their_order() -> None:
 
 async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> None:
     def brings(name: str, answer: str) -> Any:
-        def setup(ostler: Ostler) -> None:
+        def setup(ostler: ExtensionAPI) -> None:
             @ostler.tool(name=name)
             def bring() -> str:
                 "Brings something."
@@ -296,12 +296,12 @@ async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> Non
 
     said: list[str] = []
     harness = Harness(model=ScriptedModel([[Call("work"), Call("fetch")], "done"]))
-    harness.use([work])
+    harness.set_tools([work])
     host = ExtensionHost(
         [extension("one", brings("work", "mine")), extension("two", brings("fetch", "two"))], say=said.append
     )
     host.extensions["three"] = extension("three", brings("fetch", "three"))
-    host.equip(harness)
+    host.install_into(harness)
     session = await create_session(MemoryStore(), harness)
     await session.prompt(as_content("go"))
     results = await facts_of(session, "tool_result")
@@ -314,7 +314,7 @@ async def test_the_first_who_takes_a_tools_name_has_it_and_that_is_said() -> Non
 async def test_kinds_of_events_that_nobody_saw_before_are_seen_after_a_reload() -> None:
     seen: list[str] = []
 
-    def new(ostler: Ostler) -> None:
+    def new(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted, events.UsageReported)
         def see(event: Any) -> None:
             seen.append(event.type)
@@ -339,7 +339,7 @@ async def test_a_command_completes_what_is_typed_behind_it() -> None:
             raise ValueError("no")
         return "no list" if typed == "text" else [f"{typed}-{one}" for one in ("one", "two")]
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.command("deploy", complete=complete)(lambda arguments: arguments)
         ostler.command("plain")(lambda arguments: arguments)
 
@@ -355,7 +355,7 @@ async def test_a_command_completes_what_is_typed_behind_it() -> None:
 async def test_an_extension_may_refuse_a_copy_of_the_session() -> None:
     planned: list[PlannedFork] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_fork
         def judge(fork: PlannedFork) -> Refuse | None:
             planned.append(fork)

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from ostler import events
-from ostler.extensions import Content, ExtensionContext, Ostler, Widget
+from ostler.extensions import Content, ExtensionAPI, ExtensionContext, Widget
 from ostler.extensions.api import HookPoint
 from ostler.extensions.host import CommandFailed
 from ostler.extensions.ui.front_end import Editor
 from ostler.testkit import Call
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 
 
 def fail(place: str) -> Any:
     raise ValueError(f"in {place}")
 
 
-def hostile(ostler: Ostler) -> None:
+def hostile(ostler: ExtensionAPI) -> None:
     points = [name for name, point in vars(ostler).items() if isinstance(point, HookPoint)]
     for point in points:
         hook: Any = getattr(ostler, point)
@@ -80,7 +80,7 @@ def hostile(ostler: Ostler) -> None:
 
 async def test_whatever_raises_is_told_with_its_extension_and_its_line_and_all_else_goes_on() -> None:
     script: list[Any] = [Call("look"), "done", "word", Call("look"), "seen"]
-    async with ExtensionTest(hostile, script, face=TestFace()) as test:
+    async with ExtensionTest(hostile, script, face=FakeFrontEnd()) as test:
         ended = await test.prompt("go")
         assert isinstance(ended, events.RunEnded) and ended.status == "completed"
         with pytest.raises(

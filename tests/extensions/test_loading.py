@@ -15,10 +15,10 @@ import pytest
 from ostler.extensions.executor import call_within
 from ostler.extensions.loader import module_loader
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.discovery import Search, find_extensions
-from ostler.extensions.loader.extension_loader import Assembly
-from ostler.extensions.loader.module_loader import Version
-from ostler.extensions.protocol.process_extension import ForeignExtension
+from ostler.extensions.loader.discovery import ExtensionSearch, find_extensions
+from ostler.extensions.loader.extension_loader import ExtensionLoader
+from ostler.extensions.loader.module_loader import LoadedVersion
+from ostler.extensions.protocol.process_extension import ProcessExtension
 from tests.extensions.foreign_process import WAIT, written
 
 
@@ -34,16 +34,16 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-async def loaded(*paths: Path) -> list[Version]:
+async def loaded(*paths: Path) -> list[LoadedVersion]:
     versions = []
-    for found in find_extensions(Search(paths[0].parent, named=paths, automatic=False)):
-        version = Version(found, CodeFiles(found))
+    for found in find_extensions(ExtensionSearch(paths[0].parent, named=paths, automatic=False)):
+        version = LoadedVersion(found, CodeFiles(found))
         await version.load()
         versions.append(version)
     return versions
 
 
-async def said(version: Version, command: str = "say") -> Any:
+async def said(version: LoadedVersion, command: str = "say") -> Any:
     """What a command of the extension says."""
     assert version.extension.standing == "loaded", version.extension.problem
     function = version.extension.registered.commands[command].function
@@ -205,8 +205,10 @@ async def test_those_that_fail_do_not_keep_others_from_loading(tmp_path: Path) -
     write(tmp_path / "many" / "a.py", "def setup(ostler): raise ValueError('no')")
     write(tmp_path / "many" / "b.py", "def setup(ostler): ...")
     told: list[str] = []
-    assembly = Assembly(Search(tmp_path, named=(tmp_path / "many",), automatic=False), told.append)
-    versions = await assembly.renew({})
+    assembly = ExtensionLoader(
+        ExtensionSearch(tmp_path, named=(tmp_path / "many",), automatic=False), told.append
+    )
+    versions = await assembly.refresh({})
     assert [name for name, one in versions.items() if one.extension.standing == "loaded"] == ["b"]
     assert told == [f"the extension a ({tmp_path}/many/a.py) is not loaded: ValueError: no (a.py:1)"]
 
@@ -229,7 +231,7 @@ async def test_an_installed_package_is_loaded_by_its_entry_point(
     write(site / "gate-1.2.dist-info" / "entry_points.txt", points)
     monkeypatch.syspath_prepend(site)
     told: list[str] = []
-    versions = await Assembly(Search(tmp_path), told.append).renew({})
+    versions = await ExtensionLoader(ExtensionSearch(tmp_path), told.append).refresh({})
     assert not told
     assert (versions["gate"].extension.origin, versions["gate"].extension.version) == ("package", "1.2")
     assert await said(versions["gate"]) == "installed"
@@ -253,7 +255,9 @@ async def test_programs_start_side_by_side_and_keep_their_order(tmp_path: Path) 
         )
     write(tmp_path / "bb.py", "def setup(ostler): ...")
     told: list[str] = []
-    versions = await Assembly(Search(tmp_path, named=(tmp_path,), automatic=False), told.append).renew({})
+    versions = await ExtensionLoader(
+        ExtensionSearch(tmp_path, named=(tmp_path,), automatic=False), told.append
+    ).refresh({})
     assert told == []
     assert list(versions) == ["a", "b", "bb", "c"]
     for one in versions.values():
@@ -265,23 +269,23 @@ async def test_a_look_that_is_given_up_leaves_no_program_behind(
 ) -> None:
     written(tmp_path, "hello()\nsend('ready')\nread('nothing')", name="quick")
     written(tmp_path, "time.sleep(60)", name="slow")
-    load, is_loaded, begun = Version.load, asyncio.Event(), []
+    load, is_loaded, begun = LoadedVersion.load, asyncio.Event(), []
 
-    async def noted(version: Version) -> None:
+    async def noted(version: LoadedVersion) -> None:
         begun.append(version)
         await load(version)
         is_loaded.set()
 
-    monkeypatch.setattr(Version, "load", noted)
-    search = Search(tmp_path, named=(tmp_path,), automatic=False)
-    looking = asyncio.ensure_future(Assembly(search, print).renew({}))
+    monkeypatch.setattr(LoadedVersion, "load", noted)
+    search = ExtensionSearch(tmp_path, named=(tmp_path,), automatic=False)
+    looking = asyncio.ensure_future(ExtensionLoader(search, print).refresh({}))
     await asyncio.wait_for(is_loaded.wait(), WAIT)
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking
     assert [one.found.name for one in begun] == ["quick", "slow"]
     quick = begun[0].extension
-    assert isinstance(quick, ForeignExtension) and not quick.client.is_up
+    assert isinstance(quick, ProcessExtension) and not quick.client.is_up
 
 
 async def test_modules_go_with_the_last_who_knows_the_version(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.extensions.idle_host import is_anything_there
+from ostler.extensions.idle_host import has_extensions
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def test_whatever_may_be_an_extension_is_seen(tmp_path: Path, project: Path, pla
     file = tmp_path / place
     file.parent.mkdir(parents=True)
     (file.parent / ".hidden").touch()
-    assert not is_anything_there(project / "inner")
+    assert not has_extensions(project / "inner")
     file.write_text("[ostler.extensions]\ngate = gates:setup\n")
-    assert is_anything_there(project / "inner")
+    assert has_extensions(project / "inner")
 
 
 def test_without_extensions_nothing_is_loaded_for_them(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ostler.agent import OpenThings
+from ostler.agent import AgentResources
 from ostler.app.settings import Settings
 from ostler.core.function_tool import tool
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import ModelChanged, ReasoningChanged
 from ostler.models.catalogue import FREE, Catalogue
-from ostler.models.factory import ModelMaker
+from ostler.models.factory import ModelFactory
 from ostler.models.providers import ProviderSettings
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.errors import NoModel, UsageError
@@ -35,7 +35,7 @@ async def at_work(*script: Any, setup: Any = lambda ostler: None, **options: Any
 
 def configured(**settings: Any) -> Any:
     """Makes models by these settings, with one key in the environment."""
-    return ModelMaker(Settings(**settings), {"ANTHROPIC_API_KEY": "sk-1"}, lambda provider, search: None)
+    return ModelFactory(Settings(**settings), {"ANTHROPIC_API_KEY": "sk-1"}, lambda provider, search: None)
 
 
 def known_model(provider: str = "anthropic") -> str:
@@ -57,7 +57,7 @@ async def test_the_present_model_has_a_provider_an_id_and_a_level() -> None:
 async def test_another_model_is_asked_from_the_next_step_on_and_it_is_told_who_wanted_that() -> None:
     seen: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def change(call: Any, context: ExtensionContext) -> None:
             assert context.models.set("scripted/other", "low") == "scripted/other"
@@ -167,7 +167,7 @@ async def test_a_chain_resolves_to_the_first_model_that_is_known_and_has_a_key()
 
 
 async def test_models_that_are_only_looked_at_are_not_kept_by_the_agent() -> None:
-    things = OpenThings()
+    things = AgentResources()
     session, context = await at_work(make_model=things.keeping(configured()))
     assert await context.models.is_available(known_model())
     assert things.models == []
@@ -176,7 +176,7 @@ async def test_models_that_are_only_looked_at_are_not_kept_by_the_agent() -> Non
 
 
 async def test_a_plain_command_changes_the_model() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("switch")
         def switch(name: str, context: ExtensionContext) -> str:
             found = context.wait(context.models.resolve(["nobody/x", name]))

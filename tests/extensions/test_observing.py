@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_session import ReasoningStarted, SessionLeft, SessionOpened, StateChanged
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
@@ -15,7 +15,7 @@ from ostler.schema.messages import as_content
 from tests.extensions.at_work import extension, facts_of, nothing, session_with, work
 
 
-def brings_look(ostler: Ostler) -> None:
+def brings_look(ostler: ExtensionAPI) -> None:
     @ostler.tool
     def look(place: dict[str, str]) -> str:
         "Looks somewhere."
@@ -34,7 +34,7 @@ async def test_events_come_in_order_to_plain_and_async_handlers_alike() -> None:
         events.RunEnded,
     )
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         brings_look(ostler)
 
         @ostler.on(*kinds)
@@ -60,7 +60,7 @@ async def test_events_come_in_order_to_plain_and_async_handlers_alike() -> None:
 async def test_deltas_come_in_batches_and_are_complete() -> None:
     batches: list[tuple[events.TextDelta, ...]] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.TextDelta, batch=True)
         def see(deltas: tuple[events.TextDelta, ...]) -> None:
             batches.append(deltas)
@@ -76,7 +76,7 @@ async def test_deltas_come_in_batches_and_are_complete() -> None:
 async def test_moments_tell_what_is_no_fact() -> None:
     seen: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened, SessionLeft, StateChanged, ReasoningStarted)
         def see(moment: Any) -> None:
             seen.append(moment)
@@ -95,7 +95,7 @@ async def test_moments_tell_what_is_no_fact() -> None:
 
 
 async def test_a_handler_that_changes_what_it_is_given_changes_nothing() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         brings_look(ostler)
 
         @ostler.on(events.ToolCalled)
@@ -119,7 +119,7 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
     release = threading.Event()
     seen: list[str] = []
 
-    def hangs(ostler: Ostler) -> None:
+    def hangs(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunStarted)
         def hang(event: Any) -> None:
             release.wait(60)
@@ -128,7 +128,7 @@ async def test_a_handler_that_hangs_is_given_up_and_the_others_go_on(monkeypatch
         def end(event: Any) -> None:
             seen.append("the hanging one")
 
-    def sees(ostler: Ostler) -> None:
+    def sees(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunEnded)
         def end(event: Any) -> None:
             seen.append("the other")
@@ -167,7 +167,7 @@ async def test_every_event_of_a_run_can_be_observed() -> None:
         events.StepEnded,
     )
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(*kinds)
         def see(event: Any) -> None:
             seen.append(event)
@@ -175,7 +175,7 @@ async def test_every_event_of_a_run_can_be_observed() -> None:
     failing = ConnectionFailed("the line is dead")
     model = ScriptedModel([failing, Call("work"), "done"])
     session, _ = await session_with(model, extension("mine", setup))
-    session.harness.use([work])
+    session.harness.set_tools([work])
     await session.prompt(as_content("go"))
     order = [event.type for event in seen]
     assert {kind.__struct_config__.tag for kind in kinds} <= {*order}
@@ -200,7 +200,7 @@ async def test_every_event_of_a_run_can_be_observed() -> None:
 async def test_warnings_and_sources_are_seen_like_everything_else() -> None:
     seen: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.Warned, events.SourceCited)
         def see(event: Any) -> None:
             seen.append(event.type)
@@ -209,7 +209,7 @@ async def test_warnings_and_sources_are_seen_like_everything_else() -> None:
     session.journal.record(events.Warned("look out", about="model"))
     session.journal.record(events.SourceCited("https://example.org", "A page"))
     await session.journal.commit()
-    await host.come_to_rest(session)
+    await host.on_idle(session)
     assert seen == ["warned", "source_cited"]
     await session.close()
 
@@ -218,7 +218,7 @@ async def test_a_batch_goes_to_who_wants_one_and_everything_else_is_seen_one_by_
     singles: list[str] = []
     batches: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.StepStarted, events.ModelCalled, events.AssistantMessage)
         @ostler.on(events.UsageReported)
         def see(event: Any) -> None:
@@ -245,8 +245,8 @@ async def test_an_observer_may_take_itself_off_while_it_is_called() -> None:
         once.append(batch)
         stop()
 
-    stop = session.observe(see_once)
-    session.observe(always.append)
+    stop = session.subscribe(see_once)
+    session.subscribe(always.append)
     await session.prompt(as_content("go"))
     assert len(once) == 1
     assert len(always) > 1
@@ -258,7 +258,7 @@ async def test_handlers_of_one_extension_never_run_side_by_side_and_those_of_two
     meeting = threading.Barrier(2, timeout=60)
 
     def meets(name: str) -> Any:
-        def setup(ostler: Ostler) -> None:
+        def setup(ostler: ExtensionAPI) -> None:
             def enter(event: Any) -> None:
                 inside[name] += 1
                 assert inside[name] == 1

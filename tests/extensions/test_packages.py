@@ -12,7 +12,14 @@ from shlex import quote
 import pytest
 from msgspec.structs import replace
 
-from ostler.extensions.install.packages import Outcome, Wish, install, remove, set_enabled, update
+from ostler.extensions.install.packages import (
+    InstallOptions,
+    InstallResult,
+    install,
+    remove,
+    set_enabled,
+    update,
+)
 from ostler.extensions.install.sources import parse_source
 from ostler.extensions.loader.discovery import scan_extensions
 from ostler.extensions.loader.manifest import Package, Scope, installed_extensions, read_manifest
@@ -27,19 +34,21 @@ def scope(tmp_path: Path) -> Scope:
     return Scope("user", tmp_path / "home")
 
 
-Install = Callable[..., Outcome]
+Install = Callable[..., InstallResult]
 
 
 @pytest.fixture
 def put(scope: Scope, tmp_path: Path) -> Install:
-    def run(source: object, **wish: object) -> Outcome:
-        return install(scope, parse_source(str(source), tmp_path), Wish(**wish), lambda package: None)  # type: ignore[arg-type]
+    def run(source: object, **wish: object) -> InstallResult:
+        return install(
+            scope, parse_source(str(source), tmp_path), InstallOptions(**wish), lambda package: None
+        )  # type: ignore[arg-type]
 
     return run
 
 
 @pytest.fixture
-def renew(scope: Scope) -> Callable[[str], Outcome]:
+def renew(scope: Scope) -> Callable[[str], InstallResult]:
     return lambda name: update(scope, name, lambda package: None)
 
 
@@ -115,7 +124,7 @@ def test_nothing_of_a_repository_runs_but_the_extensions_that_are_tried(
 
 
 def test_an_update_takes_the_newest_and_what_was_changed_here_goes(
-    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("old"), "other.py": tool("other")})
     first = put(repository.url, include=("gate.py",)).package
@@ -131,7 +140,7 @@ def test_an_update_takes_the_newest_and_what_was_changed_here_goes(
 
 
 def test_an_update_follows_a_rewritten_history(
-    tmp_path: Path, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("old")})
     put(repository.url)
@@ -141,7 +150,7 @@ def test_an_update_follows_a_rewritten_history(
 
 
 def test_an_update_that_cannot_be_loaded_leaves_the_old_version(
-    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("gate")})
     before = put(repository.url).package
@@ -154,7 +163,7 @@ def test_an_update_that_cannot_be_loaded_leaves_the_old_version(
 
 
 def test_what_is_pinned_is_not_updated(
-    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     repository = Repository(tmp_path / "tidy", {"gate.py": tool("gate")})
     put(f"{repository.url}@main")
@@ -235,7 +244,7 @@ def test_nothing_is_installed_when_nothing_of_it_can_be_loaded(
 
 
 def test_what_cannot_be_loaded_beside_what_can_is_told_and_may_stay_broken(
-    tmp_path: Path, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     folder = write(tmp_path / "half", {"bad.py": BROKEN, "good.py": tool("good")})
     outcome = put(folder)
@@ -270,7 +279,7 @@ def test_looking_for_extensions_waits_for_nobody_and_reads_no_device(
 
 
 def test_a_path_is_copied_or_used_in_place(
-    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], Outcome]
+    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult]
 ) -> None:
     folder = write(tmp_path / "mine", {"gate.py": tool("old"), ".git/config": "x", "__pycache__/a.pyc": "x"})
     copied = put(folder).package
@@ -298,7 +307,7 @@ def test_a_folder_is_not_copied_into_itself(tmp_path: Path, put: Install) -> Non
         put(tmp_path)
     project = Scope("project", tmp_path / ".ostler")
     source = parse_source(str(tmp_path), tmp_path)
-    outcome = install(project, source, Wish(name="own", include=("gate.py",)), lambda package: None)
+    outcome = install(project, source, InstallOptions(name="own", include=("gate.py",)), lambda package: None)
     assert not (outcome.package.place(project) / ".ostler").exists()
 
 
@@ -319,7 +328,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_wheel_brings_its_entry_points_and_can_be_updated(
-    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], Outcome], index: Path
+    tmp_path: Path, scope: Scope, put: Install, renew: Callable[[str], InstallResult], index: Path
 ) -> None:
     points = "gate = ostler_tidy.gate:setup\nlook = ostler_tidy.gate:setup"
     wheel(index, "ostler_tidy", "1.0", {"ostler_tidy/gate.py": tool("one")}, points)
@@ -346,7 +355,7 @@ def test_a_package_of_pypi_is_never_a_projects(tmp_path: Path, index: Path) -> N
     wheel(index, "tidy", "1.0", {"tidy.py": tool("x")}, "tidy = tidy:setup")
     scope = Scope("project", tmp_path / ".ostler")
     with pytest.raises(UsageError, match="is installed for you: leave out --local"):
-        install(scope, parse_source("tidy", tmp_path), Wish(), lambda package: None)
+        install(scope, parse_source("tidy", tmp_path), InstallOptions(), lambda package: None)
     assert not scope.root.exists()
 
 
@@ -422,7 +431,7 @@ def test_a_refusal_before_the_trial_leaves_nothing_behind(tmp_path: Path, scope:
         raise UsageError("no")
 
     with pytest.raises(UsageError):
-        install(scope, parse_source(str(folder), tmp_path), Wish(), refuse)
+        install(scope, parse_source(str(folder), tmp_path), InstallOptions(), refuse)
     assert (leftovers(scope), scope.file.exists(), (tmp_path / "ran").exists()) == ([], False, False)
 
 
@@ -494,5 +503,5 @@ def test_nothing_is_installed_through_a_link_of_a_project(tmp_path: Path) -> Non
     scope.packages.symlink_to(elsewhere)
     folder = write(tmp_path / "tidy", {"gate.py": tool("gate")})
     with pytest.raises(ConfigurationError, match="is a link to elsewhere"):
-        install(scope, parse_source(str(folder), tmp_path), Wish(), lambda package: None)
+        install(scope, parse_source(str(folder), tmp_path), InstallOptions(), lambda package: None)
     assert elsewhere.joinpath("package_1", "a.py").exists()

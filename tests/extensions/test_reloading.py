@@ -19,8 +19,8 @@ from ostler.core.harness import Harness
 from ostler.extensions import idle_host
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader import reload
-from ostler.extensions.loader.discovery import Search
-from ostler.extensions.loader.extension_loader import Assembly, extend, host_of
+from ostler.extensions.loader.discovery import ExtensionSearch
+from ostler.extensions.loader.extension_loader import ExtensionLoader, load_into, make_host
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.permissions.trust import trust_edits
 from ostler.schema.messages import as_content
@@ -59,7 +59,9 @@ class Room:
 
     async def open(self, *script: Any, **search: Any) -> Session:
         self.harness.model = ScriptedModel(script)
-        self.host = await extend(self.harness, Search(self.project, **search), say=self.said.append)
+        self.host = await load_into(
+            self.harness, ExtensionSearch(self.project, **search), say=self.said.append
+        )
         return await create_session(MemoryStore(), self.harness)
 
     async def says(self, session: Session, name: str = "say") -> str:
@@ -185,7 +187,7 @@ async def test_during_a_run_it_takes_effect_at_the_next_step(room: Room) -> None
         seen.append(await room.says(session))
         return "written"
 
-    room.harness.use([edit])
+    room.harness.set_tools([edit])
     session = await room.open(Call("edit"), Call("brought"), "never")
     ended = await session.prompt(as_content("go"))
     assert seen == ["old"]
@@ -304,7 +306,7 @@ async def test_a_child_gets_what_changed_as_far_as_it_may_have_it(room: Room) ->
     children = []
     for name, harness in harnesses.items():
         harness.attendant = room.host
-        harness.use(room.harness.tools.values() if name == "all" else ())
+        harness.set_tools(room.harness.tools.values() if name == "all" else ())
         children.append(await create_session(MemoryStore(), harness))
     room.write(
         "gate.py",
@@ -414,10 +416,10 @@ async def test_a_module_of_a_program_in_another_language_starts_it_anew(room: Ro
 async def test_what_changed_while_it_was_loaded_is_noticed(room: Room) -> None:
     room.write("gate.py", SAYS, what="old")
     room.harness.model = ScriptedModel(["done"])
-    assembly = Assembly(Search(room.project), room.said.append)
-    versions = await assembly.renew({})
+    assembly = ExtensionLoader(ExtensionSearch(room.project), room.said.append)
+    versions = await assembly.refresh({})
     room.write("gate.py", SAYS, what="new")
-    host_of(assembly, versions, room.said.append).equip(room.harness)
+    make_host(assembly, versions, room.said.append).install_into(room.harness)
     session = await create_session(MemoryStore(), room.harness)
     await session.prompt(as_content("go"))
     await room.comes_to_say(session, "new")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.ui import renderer
-from ostler.extensions.ui.renderer import Painter
+from ostler.extensions.ui.renderer import Renderer
 from ostler.extensions.ui.types import Content, Widget
 from ostler.schema.errors import UsageError
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import facts_of
 from tests.extensions.with_face import opened
 
@@ -23,7 +23,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(Painter, "now", lambda painter: self.now)
+        monkeypatch.setattr(Renderer, "now", lambda painter: self.now)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def widget(function: Any, hz: float = 0, text: str = "") -> Widget:
 
 
 async def test_a_function_is_asked_for_lines_at_the_width_of_the_face() -> None:
-    face = TestFace(width=12)
+    face = FakeFrontEnd(width=12)
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: "=" * width))
     assert (await face.screen()).splitlines()[0] == "│ " + "=" * 10
@@ -89,7 +89,7 @@ async def test_a_rate_is_from_1_to_30(hz: Any) -> None:
 
 
 async def test_an_empty_text_hides_a_widget_and_none_leaves_it_to_its_text() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: "", text="fallback"))
     assert "fallback" not in await face.screen()
@@ -105,7 +105,7 @@ async def test_what_a_function_raises_is_reported_once_and_the_default_is_drawn(
     def bad(width: int) -> str:
         raise ValueError("no")
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(bad, hz, "fallback"))
     for _ in range(5):
@@ -118,7 +118,7 @@ async def test_what_a_function_raises_is_reported_once_and_the_default_is_drawn(
 
 
 async def test_what_is_no_text_is_reported_and_the_default_is_drawn() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: 3, text="fallback"))
     assert "fallback" in await face.screen()
@@ -139,7 +139,7 @@ async def test_a_function_that_hangs_costs_the_face_a_moment_and_is_given_up_aft
         never.wait(60)
         return "late"
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(hang, 30, "fallback"))
     for _ in range(6):
@@ -168,7 +168,7 @@ async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_ha
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(60)
         return "drawn"
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(draw, 30, "fallback"))
     assert "drawn" in await face.screen()
@@ -178,13 +178,13 @@ async def test_time_in_which_the_whole_process_stood_still_is_not_taken_for_a_ha
 async def test_a_widget_is_drawn_while_a_handler_of_its_extension_works() -> None:
     began, may_end = threading.Event(), threading.Event()
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("work")
         def work(arguments: str) -> None:
             began.set()
             may_end.wait(60)
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face, setup)
     context.ui.set_widget(widget(lambda width: "drawn"))
     running = asyncio.ensure_future(host.run_command(session, "work", ""))
@@ -196,7 +196,7 @@ async def test_a_widget_is_drawn_while_a_handler_of_its_extension_works() -> Non
 
 
 async def test_another_content_is_asked_anew() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.ui.set_widget(widget(lambda width: "old"))
     assert "old" in await face.screen()
@@ -210,7 +210,7 @@ async def test_another_content_is_asked_anew() -> None:
 
 
 async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_face() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.tool_renderer(
             "deploy",
             title="Deploying",
@@ -219,7 +219,7 @@ async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_
         )
         ostler.tool_renderer("quiet", title="Quietly", header=lambda arguments, width: "", body=None)
 
-    face = TestFace(width=30)
+    face = FakeFrontEnd(width=30)
     session, host, _ = await opened(face, setup)
     assert await face.call("deploy", {"to": "here"}, "done") == "to here in 30\ngood: done"
     assert await face.call("deploy", {"to": "here"}, "oh", failed=True) == "to here in 30\nbad: oh"
@@ -232,10 +232,10 @@ async def test_a_tool_is_shown_by_its_renderer_and_what_is_empty_is_left_to_the_
 
 
 async def test_a_renderer_of_a_tool_that_raises_leaves_it_to_the_face() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.tool_renderer("deploy", header=lambda arguments, width: arguments["nowhere"])
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, _ = await opened(face, setup)
     for _ in range(2):
         assert await face.call("deploy", {}, "done") == "deploy\ndone"
@@ -245,7 +245,7 @@ async def test_a_renderer_of_a_tool_that_raises_leaves_it_to_the_face() -> None:
 
 
 async def test_a_renderer_cannot_change_the_arguments_of_a_call() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.tool_renderer("deploy", header=lambda arguments, width: arguments.pop("to"))
 
     session, host, _ = await opened(None, setup)
@@ -256,7 +256,7 @@ async def test_a_renderer_cannot_change_the_arguments_of_a_call() -> None:
 
 
 async def test_a_message_is_printed_as_its_renderer_draws_it_verbatim() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.message_renderer("box")
         def box(text: str, width: int) -> str:
             return f"+{'-' * (width - 2)}+\n| {text}"
@@ -265,7 +265,7 @@ async def test_a_message_is_printed_as_its_renderer_draws_it_verbatim() -> None:
         async def bad(text: str, width: int) -> str:
             raise ValueError("no")
 
-    face = TestFace(width=6)
+    face = FakeFrontEnd(width=6)
     session, _, context = await opened(face, setup)
     await context.render_message("box", "hello")
     await context.render_message("unknown", "plain")
@@ -275,12 +275,12 @@ async def test_a_message_is_printed_as_its_renderer_draws_it_verbatim() -> None:
 
 
 async def test_a_message_is_80_columns_wide_where_there_is_no_terminal() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.message_renderer("width")(lambda text, width: f"{text} {width}")
 
     printed: list[Any] = []
     session, _, context = await opened(None, setup)
-    session.observe(printed.extend)
+    session.subscribe(printed.extend)
     await context.render_message("width", "at")
     assert [one.text for one in printed] == ["at 80"]
     await session.close()

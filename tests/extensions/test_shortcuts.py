@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.ui.front_end import is_of_faces, normalised_key, shortcut_key
+from ostler.extensions.ui.front_end import is_reserved, normalised_key, shortcut_key
 from ostler.schema.errors import UsageError
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import extension, facts_of
 from tests.extensions.with_face import opened
 
@@ -66,13 +66,13 @@ def test_some_keys_are_no_extensions_to_take(key: str) -> None:
     with pytest.raises(UsageError, match=r"key|take"):
         shortcut_key(key)
     with pytest.raises(UsageError):
-        Ostler("demo").shortcut(key)
+        ExtensionAPI("demo").shortcut(key)
 
 
 def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
     said: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("Escape")(lambda: None)
         ostler.shortcut("ctrl+k")(lambda: None)
         ostler.shortcut("Ctrl+K")(lambda: None)
@@ -80,20 +80,20 @@ def test_a_key_that_faces_use_themselves_may_be_taken_with_a_warning() -> None:
     from ostler.core.harness import Harness
     from ostler.models.scripted import ScriptedModel
 
-    ExtensionHost([extension("demo", setup)], face=TestFace(), say=said.append).equip(
+    ExtensionHost([extension("demo", setup)], face=FakeFrontEnd(), say=said.append).install_into(
         Harness(model=ScriptedModel([]))
     )
     assert said == [
         "the extension demo takes esc, which faces use themselves",
         "the extension demo takes ctrl+k twice: the last one counts",
     ]
-    ExtensionHost([extension("demo", setup)], say=said.append).equip(Harness(model=ScriptedModel([])))
+    ExtensionHost([extension("demo", setup)], say=said.append).install_into(Harness(model=ScriptedModel([])))
     assert len(said) == 2, "without keys there is nothing to warn of"
-    assert is_of_faces("shift+tab")
+    assert is_reserved("shift+tab")
 
 
 async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("Ctrl+Shift+S", description="says where we are")
         def say(context: Any) -> None:
             context.print(context.session_id)
@@ -103,7 +103,7 @@ async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None
             if (await context.ui.confirm("Sure?")).value:
                 context.print("sure")
 
-    face = TestFace(True)
+    face = FakeFrontEnd(True)
     session, _, _ = await opened(face, setup)
     await face.press("shift+ctrl+s", "ctrl+y", "ctrl+z")
     assert face.texts() == [session.id, "sure"]
@@ -114,15 +114,15 @@ async def test_a_key_calls_what_was_registered_for_it_with_the_context() -> None
 async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() -> None:
     pressed: list[str] = []
 
-    def as_stroke(ostler: Ostler) -> None:
+    def as_stroke(ostler: ExtensionAPI) -> None:
         ostler.shortcut("shift+a")(lambda: pressed.append("stroke"))
 
-    def as_text(ostler: Ostler) -> None:
+    def as_text(ostler: ExtensionAPI) -> None:
         as_stroke(ostler)
         ostler.shortcut("A")(lambda: pressed.append("text"))
 
     for setup in (as_stroke, as_text):
-        face = TestFace()
+        face = FakeFrontEnd()
         session, _, _ = await opened(face, setup)
         await face.press("A", "shift+a")
         await session.close()
@@ -130,12 +130,12 @@ async def test_a_capital_letter_is_found_as_text_first_and_then_as_a_stroke() ->
 
 
 async def test_a_shortcut_that_raises_is_reported_and_the_face_goes_on() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("ctrl+k")
         def bad() -> None:
             raise ValueError("no")
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, _ = await opened(face, setup)
     await face.press("ctrl+k", "a")
     (warned,) = await facts_of(session, "warned")
@@ -149,14 +149,14 @@ async def test_a_shortcut_that_raises_is_reported_and_the_face_goes_on() -> None
 async def test_shortcuts_do_not_fire_while_a_dialog_is_open() -> None:
     pressed: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("ctrl+k")(lambda: pressed.append("k"))
 
     async def answer(asked: Any) -> bool:
         await face.press("ctrl+k")
         return True
 
-    face = TestFace(answer=answer)
+    face = FakeFrontEnd(answer=answer)
     session, _, context = await opened(face, setup)
     assert (await context.ui.confirm("Sure?")).value
     assert not pressed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import ScriptedModel
 from ostler.permissions.trust import trust
@@ -152,7 +152,7 @@ async def test_a_file_is_injected_as_it_is_without_its_front_matter(project: Pat
 
 
 async def test_a_plain_command_injects_a_skill(project: Path) -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("bake")
         def bake(arguments: str, context: ExtensionContext) -> str:
             context.skills.inject("baking")

@@ -16,7 +16,7 @@ from ostler.core.harness import Harness
 from ostler.core.hooks import Ask, PlannedCall, Refuse, RunPlan
 from ostler.core.model import ModelRequest
 from ostler.extensions import SubagentEvent, SubagentEvents, SubagentResult
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -77,7 +77,7 @@ class Spawner:
         self._at_start = at_start
         self.done: list[Any] = []
 
-    def __call__(self, ostler: Ostler) -> None:
+    def __call__(self, ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def begin(plan: RunPlan, context: ExtensionContext) -> None:
             if self._at_start is not None and not self.done and text_of(plan.prompt) == "go":
@@ -129,7 +129,7 @@ async def test_a_spawned_child_works_in_the_background_and_its_use_counts_as_the
 
 
 async def test_a_handler_may_wait_for_a_subagent() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         def plain(plan: RunPlan, context: ExtensionContext) -> None:
             if text_of(plan.prompt) == "go":
@@ -150,7 +150,7 @@ async def test_a_handler_may_wait_for_a_subagent() -> None:
 async def test_waiting_for_two_subagents_at_once_does_not_count_for_the_handlers_time() -> None:
     results: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run(time_limit=0.2)
         async def both(plan: RunPlan, context: ExtensionContext) -> None:
             if text_of(plan.prompt) == "go":
@@ -179,7 +179,7 @@ async def test_callbacks_see_what_happens_in_a_child_in_order() -> None:
     first = Turn("Let me see", (Call("look", {"path": "a"}),), reasoning="where?")
     model = by_task(go=["on it"], count=[first, "three of them"])
     session, _ = await session_with(model, extension("spawner", Spawner(spawn)))
-    session.harness.use([look])
+    session.harness.set_tools([look])
     ended = await prompt(session)
     assert [event.kind for event in seen] == [
         "run_started",
@@ -247,7 +247,7 @@ async def heard_of(session: Session, text: str) -> None:
         if text in said[0]:
             heard.set()
 
-    session.observe(see)
+    session.subscribe(see)
     await asyncio.wait_for(heard.wait(), PATIENCE)
 
 
@@ -347,7 +347,7 @@ async def test_a_childs_time_is_limited() -> None:
 
 
 async def test_a_childs_use_counts_against_the_limits_of_the_run() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def first(plan: RunPlan, context: ExtensionContext) -> None:
             if text_of(plan.prompt) == "go":
@@ -355,7 +355,7 @@ async def test_a_childs_use_counts_against_the_limits_of_the_run() -> None:
 
     model = by_task(go=["done"], count=[Call("look", {"path": "a"}), Call("look", {"path": "b"}), "three"])
     session, _ = await session_with(model, extension("spawner", setup), limits=Limits(steps=2))
-    session.harness.use([look])
+    session.harness.set_tools([look])
     ended = await prompt(session)
     (child,) = await facts_of(session, "child_ended")
     assert (child.status, child.own.steps) == ("limit", 2)
@@ -364,7 +364,7 @@ async def test_a_childs_use_counts_against_the_limits_of_the_run() -> None:
 
 
 async def test_a_child_has_the_tools_it_was_given_and_the_same_guards() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def gate(call: PlannedCall) -> Refuse | None:
             return Refuse("never") if call.name == "remove" else None
@@ -379,7 +379,7 @@ async def test_a_child_has_the_tools_it_was_given_and_the_same_guards() -> None:
     model = by_task(go=["done"])
     other = by_task(clean=[Call("remove", {"path": "a"}), "could not"])
     session, _ = await session_with(model, extension("gate", setup), make_model=lambda name: other)
-    session.harness.use([look, remove])
+    session.harness.set_tools([look, remove])
     ended = await prompt(session)
     assert session.state.extension_state["gate"]["result"] == "could not"
     assert ended.children.refused_calls == 1
@@ -401,7 +401,7 @@ async def test_a_child_may_be_one_of_the_named_agents() -> None:
     spawner = Spawner(lambda context: context.spawn("count", agent="scout"))
     model = by_task(count=["three"])
     session, _ = await session_with(model, extension("spawner", spawner))
-    session.harness.use([DelegateTool({"scout": scout}), look, remove])
+    session.harness.set_tools([DelegateTool({"scout": scout}), look, remove])
     await prompt(session)
     (started,) = await facts_of(session, "child_started")
     assert started.agent == "scout"
@@ -414,7 +414,7 @@ async def test_a_child_may_be_one_of_the_named_agents() -> None:
 async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> None:
     refused: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         def try_all(plan: RunPlan, context: ExtensionContext) -> None:
             wrong: list[dict[str, Any]] = [{"model": "nobody/x"}, {"tools": ["saw"]}, {"agent": "scout"}]
@@ -428,7 +428,7 @@ async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> No
         raise UsageError(f"there is no provider for {name}")
 
     session, _ = await session_with(by_task(), extension("spawner", setup), make_model=make_model)
-    session.harness.use([DelegateTool({})])
+    session.harness.set_tools([DelegateTool({})])
     await prompt(session)
     assert refused == [
         "The child cannot have the model nobody/x: there is no provider for nobody/x",
@@ -440,7 +440,7 @@ async def test_what_there_is_not_is_refused_at_once_and_nothing_is_begun() -> No
 
 
 async def test_a_child_may_go_on_with_an_earlier_one() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def twice(plan: RunPlan, context: ExtensionContext) -> None:
             if text_of(plan.prompt) == "go":
@@ -481,7 +481,7 @@ async def test_a_child_that_waits_for_somebody_is_ended() -> None:
     session, _ = await session_with(
         by_task(buy=[Call("order")]), extension("spawner", spawner), store=store, waits_for_answers=True
     )
-    session.harness.use([order])
+    session.harness.set_tools([order])
     ended = await prompt(session)
     assert ended.status == "completed"
     assert (await spawner.done[0].wait()).error.startswith("it waited for somebody")
@@ -490,7 +490,7 @@ async def test_a_child_that_waits_for_somebody_is_ended() -> None:
 
 
 async def test_a_run_does_not_wait_before_its_children_have_ended() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         def ask(call: PlannedCall) -> Ask | None:
             return Ask(Question("Sure?")) if call.name == "remove" else None
@@ -505,7 +505,7 @@ async def test_a_run_does_not_wait_before_its_children_have_ended() -> None:
         store=store,
         waits_for_answers=True,
     )
-    session.harness.use([remove])
+    session.harness.set_tools([remove])
     waiting = await asyncio.wait_for(session.prompt(as_content("go")), PATIENCE)
     assert isinstance(waiting, events.RunWaiting)
     assert (await spawner.done[0].wait()).text == "three"
@@ -518,7 +518,7 @@ async def test_a_run_does_not_wait_before_its_children_have_ended() -> None:
 async def test_a_child_may_spawn_a_child() -> None:
     parents: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def deeper(plan: RunPlan, context: ExtensionContext) -> None:
             parents.append(context.parent)
@@ -541,7 +541,7 @@ async def test_a_child_may_spawn_a_child() -> None:
 async def test_a_handler_that_always_spawns_is_stopped_at_some_depth() -> None:
     refused: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         async def always(plan: RunPlan, context: ExtensionContext) -> None:
             try:
@@ -731,7 +731,7 @@ async def test_kill_9_leaves_no_child_that_is_never_ended(tmp_path: Path, when: 
 async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_subagent() -> None:
     seen: list[SubagentEvent] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         reader = SubagentEvents()
 
         @ostler.on(events.ChildEvent)
@@ -743,7 +743,7 @@ async def test_what_happens_in_a_delegated_child_can_be_read_as_events_of_a_suba
         go=[Call("delegate", {"task": "count"}), "done"], count=[Call("look", {"path": "a"}), "3"]
     )
     session, _ = await session_with(model, extension("monitor", setup))
-    session.harness.use([DelegateTool({}), look])
+    session.harness.set_tools([DelegateTool({}), look])
     await prompt(session)
     assert [event.kind for event in seen] == [
         "run_started",

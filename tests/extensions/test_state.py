@@ -12,7 +12,7 @@ from ostler.core.harness import Harness
 from ostler.core.hooks import StepPlan
 from ostler.core.journal import World
 from ostler.core.state import fold
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionOpened
@@ -34,7 +34,7 @@ class Count(msgspec.Struct):
 
 
 def keeper(kept: dict[str, ExtensionContext]) -> Extension:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def opened(moment: SessionOpened, context: ExtensionContext) -> None:
             kept[moment.session] = context
@@ -46,14 +46,14 @@ async def opened_with(store: Any, kept: dict[str, ExtensionContext], session: st
     from ostler.extensions.host import ExtensionHost
 
     harness = Harness(model=ScriptedModel(["again"]))
-    ExtensionHost([keeper(kept)]).equip(harness)
+    ExtensionHost([keeper(kept)]).install_into(harness)
     return await open_session(store, session, harness)
 
 
 async def settled(session: Session) -> None:
     attendant = session.harness.attendant
     assert attendant is not None
-    await attendant.come_to_rest(session)
+    await attendant.on_idle(session)
 
 
 async def test_values_keep_their_types_and_the_last_one_counts() -> None:
@@ -156,7 +156,7 @@ async def test_a_value_that_the_log_cannot_take_is_refused_and_the_old_one_stays
 
 
 async def test_a_counter_does_not_make_it_slow_to_open_a_session(tmp_path: Path) -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def count(plan: StepPlan, context: ExtensionContext) -> None:
             for _ in range(500):

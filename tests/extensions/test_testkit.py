@@ -9,11 +9,11 @@ import pytest
 
 from ostler.extensions import (
     DraftMessage,
+    ExtensionAPI,
     ExtensionContext,
     FinishedCall,
     Handled,
     InputDraft,
-    Ostler,
     PlannedCall,
     PlannedFork,
     PlannedSwitch,
@@ -30,7 +30,7 @@ from ostler.schema import events
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.messages import as_content, text_of
 from ostler.testkit.extensions import ExtensionTest
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 
 GATE = """
 from ostler.extensions import Ostler, PlannedCall, Refuse
@@ -52,7 +52,7 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate.py"
 
 
-def all_of_it(ostler: Ostler) -> None:
+def all_of_it(ostler: ExtensionAPI) -> None:
     """Does a bit of everything."""
 
     @ostler.on(events.RunEnded)
@@ -127,7 +127,7 @@ async def test_an_extension_that_cannot_be_loaded_says_why(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="there is no extension"):
         await ExtensionTest(tmp_path / "none.py").__aenter__()
 
-    def fails(ostler: Ostler) -> None:
+    def fails(ostler: ExtensionAPI) -> None:
         raise ValueError("no")
 
     with pytest.raises(AssertionError, match=r"cannot be loaded: ValueError: no \(test_testkit.py:"):
@@ -153,7 +153,7 @@ async def test_a_tool_that_is_there_is_run() -> None:
 
 
 async def test_a_call_that_is_never_made_is_said_so() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_run
         def never(plan: Any) -> Refuse:
             return Refuse("closed on Sundays")
@@ -177,7 +177,7 @@ async def test_a_prompt_runs_with_the_script() -> None:
 async def test_what_is_emitted_reaches_its_handlers_and_their_decision_comes_back() -> None:
     seen: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.on(events.Warned, SessionOpened)(seen.append)
         ostler.on("mine")(seen.append)
         ostler.before_step(lambda plan: Refuse("enough"))
@@ -200,7 +200,7 @@ async def test_what_is_emitted_reaches_its_handlers_and_their_decision_comes_bac
 
 
 async def test_a_command_is_run_and_the_face_answers_what_it_asks() -> None:
-    async with ExtensionTest(all_of_it, face=TestFace("yes", "no")) as test:
+    async with ExtensionTest(all_of_it, face=FakeFrontEnd("yes", "no")) as test:
         assert await test.command("/show", "apples") == "showed apples"
         assert await test.command("show", "pears") == "showed pears"
         assert [asked.question.text for asked in test.questions] == ["Sure?", "Sure?"]
@@ -272,7 +272,7 @@ async def test_assertions_about_what_was_printed_say_what_was() -> None:
 
 
 async def test_assertions_about_what_is_shown_say_what_is() -> None:
-    async with ExtensionTest(all_of_it, face=TestFace("yes")) as test:
+    async with ExtensionTest(all_of_it, face=FakeFrontEnd("yes")) as test:
         with pytest.raises(AssertionError, match="there is no header"):
             test.assert_header()
         await test.command("show", "apples")

@@ -9,13 +9,13 @@ from ostler.extensions.ui.themes import (
     DEFAULT_THEME,
     SLOTS,
     Theme,
-    ThemeBook,
     ThemeColor,
     ThemeColors,
+    ThemeRegistry,
     full_hex,
 )
 from ostler.schema.errors import UsageError
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.with_face import opened
 
 SEA = Theme(primary=ThemeColor("#036", "9CF"), text=ThemeColor(dark="#ffffff"))
@@ -29,12 +29,12 @@ def test_there_are_16_slots_of_a_face_and_6_of_markdown_in_both_forms() -> None:
 
 def test_the_default_theme_has_every_colour() -> None:
     for dark in (False, True):
-        colors = ThemeBook().resolved(DEFAULT, dark=dark)
+        colors = ThemeRegistry().resolved(DEFAULT, dark=dark)
         assert all(full_hex(getattr(colors, slot)) for slot in SLOTS)
 
 
 def test_an_empty_colour_is_that_of_the_default_theme_on_each_side_by_itself() -> None:
-    book = ThemeBook()
+    book = ThemeRegistry()
     book.register("sea", SEA)
     light, dark = book.resolved("sea", dark=False), book.resolved("sea", dark=True)
     assert (light.name, light.dark, light.primary) == ("sea", False, "#003366")
@@ -67,15 +67,15 @@ def test_what_is_no_colour_leaves_the_text_plain_and_keeps_bold(color: str) -> N
 
 def test_a_theme_with_a_bad_colour_is_refused_with_its_slot() -> None:
     with pytest.raises(UsageError, match="'odd': accent is no colour"):
-        ThemeBook().register("odd", Theme(accent=ThemeColor("blue-ish")))
+        ThemeRegistry().register("odd", Theme(accent=ThemeColor("blue-ish")))
     with pytest.raises(UsageError, match="needs a name"):
-        ThemeBook().register("", SEA)
+        ThemeRegistry().register("", SEA)
     with pytest.raises(UsageError, match="'odd': primary is no ThemeColor"):
-        ThemeBook().register("odd", Theme(primary="#fff"))  # type: ignore[arg-type]
+        ThemeRegistry().register("odd", Theme(primary="#fff"))  # type: ignore[arg-type]
 
 
 def test_who_registered_a_name_last_has_it_until_he_goes() -> None:
-    book, first, second = ThemeBook(), object(), object()
+    book, first, second = ThemeRegistry(), object(), object()
     book.register("sea", SEA, first)
     book.register("sea", Theme(primary=ThemeColor("#111", "#111")), second)
     book.register(DEFAULT, Theme(primary=ThemeColor("#222", "#222")), second)
@@ -90,7 +90,7 @@ def test_who_registered_a_name_last_has_it_until_he_goes() -> None:
 
 
 async def test_an_extension_registers_and_sets_a_theme_which_its_face_shows() -> None:
-    face = TestFace(is_dark=True)
+    face = FakeFrontEnd(is_dark=True)
     session, _, context = await opened(face)
     context.ui.register_theme("sea", SEA)
     assert context.ui.themes() == [DEFAULT, "sea"]
@@ -103,18 +103,18 @@ async def test_an_extension_registers_and_sets_a_theme_which_its_face_shows() ->
 
 
 async def test_an_unknown_theme_is_refused_with_those_there_are() -> None:
-    session, _, context = await opened(TestFace())
+    session, _, context = await opened(FakeFrontEnd())
     with pytest.raises(UsageError, match="there is no theme 'sea'; there are: default"):
         context.ui.set_theme("sea")
     await session.close()
 
 
 async def test_the_theme_of_an_extension_goes_with_it() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.register_theme("sea", SEA)
     context.ui.set_theme("sea")
-    await host.sessions[session.id].dismiss("demo", "reload")
+    await host.sessions[session.id].remove("demo", "reload")
     assert face.theme() == DEFAULT
     assert host.themes.names() == [DEFAULT]
     assert "theme" not in face.values

@@ -9,7 +9,7 @@ from ostler.core.children import ChildRequest
 from ostler.core.function_tool import ToolClass, tool
 from ostler.core.hooks import Hook, StepPlan
 from ostler.core.tool import ToolContext
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.messages import as_content, text_of
@@ -31,7 +31,7 @@ class Touch(ToolClass):
         return "touched"
 
 
-def bringing(ostler: Ostler) -> None:
+def bringing(ostler: ExtensionAPI) -> None:
     @ostler.tool
     def deploy() -> str:
         "Deploys."
@@ -62,7 +62,7 @@ async def test_every_tool_is_listed_with_its_source() -> None:
 
 
 async def test_a_tool_that_is_switched_off_is_not_offered_and_a_call_to_it_is_refused() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("plan")
         def plan(arguments: str, context: ExtensionContext) -> str:
             missing = context.tools.set_active(["look", "nope"] if arguments else None)
@@ -84,7 +84,7 @@ async def test_a_tool_that_is_switched_off_is_not_offered_and_a_call_to_it_is_re
 
 
 async def test_switching_off_holds_from_the_next_step_on() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.before_tool
         async def limit(call: Any, context: ExtensionContext) -> None:
             context.tools.set_active([])
@@ -129,7 +129,7 @@ async def test_what_all_extensions_allow_is_offered_and_a_reload_forgets_a_list(
 
 
 async def test_no_hook_of_another_extension_brings_a_tool_back() -> None:
-    def greedy(ostler: Ostler) -> None:
+    def greedy(ostler: ExtensionAPI) -> None:
         @ostler.before_step
         def all_of_them(plan: StepPlan) -> StepPlan:
             return StepPlan(plan.number, plan.model, ("look", "touch"))

@@ -9,12 +9,12 @@ from shlex import quote
 import pytest
 
 from ostler.cli.permissions import extensions_to_trust
-from ostler.extensions.executor import CodeFailed
+from ostler.extensions.executor import ExtensionError
 from ostler.extensions.loader import code_files
-from ostler.extensions.loader.code_files import ToTrust
-from ostler.extensions.loader.discovery import Search
-from ostler.extensions.loader.extension_loader import Assembly, Versions
-from ostler.extensions.protocol.process_extension import ForeignExtension
+from ostler.extensions.loader.code_files import ProjectExtension
+from ostler.extensions.loader.discovery import ExtensionSearch
+from ostler.extensions.loader.extension_loader import ExtensionLoader, Versions
+from ostler.extensions.protocol.process_extension import ProcessExtension
 from ostler.permissions.trust import distrust, trust_edits
 from tests.extensions.foreign_process import written
 
@@ -33,7 +33,7 @@ class Project:
         return file
 
     async def load(self, **how: bool) -> Versions:
-        return await Assembly(Search(self.folder, **how), self.told.append).renew({})
+        return await ExtensionLoader(ExtensionSearch(self.folder, **how), self.told.append).refresh({})
 
     async def standings(self, **how: bool) -> dict[str, str]:
         versions = await self.load(**how)
@@ -133,17 +133,17 @@ async def test_a_person_is_asked_once_about_all(project: Project) -> None:
     project.write("b/data.txt", "one\ntwo\n")
     asked: list[list[str]] = []
 
-    def refuse(extensions: Sequence[ToTrust]) -> bool:
+    def refuse(extensions: Sequence[ProjectExtension]) -> bool:
         asked.append([line for one in extensions for line in one.lines()])
         return False
 
-    def agree(extensions: Sequence[ToTrust]) -> bool:
+    def agree(extensions: Sequence[ProjectExtension]) -> bool:
         return True
 
-    await Assembly(Search(project.folder), project.told.append, refuse).renew({})
+    await ExtensionLoader(ExtensionSearch(project.folder), project.told.append, refuse).refresh({})
     assert asked == [["a.py: 1 line", "b/__init__.py: 1 line", "b/data.txt: 2 lines"]]
     assert len(project.told) == 1
-    await Assembly(Search(project.folder), project.told.append, agree).renew({})
+    await ExtensionLoader(ExtensionSearch(project.folder), project.told.append, agree).refresh({})
     assert await project.standings() == {"a": "loaded", "b": "loaded"}
 
 
@@ -180,12 +180,12 @@ async def test_a_program_whose_files_were_changed_is_not_started_again(project: 
     project.trust()
     versions = await project.load()
     extension = versions["script"].extension
-    assert isinstance(extension, ForeignExtension)
+    assert isinstance(extension, ProcessExtension)
     await extension.client.stop()
     await extension.client.start()
     await extension.client.stop()
     (program / "more.py").write_text("")
-    with pytest.raises(CodeFailed, match="not those that were trusted any more"):
+    with pytest.raises(ExtensionError, match="not those that were trusted any more"):
         await extension.client.start()
     assert (folder / "starts").read_text() == "xx"
     await extension.close()
@@ -197,10 +197,10 @@ async def test_a_changed_file_beside_a_program_asks_again(project: Project) -> N
     program = written(folder, "hello()\nsend('ready')\nread('x')")
     (program / "words.txt").write_text("old")
     project.trust()
-    assembly = Assembly(Search(project.folder), project.told.append)
-    versions = await assembly.renew({})
+    assembly = ExtensionLoader(ExtensionSearch(project.folder), project.told.append)
+    versions = await assembly.refresh({})
     (program / "words.txt").write_text("new")
-    again = await assembly.renew(versions)
+    again = await assembly.refresh(versions)
     assert again["script"] is versions["script"]
     assert again["script"].extension.standing == "changed"
     assert "the extension script was changed: its old version runs on" in project.told[0]

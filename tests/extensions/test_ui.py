@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_session import SessionOpened
-from ostler.extensions.ui.renderer import LiveBoard
+from ostler.extensions.ui.renderer import LiveValues
 from ostler.extensions.ui.types import Content, Style, Visibility, Widget
 from ostler.models.scripted import ScriptedModel
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.messages import as_content
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import extension
 from tests.extensions.with_face import opened, until
 
 
 async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
-    face = TestFace(width=20)
+    face = FakeFrontEnd(width=20)
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("todo", "three things to do and more"))
     assert (await face.screen()).splitlines() == ["│ three things to do", "│ and more", "─" * 20, "> "]
@@ -47,7 +47,7 @@ async def test_a_widget_is_shown_replaced_whole_and_removed() -> None:
 
 
 async def test_widgets_stand_in_the_order_of_their_priority_and_then_of_their_age() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     for name, priority in (("z", 0), ("b", 5), ("a", 5), ("c", -1)):
         context.ui.set_widget(Widget(name, name, priority=priority))
@@ -58,31 +58,31 @@ async def test_widgets_stand_in_the_order_of_their_priority_and_then_of_their_ag
 
 
 async def test_two_extensions_may_use_the_same_id() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     attending = host.sessions[session.id]
-    attending.admit(extension("other", lambda ostler: None))
+    attending.add(extension("other", lambda ostler: None))
     context.ui.set_widget(Widget("one", "mine"))
     attending.channels["other"].context.ui.set_widget(Widget("one", "theirs"))
     attending.board.tell()
     assert [one.text for one in face.widgets()] == ["mine", "theirs"]
-    await attending.dismiss("other")
+    await attending.remove("other")
     assert [one.text for one in face.widgets()] == ["mine"]
     await session.close()
 
 
 async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() -> None:
-    face = TestFace(width=10)
+    face = FakeFrontEnd(width=10)
     session, host, context = await opened(face)
     attending = host.sessions[session.id]
-    attending.admit(extension("other", lambda ostler: None))
+    attending.add(extension("other", lambda ostler: None))
     other = attending.channels["other"].context
     context.ui.set_header("mine")
     context.ui.set_footer("foot", Style(borderless=True))
     other.ui.set_header("theirs")
     attending.board.tell()
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> ", "foot"]
-    await attending.dismiss("demo")
+    await attending.remove("demo")
     assert (await face.screen()).splitlines() == ["│ theirs", "─" * 10, "> "]
     other.ui.remove_header()
     other.ui.remove_footer()
@@ -92,7 +92,7 @@ async def test_there_is_one_header_and_one_footer_and_who_comes_last_has_it() ->
 
 
 async def test_status_entries_stand_in_one_line_by_priority() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("b", "second", 2)
     context.ui.set_status("a", "third", 2)
@@ -106,7 +106,7 @@ async def test_status_entries_stand_in_one_line_by_priority() -> None:
 
 
 async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_status("a", "status")
     context.ui.set_visibility(Visibility(hide_status=True, hide_separator=True))
@@ -120,7 +120,7 @@ async def test_parts_of_a_face_can_be_hidden_and_the_whole_is_replaced() -> None
 
 
 async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened()
     context.ui.set_widget(Widget("one", "here already"))
     context.ui.set_status("a", "status")
@@ -132,7 +132,7 @@ async def test_a_face_that_opens_later_is_given_what_is_shown() -> None:
 
 
 async def test_a_widget_that_is_set_and_removed_at_once_leaves_nothing() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     for _ in range(3):
         context.ui.set_widget(Widget("one", "here"))
@@ -152,7 +152,7 @@ async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_
         if len(published) > 1:
             again.set()
 
-    board = LiveBoard(publish)
+    board = LiveValues(publish)
     for number in range(1000):
         board.put("widget:a/b", Style(str(number)), None)
     assert [one.value["border"] for one in published] == ["0"]
@@ -166,7 +166,7 @@ async def test_however_fast_a_value_changes_the_last_one_is_told_and_few_of_the_
 
 
 async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, host, context = await opened(face)
     context.ui.set_widget(Widget("one", Content(render=lambda width: "x")))
     context.ui.set_header("head")
@@ -175,7 +175,7 @@ async def test_everything_that_an_extension_shows_goes_when_it_does() -> None:
     context.ui.set_visibility(Visibility(hide_hint=True))
     host.sessions[session.id].board.tell()
     assert len(face.values) == 5
-    await host.sessions[session.id].dismiss("demo", "reload")
+    await host.sessions[session.id].remove("demo", "reload")
     assert face.values == {}
     assert await host.render(session.id, "widget:demo/one#1", 40) is None
     await session.close()
@@ -194,7 +194,7 @@ async def test_what_cannot_be_shown_is_refused_where_it_is_said() -> None:
 
 
 async def test_a_plain_handler_shows_things_from_its_own_thread() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def begin(opened: SessionOpened, context: Any) -> None:
             context.ui.set_widget(Widget("one", "from a thread"))
@@ -203,7 +203,7 @@ async def test_a_plain_handler_shows_things_from_its_own_thread() -> None:
         def end(ended: events.RunEnded, context: Any) -> None:
             context.ui.set_widget(Widget("one", ended.status))
 
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, _ = await opened(face, setup, model=ScriptedModel(["done"]))
     await session.prompt(as_content("go"))
     assert [one.text for one in face.widgets()] == ["completed"], "told when the session comes to rest"
@@ -212,7 +212,7 @@ async def test_a_plain_handler_shows_things_from_its_own_thread() -> None:
 
 
 async def test_what_is_printed_reaches_the_face_with_its_level_and_its_extension() -> None:
-    face = TestFace()
+    face = FakeFrontEnd()
     session, _, context = await opened(face)
     context.print("plain")
     context.print_info("info")

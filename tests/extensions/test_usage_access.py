@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.call_context import CallContext
 from ostler.core.children import ChildRequest
 from ostler.core.function_tool import tool
 from ostler.core.tool import ToolContext
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW
 from ostler.models.scripted import Call, ScriptedModel, Turn
@@ -91,7 +91,7 @@ async def test_the_size_of_the_context_says_how_it_was_found() -> None:
 
 
 async def test_a_window_of_the_policy_is_the_limit() -> None:
-    kept = KeptContext({"window": {"tokens": 1000, "reserve": 100}})
+    kept = SessionContext({"window": {"tokens": 1000, "reserve": 100}})
     session, context = await at_work(context=kept)
     assert context.context_stats().limit == 1000
     await session.close()
@@ -100,7 +100,7 @@ async def test_a_window_of_the_policy_is_the_limit() -> None:
 async def test_the_last_run_is_known_when_it_has_ended() -> None:
     runs: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(events.RunEnded)
         def ended(event: events.RunEnded, context: ExtensionContext) -> None:
             runs.append(context.wait(context.last_run()))

@@ -8,19 +8,19 @@ from typing import Any
 
 from ostler.core.harness import Harness
 from ostler.core.store import Store
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import ScriptedModel
 from ostler.sessions.session import Session, create_session
 from ostler.store.memory import MemoryStore
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from tests.extensions.at_work import extension
 
 
 async def opened(
-    face: TestFace | None = None,
-    setup: Callable[[Ostler], Any] = lambda ostler: None,
+    face: FakeFrontEnd | None = None,
+    setup: Callable[[ExtensionAPI], Any] = lambda ostler: None,
     *,
     model: Any = None,
     store: Store | None = None,
@@ -29,7 +29,7 @@ async def opened(
     """A session with one extension, `demo`, and its context there."""
     host = ExtensionHost([extension("demo", setup)], face=face)
     made = Harness(model=model or ScriptedModel([]), asker=face.ask if face else None, **harness)
-    host.equip(made)
+    host.install_into(made)
     session = await create_session(store or MemoryStore(), made)
     if face:
         face.follow(session, host)
@@ -39,7 +39,7 @@ async def opened(
 async def until(session: Session, condition: Callable[[], Any]) -> None:
     """Waits until something that facts or live values bring about is so."""
     news = asyncio.Event()
-    stop = session.observe(lambda batch: news.set())
+    stop = session.subscribe(lambda batch: news.set())
     async with asyncio.timeout(60):
         while not condition():
             news.clear()

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from ostler.core.function_tool import tool
-from ostler.core.json_schema import mismatch
+from ostler.core.json_schema import schema_error
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.errors import InvalidArguments
@@ -96,7 +96,7 @@ def test_arguments_that_do_not_fit_are_refused_in_words(arguments: dict[str, Any
         everything.validate(arguments)
     assert refused.value.message == f"invalid arguments for everything: {words}"
     if not arguments.keys() & {"closed", "pair"}:  # whose words `mismatch` does not know
-        assert mismatch(arguments, everything.spec.schema)
+        assert schema_error(arguments, everything.spec.schema)
 
 
 def test_an_argument_that_is_missing_or_not_there_is_told() -> None:

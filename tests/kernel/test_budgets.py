@@ -227,7 +227,7 @@ async def test_a_run_keeps_its_limits_when_somebody_else_goes_on_with_it() -> No
     await ran.session.close()
     (asked,) = ran.all(events.QuestionAsked)
     harness = Harness(ScriptedModel(_turns()))
-    harness.use([again, ask])
+    harness.set_tools([again, ask])
     session = await open_session(store, ran.session.id, harness)
     ended = await session.answer(asked.id, "yes")
     assert isinstance(ended, RunEnded)

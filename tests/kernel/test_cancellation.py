@@ -28,7 +28,7 @@ async def cancel_when(ran: Ran, event: type[events.Event]) -> None:
             stop()
             ran.session.cancel("enough")
 
-    stop = ran.session.observe(watch)
+    stop = ran.session.subscribe(watch)
     ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
 
 
@@ -145,7 +145,7 @@ async def test_a_steer_is_told_between_two_steps_and_gives_a_finished_model_anot
     tasks: list[asyncio.Future[bool]] = []
     ran = await started([Turn("first answer", piece=2, pause=0.001), "second answer"])
     store = ran.session.journal.store
-    ran.session.observe(steer)
+    ran.session.subscribe(steer)
     ran.quiet = await ran.session.prompt(as_content("go"))
     assert [m.text for m in ran.model.requests[-1].transcript] == ["go", "first answer", "more"]
 
@@ -162,9 +162,9 @@ async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
         async for _ in store.follow(ran.session.id):
             if await store.settled(ran.session.id, "behind them"):
                 break
-        given.append(ran.session.give_back("read"))
+        given.append(ran.session.withdraw("read"))
         await store.submit(ran.session.id, Steer(id="unread", content=as_content("unread")))
-        given.append(ran.session.give_back("unread"))
+        given.append(ran.session.withdraw("unread"))
         return "done"
 
     ran = await started([Call("steered"), "ok"], tools=[steered])
@@ -172,7 +172,7 @@ async def test_a_steer_can_be_given_back_until_the_run_has_taken_it() -> None:
     ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert given == [True, True]
     assert [m.text for m in ran.model.requests[-1].transcript if m.role == "user"] == ["go", "kept"]
-    assert not ran.session.give_back("kept")
+    assert not ran.session.withdraw("kept")
 
 
 async def test_prompts_in_the_inbox_are_runs_of_their_own_in_order() -> None:
@@ -234,7 +234,7 @@ async def test_a_cancellation_does_not_wait_for_the_next_attempt() -> None:
         if any(item.type == "model_failed" for item in batch):
             failed.set()
 
-    ran.session.observe(watch)
+    ran.session.subscribe(watch)
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
     await asyncio.wait_for(failed.wait(), 60)
     ran.session.cancel("enough")

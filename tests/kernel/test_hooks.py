@@ -250,7 +250,7 @@ async def test_text_is_held_back_until_it_is_decided_and_tool_input_is_not() -> 
         tools=[say],
         hooks=[Hook("before_message", watch)],
     )
-    ran.session.observe(lambda batch: order.extend(item.type for item in batch))
+    ran.session.subscribe(lambda batch: order.extend(item.type for item in batch))
     await ran.session.prompt(as_content("go"))
     assert order.index("tool_input_delta") < order.index("decided") < order.index("text_delta")
 

@@ -49,7 +49,7 @@ class Watched:
         self.store = store
         self.journal = journal
         self.seen: list[Fact | Event] = []
-        journal.observe(self.seen.extend)
+        journal.subscribe(self.seen.extend)
 
     def titles(self) -> list[str]:
         events = [item.event for item in self.seen if isinstance(item, Fact)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.core.json_schema import mismatch, schema_problem
+from ostler.core.json_schema import schema_error, schema_problem
 from ostler.core.tool import schema_of
 
 HORSE: dict[str, Any] = {
@@ -37,7 +37,7 @@ HORSE: dict[str, Any] = {
     ],
 )
 def test_what_fits(value: Any) -> None:
-    assert mismatch(value, HORSE) == ""
+    assert schema_error(value, HORSE) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_fits(value: Any) -> None:
     ],
 )
 def test_what_does_not_fit_is_said_in_words(value: Any, words: str) -> None:
-    assert mismatch(value, HORSE) == words
+    assert schema_error(value, HORSE) == words
 
 
 def test_a_type_that_does_not_exist_is_no_schema() -> None:
@@ -75,4 +75,4 @@ class Rider(msgspec.Struct):
 
 @given(st.builds(Rider, name=st.text(), weight=st.floats(allow_nan=False), horses=st.lists(st.text())))
 def test_what_a_type_can_hold_fits_its_schema(rider: Rider) -> None:
-    assert mismatch(msgspec.to_builtins(rider), schema_of(Rider)) == ""
+    assert schema_error(msgspec.to_builtins(rider), schema_of(Rider)) == ""

@@ -64,7 +64,7 @@ async def test_a_run_of_two_steps_has_the_promised_order() -> None:
 async def test_facts_known_at_the_same_moment_are_one_append() -> None:
     batches: list[list[str]] = []
     ran = await started([Call("add", {"a": 1, "b": 2}), "three"], tools=[add])
-    ran.session.observe(lambda batch: batches.append([item.type for item in batch]))
+    ran.session.subscribe(lambda batch: batches.append([item.type for item in batch]))
     await ran.session.prompt(as_content("go"))
     facts = [batch for batch in batches if "delta" not in batch[0] and "tool_input" not in batch[0]]
     assert facts == [
@@ -322,7 +322,7 @@ async def test_an_observer_that_raises_is_taken_off_and_the_run_goes_on() -> Non
     def broken(batch: object) -> None:
         raise RuntimeError("cannot see")
 
-    ran.session.observe(broken)
+    ran.session.subscribe(broken)
     ran.quiet = await ran.session.prompt(as_content("go"))
     assert ran.status == "completed"
     assert "cannot see" in ran.all(events.Warned)[0].text

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from ostler.core.function_tool import checked
-from ostler.core.json_schema import normalised
+from ostler.core.function_tool import validate_arguments
+from ostler.core.json_schema import coerce
 from ostler.core.tool import schema_of
 
 
@@ -77,7 +77,7 @@ SCHEMA = schema_of(Journey)
 )
 def test_what_has_one_reading_is_read(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     before = copy.deepcopy(given)
-    found = normalised(given, SCHEMA)
+    found = coerce(given, SCHEMA)
     assert msgspec.json.encode(found) == msgspec.json.encode(wanted)
     assert given == before
 
@@ -133,21 +133,21 @@ def test_what_has_one_reading_is_read(given: dict[str, Any], wanted: dict[str, A
     ids=lambda one: str(one)[:40],
 )
 def test_what_does_not_fit_or_fits_already_stays_the_same_object(arguments: dict[str, Any]) -> None:
-    assert normalised(arguments, SCHEMA) is arguments
+    assert coerce(arguments, SCHEMA) is arguments
 
 
 def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
     deep: dict[str, Any] = {"city": "a", "nights": "1"}
     for _ in range(30):
         deep = {"city": "a", "before": deep}
-    found = normalised({"stop": deep}, SCHEMA)["stop"]
+    found = coerce({"stop": deep}, SCHEMA)["stop"]
     while "before" in found:
         found = found["before"]
     assert found == {"city": "a", "nights": 1}
     for _ in range(5000):
         deep = {"city": "a", "before": deep}
     endless = {"stop": deep}
-    assert normalised(endless, SCHEMA) is endless
+    assert coerce(endless, SCHEMA) is endless
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_recursive_schema_is_followed_as_deep_as_the_value() -> None:
 def test_a_schema_from_elsewhere_is_read_as_far_as_it_is_understood(
     schema: dict[str, Any], wanted: Any
 ) -> None:
-    assert normalised({"a": "5"}, schema) == {"a": wanted}
+    assert coerce({"a": "5"}, schema) == {"a": wanted}
 
 
 texts = st.sampled_from(
@@ -195,8 +195,8 @@ arguments = st.dictionaries(names, values, max_size=5)
 
 @given(arguments)
 def test_normalising_twice_is_normalising_once(some: dict[str, Any]) -> None:
-    once = normalised(some, SCHEMA)
-    assert normalised(once, SCHEMA) is once
+    once = coerce(some, SCHEMA)
+    assert coerce(once, SCHEMA) is once
 
 
 any_text = st.text(max_size=3) | texts
@@ -232,14 +232,14 @@ fitting = st.fixed_dictionaries(
 
 @given(fitting)
 def test_it_never_changes_what_fits_already(some: dict[str, Any]) -> None:
-    checked(some, Journey, "plan")
-    assert normalised(some, SCHEMA) is some
+    validate_arguments(some, Journey, "plan")
+    assert coerce(some, SCHEMA) is some
 
 
 @given(arguments)
 def test_it_never_alters_what_it_was_given(some: dict[str, Any]) -> None:
     before = repr(some)
-    normalised(some, SCHEMA)
+    coerce(some, SCHEMA)
     assert repr(some) == before
 
 
@@ -266,4 +266,4 @@ schemas: st.SearchStrategy[Any] = st.recursive(
 
 @given(arguments, st.dictionaries(st.sampled_from(["type", "properties", "anyOf", "$ref", "$defs"]), schemas))
 def test_no_schema_makes_it_raise(some: dict[str, Any], schema: dict[str, Any]) -> None:
-    assert isinstance(normalised(some, schema), dict)
+    assert isinstance(coerce(some, schema), dict)

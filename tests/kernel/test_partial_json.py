@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ostler.history import partial_json
-from ostler.history.partial_json import GrowingString, growing_string
+from ostler.history.partial_json import StreamingString, streaming_string
 
 NAMES = st.sampled_from(["content", "edits", "new_text", 'new_text":"', "*", ""]) | st.text(max_size=3)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -54,7 +54,7 @@ def occurrences(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 def check_against_a_complete_parse(document: str, path: tuple[str, ...]) -> None:
     everything = list(occurrences(json.loads(document), path))
-    field = GrowingString(*path)
+    field = StreamingString(*path)
     seen = ""
     for character in document:
         before = field.index
@@ -90,11 +90,11 @@ def test_many_documents_yield_only_prefixes_and_in_the_end_the_value(
 
 @given(documents(), st.lists(st.integers(0, 400)))
 def test_where_the_text_is_cut_makes_no_difference(document: str, cuts: list[int]) -> None:
-    field = GrowingString("content")
+    field = StreamingString("content")
     edges = [0, *sorted(min(cut, len(document)) for cut in cuts), len(document)]
     pieces = [field.feed(document[start:end]) for start, end in pairwise(edges)]
 
-    whole = growing_string(document, "content")
+    whole = streaming_string(document, "content")
     assert (field.value, field.found, field.done, field.index) == (
         whole.value,
         whole.found,
@@ -106,7 +106,7 @@ def test_where_the_text_is_cut_makes_no_difference(document: str, cuts: list[int
 
 @given(st.text(alphabet='{}[]",:\\u0dD8c\n content', max_size=60))
 def test_text_that_is_no_json_never_raises_and_never_takes_a_character_back(garbage: str) -> None:
-    field = GrowingString("content")
+    field = StreamingString("content")
     seen = ""
     for character in '{"content":"' + garbage:
         index = field.index
@@ -116,7 +116,7 @@ def test_text_that_is_no_json_never_raises_and_never_takes_a_character_back(garb
 
 
 def state(document: str, *path: str) -> tuple[str, bool, bool]:
-    field = growing_string(document, *path)
+    field = streaming_string(document, *path)
     return field.value, field.found, field.done
 
 
@@ -213,7 +213,7 @@ def test_what_follows_the_document_is_ignored() -> None:
 
 
 def test_each_edit_starts_afresh_with_the_next_index() -> None:
-    field = GrowingString("edits", "*", "new_text")
+    field = StreamingString("edits", "*", "new_text")
     assert (field.feed('{"edits":[{"old_text":"a",'), field.index) == ("", 0)
     assert (field.feed('"new_text":'), field.index, field.found) == ("", 1, False)
     assert (field.feed('"fir'), field.index, field.done) == ("fir", 1, False)
@@ -223,23 +223,23 @@ def test_each_edit_starts_afresh_with_the_next_index() -> None:
 
 
 def test_an_edit_that_quotes_the_key_is_not_mistaken_for_two() -> None:
-    field = growing_string(r'{"edits":[{"new_text":"say \"new_text\":\"x\""}]}', "edits", "*", "new_text")
+    field = streaming_string(r'{"edits":[{"new_text":"say \"new_text\":\"x\""}]}', "edits", "*", "new_text")
     assert (field.value, field.index) == ('say "new_text":"x"', 1)
 
 
 def test_the_last_of_two_equal_keys_counts_as_it_does_for_a_parser() -> None:
-    field = growing_string('{"content":"one","content":"two"}', "content")
+    field = streaming_string('{"content":"one","content":"two"}', "content")
     assert (field.value, field.index) == ("two", 2)
 
 
 def test_strings_in_an_array_can_be_followed() -> None:
-    field = growing_string('{"lines":["one",2,"thr', "lines", "*")
+    field = streaming_string('{"lines":["one",2,"thr', "lines", "*")
     assert (field.value, field.index, field.done) == ("thr", 2, False)
 
 
 def calls_made_while_feeding(document: str) -> int:
     """How many functions run, C functions included, when a document is fed by the character."""
-    field = GrowingString("content")
+    field = StreamingString("content")
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -278,7 +278,7 @@ def test_no_character_is_scanned_more_than_twice(monkeypatch: pytest.MonkeyPatch
     document = json.dumps({"items": items, "content": "a\nb" * 500})
     for size in (1, 7, len(document)):
         scanned = 0
-        field = GrowingString("content")
+        field = StreamingString("content")
         for start in range(0, len(document), size):
             field.feed(document[start : start + size])
         assert field.done

@@ -150,7 +150,7 @@ async def test_a_failure_is_shown_before_its_pause() -> None:
         if "model_failed" in ran.types and "assistant_message" not in ran.types:
             seen.set()
 
-    ran.session.observe(watch)
+    ran.session.subscribe(watch)
     running = asyncio.ensure_future(ran.session.prompt(as_content("go")))
     await asyncio.wait_for(seen.wait(), 60)
     assert not running.done()
@@ -186,7 +186,7 @@ async def test_a_model_can_be_set_while_the_run_is_open() -> None:
             )
 
     submitted: list[asyncio.Future[None]] = []
-    ran.session.observe(ask)
+    ran.session.subscribe(ask)
     ran.quiet = await asyncio.wait_for(ran.session.prompt(as_content("go")), 60)
     assert ran.status == "completed"
     (changed,) = ran.all(events.SettingsChanged)

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from ostler.core.cancellation import CancelToken, Silent, Stopped, run_bounded, stops_with
+from ostler.core.cancellation import (
+    CancelToken,
+    ScopeCancelled,
+    SilenceTimeout,
+    cancel_scope,
+    run_with_timeout,
+)
 from ostler.testkit.simulator.process import VirtualLoop
 
 
@@ -29,11 +35,11 @@ def now() -> float:
 
 def test_a_block_goes_on_as_long_as_something_is_heard() -> None:
     async def work() -> None:
-        with pytest.raises(Silent):
-            async with stops_with(CancelToken(), silence=10) as watch:
+        with pytest.raises(SilenceTimeout):
+            async with cancel_scope(CancelToken(), silence=10) as watch:
                 for _ in range(20):
                     await asyncio.sleep(9)
-                    watch.heard()
+                    watch.reset()
                 await asyncio.sleep(100)
         assert now() == pytest.approx(190)
 
@@ -42,13 +48,13 @@ def test_a_block_goes_on_as_long_as_something_is_heard() -> None:
 
 def test_each_use_listens_anew() -> None:
     async def work() -> None:
-        watch = stops_with(CancelToken(), silence=10)
+        watch = cancel_scope(CancelToken(), silence=10)
         for begin in (0, 16, 32):
             async with watch:
                 await asyncio.sleep(8)
             await asyncio.sleep(8)
             assert now() == begin + 16
-        with pytest.raises(Silent):
+        with pytest.raises(SilenceTimeout):
             async with watch:
                 await asyncio.sleep(100)
         assert now() == pytest.approx(58)
@@ -62,8 +68,8 @@ def test_a_token_ends_a_block_that_also_listens() -> None:
     async def work() -> None:
         token = CancelToken()
         asyncio.get_running_loop().call_later(4, token.cancel)
-        with pytest.raises(Stopped):
-            async with stops_with(token, silence=10):
+        with pytest.raises(ScopeCancelled):
+            async with cancel_scope(token, silence=10):
                 await asyncio.sleep(100)
         assert now() == 4
         task = asyncio.current_task()
@@ -76,7 +82,7 @@ def test_its_timer_keeps_nothing_alive() -> None:
     async def work() -> None:
         token = CancelToken()
         known = weakref.ref(token)
-        async with stops_with(token, silence=10):
+        async with cancel_scope(token, silence=10):
             pass
         del token
         gc.collect()
@@ -87,13 +93,13 @@ def test_its_timer_keeps_nothing_alive() -> None:
 
 def test_bounded_work_is_stopped_when_its_time_is_up_or_its_token_fires() -> None:
     async def work() -> None:
-        status, task = await run_bounded(asyncio.sleep(5, "rested"), CancelToken(), 10)
+        status, task = await run_with_timeout(asyncio.sleep(5, "rested"), CancelToken(), 10)
         assert (status, task.result(), now()) == ("done", "rested", 5)
-        status, task = await run_bounded(asyncio.sleep(50), CancelToken(), 10)
+        status, task = await run_with_timeout(asyncio.sleep(50), CancelToken(), 10)
         assert (status, task.cancelled(), now()) == ("timed_out", True, 15)
         token = CancelToken()
         asyncio.get_running_loop().call_later(3, token.cancel)
-        status, task = await run_bounded(asyncio.sleep(50), token, 10)
+        status, task = await run_with_timeout(asyncio.sleep(50), token, 10)
         assert (status, task.cancelled(), now()) == ("cancelled", True, 18)
 
     in_virtual_time(work())

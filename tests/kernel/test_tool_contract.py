@@ -358,7 +358,7 @@ async def test_an_answer_leads_to_the_same_request_in_this_process_and_in_anothe
     await here.session.answer(here.all(events.QuestionAsked)[0].id, "the third")
     await there.session.close()
     elsewhere = Harness(ScriptedModel(["ok"]))
-    elsewhere.use(there.session.harness.tools.values())
+    elsewhere.set_tools(there.session.harness.tools.values())
     session = await open_session(store, there.session.id, elsewhere)
     await session.answer(there.all(events.QuestionAsked)[0].id, "the third")
     assert isinstance(elsewhere.model, ScriptedModel)

@@ -16,7 +16,7 @@ from ostler.core.tool import Tool, ToolContext, ToolOptions, ToolSpec, default_s
 from ostler.schema.errors import InvalidArguments
 from ostler.schema.messages import Image, Text
 from ostler.schema.outcomes import Display, Failed, NeedUser, Ok, Question, failed, ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 
 
 class Place(Struct):
@@ -153,7 +153,11 @@ async def test_each_call_of_a_class_is_an_instance(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     outcome = await run_tool(WaterPlants, {"bed": 2, "litres": 3}, context)
     assert isinstance(outcome, Ok)
-    assert (told(outcome), outcome.summary, context.output_text) == ('{"bed":2}', "bed 2 got 5 l", "drip\n")
+    assert (result_text(outcome), outcome.summary, context.output_text) == (
+        '{"bed":2}',
+        "bed 2 got 5 l",
+        "drip\n",
+    )
     assert await WaterPlants(bed=2, litres=3).run(context) == outcome
 
 
@@ -209,7 +213,7 @@ class Anything:
 
 async def test_an_object_with_the_three_members_is_a_tool(tmp_path: Path) -> None:
     anything: Tool = Anything()
-    assert told(await run_tool(anything, {"a": 1, "b": 2}, FakeToolContext(tmp_path))) == "2"
+    assert result_text(await run_tool(anything, {"a": 1, "b": 2}, FakeToolContext(tmp_path))) == "2"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +244,7 @@ async def test_a_plain_function_runs_beside_the_event_loop(tmp_path: Path) -> No
         asyncio.run_coroutine_threadsafe(_set(reached), loop).result(60)
         return "done"
 
-    assert told(await run_tool(slow, {}, FakeToolContext(tmp_path))) == "done"
+    assert result_text(await run_tool(slow, {}, FakeToolContext(tmp_path))) == "done"
 
 
 async def _set(event: asyncio.Event) -> None:

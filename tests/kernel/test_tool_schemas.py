@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta, Struct
 
 from ostler.core.function_tool import tool
-from ostler.core.json_schema import mismatch, schema_problem
+from ostler.core.json_schema import schema_error, schema_problem
 from ostler.core.tool import schema_of
 from ostler.models.wires.encoder import closed
 
@@ -237,8 +237,8 @@ def test_a_type_that_contains_itself_is_referred_to_and_nothing_stands_beside_th
     assert schema["$defs"]["Tree"]["properties"]["grafted"]["description"] == "from elsewhere"
     assert all(part.keys() == {"$ref"} for part in parts_of(schema) if "$ref" in part)
     given = {"tree": {"name": "a", "branches": [{"name": "b"}]}}
-    assert mismatch(given, schema) == ""
-    assert mismatch({"tree": {"name": "a", "branches": [{}]}}, schema)
+    assert schema_error(given, schema) == ""
+    assert schema_error({"tree": {"name": "a", "branches": [{}]}}, schema)
     assert isinstance(plant.validate(given).tree.branches[0], Tree)  # type: ignore[attr-defined]
 
 

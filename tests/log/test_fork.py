@@ -271,7 +271,7 @@ async def test_a_call_id_that_was_cut_off_is_not_used_again(store: Store) -> Non
     forked = await fork(store, await put(store, facts), None, World())
     model = ScriptedModel([Call("short", {"word": "x"}, id="call_0"), "done"])
     harness = Harness(model)
-    harness.use([short])
+    harness.set_tools([short])
     session = await open_session(store, forked, harness)
     await session.prompt(as_content("go on"))
     ids = [call.id for message in session.state.transcript for call in message.calls]

@@ -19,8 +19,8 @@ from ostler.schema.messages import Message, Text, ToolCall
 from ostler.schema.outcomes import NeedUser, Question
 from ostler.schema.requests import Rename
 from ostler.schema.usage import Usage
-from ostler.sessions.submit import ask
-from ostler.store.invariants import INVARIANTS, broken, violations
+from ostler.sessions.submit import submit_now
+from ostler.store.invariants import INVARIANTS, broken_invariants, violations
 from tests.running import run
 
 Facts = list[Fact]
@@ -198,15 +198,15 @@ def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
 async def test_what_contradicts_an_invariant_is_found(number: str, way: int) -> None:
     facts = await a_run()
     assert violations(facts) == []
-    found = list(broken(BREAKING[number][way](facts)))
+    found = list(broken_invariants(BREAKING[number][way](facts)))
     assert number in {violation.number for violation in found}, found
 
 
 async def test_while_a_run_is_driven_only_what_holds_at_any_moment_is_asked_for() -> None:
     facts = await a_run()
     for length in range(1, len(facts) + 1):
-        assert list(broken(facts[:length], at_rest=False)) == []
-    at_rest = {violation.number for violation in broken(facts[: at(facts, "tool_started") + 1])}
+        assert list(broken_invariants(facts[:length], at_rest=False)) == []
+    at_rest = {violation.number for violation in broken_invariants(facts[: at(facts, "tool_started") + 1])}
     assert at_rest == {"L17", "L19"}
 
 
@@ -220,7 +220,7 @@ async def test_a_waiting_session_that_is_renamed_is_still_at_rest() -> None:
     ran = await run([Call("consult")], tools=[consult], waits_for_answers=True)
     store, session = ran.session.journal.store, ran.session.id
     await ran.session.close()
-    assert await ask(store, session, Rename(id="req_1", title="while it waits"), World())
+    assert await submit_now(store, session, Rename(id="req_1", title="while it waits"), World())
     facts = await store.read(session)
     assert [fact.type for fact in facts[-2:]] == ["run_waiting", "session_renamed"]
     assert violations(facts) == []
@@ -256,7 +256,7 @@ def test_what_a_newer_version_wrote_is_no_violation() -> None:
 async def test_only_a_terminal_agent_says_something_that_answers_no_model_call() -> None:
     said = events.AssistantMessage("", (Text("hi"),), "end")
     facts = added(await a_run(), said, "run_ended", parent=3, run="")
-    assert {violation.number for violation in broken(facts)} == {"L7"}
+    assert {violation.number for violation in broken_invariants(facts)} == {"L7"}
     terminal = [
         events.SessionStarted("/", "0", driver="terminal"),
         said,
@@ -317,5 +317,5 @@ def test_what_another_agent_tells_of_its_run_is_in_order() -> None:
     ],
 )
 def test_what_contradicts_it_is_found(number: str, within: tuple[Event, ...]) -> None:
-    found = list(broken(of_another_agent(*within)))
+    found = list(broken_invariants(of_another_agent(*within)))
     assert number in {violation.number for violation in found}, found

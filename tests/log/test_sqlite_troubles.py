@@ -17,7 +17,7 @@ import pytest
 
 from ostler.schema.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly
 from ostler.store.sqlite import SqliteStore
-from ostler.store.sqlite_connection import in_our_words
+from ostler.store.sqlite_connection import translate_errors
 from tests.log.small_session import HERE, first, numbers, said
 
 NOBODY = 65534
@@ -325,7 +325,7 @@ def sqlite_error(code: int) -> sqlite3.Error:
     ids=repr,
 )
 def test_each_error_has_its_class(path: Path, error: Exception, kind: type[StoreError]) -> None:
-    with refused(kind, path), in_our_words(path):
+    with refused(kind, path), translate_errors(path):
         raise error
 
 
@@ -335,5 +335,5 @@ def test_an_input_error_on_a_full_disk_means_that_it_is_full(
     statvfs: Callable[[object], os.statvfs_result] = os.statvfs
     full = os.statvfs_result((*statvfs(path.parent)[:3], 0, 0, *statvfs(path.parent)[5:]))
     monkeypatch.setattr(os, "statvfs", lambda _: full)
-    with refused(StoreFull, path), in_our_words(path):
+    with refused(StoreFull, path), translate_errors(path):
         raise sqlite_error(sqlite3.SQLITE_IOERR_WRITE)

@@ -20,7 +20,7 @@ from ostler.schema import events
 from ostler.schema.facts import Fact
 from ostler.schema.usage import Usage
 from ostler.sessions.agents import DelegateTool
-from ostler.store.invariants import TREE_INVARIANTS, broken_tree, tree_violations
+from ostler.store.invariants import TREE_INVARIANTS, broken_tree_invariants, tree_violations
 from ostler.store.memory import MemoryStore
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_maintenance import check
@@ -112,7 +112,7 @@ def test_every_number_stays_its_own_and_every_invariant_can_be_broken() -> None:
 async def test_what_contradicts_an_invariant_of_a_tree_is_found(number: str, way: int) -> None:
     logs = await a_tree(MemoryStore())
     assert len(logs) == 4 and tree_violations(logs) == []
-    found = list(broken_tree(BREAKING[number][way](logs)))
+    found = list(broken_tree_invariants(BREAKING[number][way](logs)))
     assert number in {violation.number for violation in found}, found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ostler.app.harness import make_harness
+from ostler.app.harness import build_harness
 from ostler.app.settings import Settings
 from ostler.context.compaction import SYSTEM as WRITES_SUMMARY
 from ostler.context.tokenizers import RoutedTokenizer
@@ -92,9 +92,9 @@ async def test_within_its_window_a_session_goes_on_for_ever(tmp_path: Path) -> N
     (tmp_path / "AGENTS.md").write_text(f"{RULE}\n")
     policy = {"window": {"tokens": WINDOW, "reserve": RESERVE}}
     gardener = Gardener()
-    harness = make_harness(Settings(model="demo", permissions="full", context=policy), tmp_path)
+    harness = build_harness(Settings(model="demo", permissions="full", context=policy), tmp_path)
     harness.model = gardener
-    harness.use([*harness.tools.values(), dig])
+    harness.set_tools([*harness.tools.values(), dig])
     store = SqliteStore(tmp_path / "ostler.db")
     session = await create_session(store, harness)
     used: list[int] = []
@@ -108,7 +108,7 @@ async def test_within_its_window_a_session_goes_on_for_ever(tmp_path: Path) -> N
             elif isinstance(event, Compacted):
                 compactions.append(event)
 
-    session.observe(observe)
+    session.subscribe(observe)
     for bed in range(RUNS):
         ended = await session.prompt(as_content(f"Dig bed {bed}."))
         assert isinstance(ended, RunEnded) and ended.status == "completed", ended

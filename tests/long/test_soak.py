@@ -60,7 +60,7 @@ async def test_memory_and_files_grow_only_with_what_was_said(tmp_path: Path) -> 
     store = SqliteStore(tmp_path / "ostler.db")
     model = Tireless()
     harness = Harness(model)
-    harness.use([note])
+    harness.set_tools([note])
     session = await create_session(store, harness)
     ended = await session.prompt(as_content("go"))
     assert getattr(ended, "status", None) == "completed"

@@ -9,7 +9,7 @@ import anthropic
 import openai
 import pytest
 
-from ostler.models.catalogue import ModelSettings, Prices
+from ostler.models.catalogue import ModelProfile, Prices
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
 from ostler.schema.events import (
@@ -212,7 +212,7 @@ async def test_cost_is_known_only_with_prices(wire: str) -> None:
     kind: Any = AnthropicModel if wire == "anthropic" else ChatModel
     costs = []
     async with FakeVendor([TURNS["cached"], TURNS["cached"]]) as vendor:
-        for settings in (ModelSettings(), ModelSettings(prices=prices)):
+        for settings in (ModelProfile(), ModelProfile(prices=prices)):
             model = kind("m", base_url=url_of(vendor, wire), settings=settings)
             costs.append((await answer_of(model, request_of())).done.usage.cost)
             await model.aclose()

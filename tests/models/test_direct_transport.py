@@ -228,11 +228,11 @@ async def test_the_next_address_is_tried_when_one_refuses(monkeypatch: pytest.Mo
             return addresses
 
         monkeypatch.setattr(http_client, "_addresses", found)
-        with await http_client.connected_socket("x", 1) as connected:
+        with await http_client.open_socket("x", 1) as connected:
             assert connected.getpeername() == ("127.0.0.1", port)
         del addresses[2]
         with pytest.raises(ConnectionRefusedError):
-            await http_client.connected_socket("x", 1)
+            await http_client.open_socket("x", 1)
 
 
 @pytest.mark.parametrize("ending", ["wins", "fails", "is cancelled"])
@@ -258,7 +258,7 @@ async def test_a_slow_address_does_not_hold_up_the_next(monkeypatch: pytest.Monk
     monkeypatch.setattr(http_client, "_connected", connected)
     monkeypatch.setattr(http_client, "_addresses", addresses)
     monkeypatch.setattr(http_client, "HEAD_START_SECONDS", 0.01)
-    task = asyncio.create_task(http_client.connected_socket("x", 1))
+    task = asyncio.create_task(http_client.open_socket("x", 1))
     async with asyncio.timeout(60):
         await tried.wait()
         if ending == "wins":
@@ -339,7 +339,7 @@ def test_a_body_is_the_same_wherever_the_network_cuts_it(
         read = b""
         while data := await connection.read():
             read += data
-        return connection.status, read, connection.rest()
+        return connection.status, read, connection.release()
 
     assert asyncio.run(exchange()) == (200, body, framing != "close")
 

@@ -9,7 +9,7 @@ from email.utils import formatdate
 import pytest
 
 from ostler.core.model import ModelDone
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.vendor_errors import error_of_status, retry_after
 from ostler.schema.events import TextDelta
 from ostler.schema.usage import NOTHING_USED
@@ -259,7 +259,7 @@ async def test_the_key_is_in_no_failure(wire: str, place: str) -> None:
         "stream": turn(say(*"abc"), trouble=Trouble("error", 2, code=KEY, message=told)),
         "header": Refusal(400, "extra-secret-value came too"),
     }
-    settings = ModelSettings(headers={"X-Team": "extra-secret-value"})
+    settings = ModelProfile(headers={"X-Team": "extra-secret-value"})
     async with FakeVendor([answers[place]]) as vendor:
         url = url_of(vendor, wire).replace("http://", "http://someone:password-in-url@")
         model = model_for(wire, url, settings=settings)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.catalogue import ModelSettings, Prices
+from ostler.models.catalogue import ModelProfile, Prices
 from ostler.schema.events import (
     ReasoningDelta,
     SourceCited,
@@ -179,7 +179,7 @@ async def test_a_refused_prompt_says_so_and_costs_its_input() -> None:
 
 
 async def test_the_cost_is_known_with_prices() -> None:
-    settings = ModelSettings(prices=Prices(input=1, output=10, cache_read=0.1))
+    settings = ModelProfile(prices=Prices(input=1, output=10, cache_read=0.1))
     async with FakeVendor([TURNS["cached"]]) as vendor:
         usage = (await ask(vendor, settings=settings)).done.usage
     assert usage.cost == pytest.approx((7 * 1 + 5 * 10 + 100 * 0.1) / 1e6)

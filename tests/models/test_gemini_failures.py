@@ -11,7 +11,7 @@ from google.genai.errors import APIError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.schema.errors import ERRORS, ModelError
 from ostler.schema.events import TextDelta
 from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, gemini, say, turn
@@ -138,7 +138,7 @@ async def test_the_key_is_in_no_failure(place: str) -> None:
         "header": Refusal(400, "extra-secret-value came too"),
     }
     async with FakeVendor([answers[place]]) as vendor:
-        answer = await ask(vendor, settings=ModelSettings(headers={"X-Team": "extra-secret-value"}))
+        answer = await ask(vendor, settings=ModelProfile(headers={"X-Team": "extra-secret-value"}))
     assert not [secret for secret in (KEY[:7], "extra-secret-value") if secret in repr(answer.failure)]
 
 

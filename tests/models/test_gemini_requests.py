@@ -10,8 +10,8 @@ import pytest
 from google.genai import types
 
 from ostler.core.model import ModelRequest
-from ostler.core.transcript import Telling, Transcript
-from ostler.models.catalogue import ModelSettings
+from ostler.core.transcript import Transcript, TranscriptBuilder
+from ostler.models.catalogue import ModelProfile
 from ostler.models.wires.chat import ChatModel
 from ostler.models.wires.gemini import GeminiModel
 from ostler.schema.events import AssistantMessage, UserMessage, Warned
@@ -338,14 +338,14 @@ async def test_what_a_model_does_not_take_is_said(model: str, request_: ModelReq
 
 
 async def test_a_model_that_is_known_not_to_reason_is_not_told_to() -> None:
-    body = sent(request_of(reasoning="high"), settings=ModelSettings(reasons=False, output_limit=9))
+    body = sent(request_of(reasoning="high"), settings=ModelProfile(reasons=False, output_limit=9))
     assert "generationConfig" not in body
 
 
 def test_a_call_that_was_never_run_is_answered_under_its_name() -> None:
-    telling = Telling()
-    telling.tell(UserMessage((Text("Hi"),)), 1)
-    telling.tell(AssistantMessage("mc_1", (ToolCall("c", "read", "{}"),), "tool_calls"), 1)
+    telling = TranscriptBuilder()
+    telling.add(UserMessage((Text("Hi"),)), 1)
+    telling.add(AssistantMessage("mc_1", (ToolCall("c", "read", "{}"),), "tool_calls"), 1)
     telling.close_results()
     result = sent(request_of(*telling.transcript))["contents"][-1]["parts"][0]["functionResponse"]
     assert result["name"] == "read"

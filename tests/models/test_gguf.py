@@ -16,7 +16,7 @@ import pytest
 
 from ostler.core.processes import start_time
 from ostler.models import gguf
-from ostler.models.catalogue import FREE, ModelSettings
+from ostler.models.catalogue import FREE, ModelProfile
 from ostler.models.factory import make_model
 from ostler.models.gguf import GgufModel
 from ostler.models.providers import PROVIDERS
@@ -71,7 +71,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def model_of(file: Path) -> GgufModel:
-    return GgufModel(str(file), settings=ModelSettings(prices=FREE))
+    return GgufModel(str(file), settings=ModelProfile(prices=FREE))
 
 
 def pid_of(file: Path) -> int:

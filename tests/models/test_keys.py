@@ -22,8 +22,8 @@ from ostler.models.credentials import (
     forget_key,
     places_of_key,
     read_key_file,
+    redact_keys,
     store_key,
-    without_keys,
     write_privately,
 )
 from ostler.models.providers import PROVIDERS
@@ -112,7 +112,7 @@ def test_what_was_found_is_hidden_from_any_text(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("GROQ_API_KEY", "gsk-canary")
     find_key(OPENAI, KeySearch(configured="sk-canary"))
     text = "sk-canary-long, sk-canary, gsk-canary"
-    assert without_keys(text, ["sk-canary-long", ""]) == "[hidden], [hidden], [hidden]"
+    assert redact_keys(text, ["sk-canary-long", ""]) == "[hidden], [hidden], [hidden]"
 
 
 def test_the_file_is_private_from_its_first_moment(file: Path) -> None:

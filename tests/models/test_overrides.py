@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ostler.models.catalogue import Catalogue, ModelSettings
+from ostler.models.catalogue import Catalogue, ModelProfile
 from ostler.models.factory import make_model
 from ostler.models.providers import ProviderSettings, Wire, configured_providers
 from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
@@ -163,7 +163,7 @@ def test_no_answer_may_be_longer_than_the_model_can_write(wire: Wire) -> None:
 
 @every_wire
 def test_settings_in_code_go_before_what_the_user_and_the_catalogue_say(wire: Wire) -> None:
-    settings = ModelSettings(
+    settings = ModelProfile(
         input=("text", "image"), reasons=True, reasoning_levels=("low",), tools=True, output_limit=50
     )
     said = {"input": ["text"], "reasoning": False, "reasoning_levels": ["high"], "tools": False}

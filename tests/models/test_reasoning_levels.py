@@ -72,7 +72,7 @@ def test_the_nearest_level_is_not_below_the_one_asked_for_where_that_is_possible
 def test_a_model_has_the_levels_that_are_listed_and_can_be_spelled(
     levels: Levels, listed: tuple[Level, ...], reasons: bool | None, had: dict[Level, int]
 ) -> None:
-    assert levels.had(listed, reasons) == had
+    assert levels.available(listed, reasons) == had
 
 
 @pytest.mark.parametrize("provider", sorted({info.name.split("/")[0] for info in REASONING}))

@@ -11,7 +11,7 @@ import pytest
 
 from ostler.core.model import ModelRequest
 from ostler.core.transcript import Transcript
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
 from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
@@ -408,7 +408,7 @@ async def test_a_request_that_is_no_json_is_a_failure(wire: str) -> None:
 
 
 def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:
-    short = ModelSettings(output_limit=6000)
+    short = ModelProfile(output_limit=6000)
     bodies = [
         json.loads(kind("m", settings=short).body(request_of(max_output_tokens=asked)))
         for kind in (AnthropicModel, ChatModel)

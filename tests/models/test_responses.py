@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from ostler.models.catalogue import ModelSettings, Prices
+from ostler.models.catalogue import ModelProfile, Prices
 from ostler.models.wires.responses import ResponsesModel
 from ostler.models.wires.responses_stream import ResponsesDecoder
 from ostler.schema.events import (
@@ -186,7 +186,7 @@ async def test_usage_that_was_not_reported_is_unknown() -> None:
 
 
 async def test_cost_follows_from_prices_or_is_what_the_server_says() -> None:
-    settings = ModelSettings(prices=Prices(input=1, output=10, cache_read=0.1, cache_write=2))
+    settings = ModelProfile(prices=Prices(input=1, output=10, cache_read=0.1, cache_write=2))
     async with FakeVendor([TURNS["cached"], TURNS["cached"]]) as vendor:
         assert (await ask(vendor)).done.usage.cost is None
         priced = (await ask(vendor, settings=settings)).done.usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ostler.core.model import ModelRequest
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.wires.anthropic import AnthropicModel
 from ostler.models.wires.chat import ChatModel
 from ostler.models.wires.chat_dialects import DIALECTS
@@ -28,7 +28,7 @@ async def test_what_a_model_cannot_do_is_told_once_and_left_out() -> None:
     async with FakeVendor([turn("ok"), turn("ok")]) as vendor:
         old = AnthropicModel("claude-3-5-haiku-20241022", base_url=vendor.anthropic_url)
         plain = ChatModel(
-            "gpt-4o", provider="deepseek", base_url=vendor.chat_url, settings=ModelSettings(reasons=False)
+            "gpt-4o", provider="deepseek", base_url=vendor.chat_url, settings=ModelProfile(reasons=False)
         )
         for model in (old, plain):
             events = (await answer_of(model, request)).events

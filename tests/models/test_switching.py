@@ -56,7 +56,7 @@ async def test_a_conversation_is_carried_from_wire_to_wire(one: Wire, other: Wir
     ) as vendor:
         first, second = make(vendor, one), make(vendor, other)
         harness = Harness(first, make_model={"second": second}.__getitem__)
-        harness.use([look])
+        harness.set_tools([look])
         session = await create_session(MemoryStore(), harness)
         await session.prompt(as_content(["What is this?", Image("image/png", PIXEL)]))
         harness.set_model("second")
@@ -86,7 +86,7 @@ async def test_call_ids_that_a_vendor_refuses_are_made_to_fit(other: Wire) -> No
     async with FakeVendor(answers) as vendor:
         first, second = make(vendor, "chat"), make(vendor, other)
         harness = Harness(first, make_model={"second": second}.__getitem__)
-        harness.use([look])
+        harness.set_tools([look])
         session = await create_session(MemoryStore(), harness)
         await session.prompt(as_content("Look."))
         harness.set_model("second")
@@ -115,7 +115,7 @@ async def test_reasoning_of_another_provider_on_the_same_wire_stays_away(wire: W
         first = make_model(f"other/{name}", api_key=KEY, environment={}, providers={"other": other})
         second = make(vendor, wire)
         harness = Harness(first, make_model={"second": second}.__getitem__)
-        harness.use([look])
+        harness.set_tools([look])
         session = await create_session(MemoryStore(), harness)
         await session.prompt(as_content("What is this?"))
         harness.set_model("second")

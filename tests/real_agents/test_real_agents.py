@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ostler.drivers import format_message, is_ready, new_text, split_tool_calls
-from ostler.drivers.lifecycle import start_terminal_session
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.lifecycle import start_screen_session
+from ostler.drivers.session import ScreenSession
 from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import FakeVendor
 from tests.real_agents.answers import AFTER_THE_TOOL, FIRST, LINES, PLANT, PLANTED, SECOND, SLOW, answering
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 class Driven:
     """A real program at work, and what was seen of it."""
 
-    def __init__(self, program: Program, place: Place, session: TerminalSession) -> None:
+    def __init__(self, program: Program, place: Place, session: ScreenSession) -> None:
         self.program = program
         self.place = place
         self.session = session
@@ -42,7 +42,7 @@ class Driven:
     async def until(self, holds: Callable[[], object]) -> None:
         """Looked at whenever something changes."""
         stirred = asyncio.Event()
-        stop = self.session.observe(Stirring(stirred))
+        stop = self.session.subscribe(Stirring(stirred))
         self.session.ended.add_done_callback(lambda ended: stirred.set())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -148,7 +148,7 @@ class Stirring:
 async def driven(program: Program, home: Path) -> AsyncIterator[Driven]:
     async with FakeVendor(answering(program.acts, program.tool)) as vendor:
         place = Place(home, vendor)
-        session = await start_terminal_session(MemoryStore(), program.agent(place))
+        session = await start_screen_session(MemoryStore(), program.agent(place))
         try:
             yield Driven(program, place, session)
         finally:

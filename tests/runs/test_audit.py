@@ -19,7 +19,7 @@ from ostler.core.journal import World
 from ostler.history.audit import Trail, audit_entries, audit_of, why
 from ostler.history.audit_decisions import ACTIONS, NO_DECISION, AuditEntry
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.permissions.guard import permission_guard, remember_answer
+from ostler.permissions.guard import permission_hook, remember_answer
 from ostler.permissions.rules import parse_rule
 from ostler.schema import events
 from ostler.schema.errors import AuthenticationFailed, CallRefused, NotFound, RateLimited
@@ -166,7 +166,7 @@ async def test_a_model_that_fails_for_good_and_one_that_refuses() -> None:
 
 
 async def test_a_refused_call_says_who_refused_it(tmp_path: Path) -> None:
-    guard = permission_guard("read-only", tmp_path, [parse_rule("bash(rm)", "deny")])
+    guard = permission_hook("read-only", tmp_path, [parse_rule("bash(rm)", "deny")])
     calls = [PUSH, Call("bash", {"command": "rm x"}), Call("look", {"path": "a"})]
     ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
     denied = [entry for entry in audit(ran) if entry.action == "tool.deny"]
@@ -247,7 +247,7 @@ async def asked(*answers: Any, times: int = 1) -> Ran:
     return await run(
         [*script, "done"],
         tools=[pretend_bash],
-        permission=permission_guard("ask", Path("/")),
+        permission=permission_hook("ask", Path("/")),
         remember=remember_answer,
         asker=ask,
     )
@@ -317,17 +317,17 @@ async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> No
     store = MemoryStore()
     options: dict[str, Any] = {
         "tools": [pretend_bash],
-        "permission": permission_guard("ask", Path("/")),
+        "permission": permission_hook("ask", Path("/")),
         "waits_for_answers": True,
     }
     ran = await run([PUSH], store=store, **options)
     assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
     await ran.session.close()
-    harness = Harness(ScriptedModel(["done"]), permission=options["permission"], waits_for_answers=True)
-    harness.use(options["tools"])
+    harness = Harness(ScriptedModel(["done"]), permission_hook=options["permission"], waits_for_answers=True)
+    harness.set_tools(options["tools"])
     session = await open_session(store, ran.session.id, harness)
     trail, live = Trail(session.state), list[AuditEntry | None]()
-    session.observe(lambda batch: live.extend(trail.take(item) for item in batch if isinstance(item, Fact)))
+    session.subscribe(lambda batch: live.extend(trail.take(item) for item in batch if isinstance(item, Fact)))
     await session.answer(next(iter(session.state.questions)), "yes")
     whole = await audit_of(store, session.id)
     later = [entry for entry in live if entry]
@@ -507,7 +507,7 @@ async def test_a_message_of_another_run_is_no_decision() -> None:
 
 
 async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> None:
-    guard = permission_guard("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
+    guard = permission_hook("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
     calls = [PUSH, Call("look", {"path": "a"}), Call("bash", {"command": "ls | head"})]
     ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
     assert said(ran, "tool.allow") == [

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ostler.app.settings import load_settings
-from ostler.history.audit import FileAudit, LoggingAudit, audit_of, audit_to, configured_sinks, in_words
+from ostler.history.audit import FileAudit, LoggingAudit, audit_of, audit_to, configured_sinks, describe_entry
 from ostler.history.audit_decisions import AuditEntry
 from ostler.models.scripted import Call
 from ostler.permissions.trust import trust
@@ -106,12 +106,12 @@ def test_a_key_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("ACME_API_KEY", "sk-canary-0123456789")
     FileAudit(tmp_path / "a").write([entry(what="curl -H sk-canary-0123456789")])
     assert lines_of(tmp_path / "a")[0].what == "curl -H [hidden]"
-    assert "canary" not in in_words(entry(what="curl -H sk-canary-0123456789"))
+    assert "canary" not in describe_entry(entry(what="curl -H sk-canary-0123456789"))
 
 
 def test_what_a_terminal_would_obey_is_not_logged() -> None:
-    assert in_words(entry(tool="bash", what="ls")) == "tool.allow bash ls: profile full"
-    assert "\x1b" not in in_words(entry(tool="\x1b[2J"))
+    assert describe_entry(entry(tool="bash", what="ls")) == "tool.allow bash ls: profile full"
+    assert "\x1b" not in describe_entry(entry(tool="\x1b[2J"))
 
 
 async def test_sinks_get_all_that_is_stored_in_order(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from ostler.schema.messages import as_content, text_of
 from ostler.schema.outcomes import NeedUser, Pending, Question, ok
 from ostler.schema.requests import Answer, Cancel, FinishCall, Pause, Prompt
 from ostler.sessions.agents import DelegateTool
-from ostler.sessions.children import RunsChildren
-from ostler.sessions.session import Quiet, open_session
-from ostler.sessions.submit import ask
+from ostler.sessions.children import ChildRuns
+from ostler.sessions.session import RunOutcome, open_session
+from ostler.sessions.submit import submit_now
 from ostler.store.invariants import tree_violations
 from ostler.store.memory import MemoryStore
 from tests.running import Ran, run, started
@@ -75,7 +75,7 @@ async def cut(store: DyingStore, model: ScriptedModel, *tools: Any) -> Ran:
     return ran
 
 
-async def taken_over(ran: Ran) -> Quiet:
+async def taken_over(ran: Ran) -> RunOutcome:
     """What comes of the session in the next process."""
     session = await open_session(ran.session.journal.store, ran.session.id, ran.session.harness)
     quiet = await asyncio.wait_for(session.advance(), PATIENCE)
@@ -155,7 +155,7 @@ async def test_a_call_that_is_finished_while_nobody_drives_its_run_is_finished_b
     (called,) = ran.all(events.ToolCalled)
     await ran.session.close()
     finish = FinishCall(id="f1", call=called.call, outcome=ok("delivered"))
-    assert not await ask(store, ran.session.id, finish, World())
+    assert not await submit_now(store, ran.session.id, finish, World())
     ended = await taken_over(ran)
     assert isinstance(ended, RunEnded) and ended.status == "completed"
     (result,) = await all_of(ran, events.ToolResultFact)
@@ -301,13 +301,13 @@ async def test_what_children_had_used_when_they_were_cut_is_known_however_they_s
     store = MemoryStore()
     ran = await run(model, tools=[DELEGATE, inquire], store=store, waits_for_answers=True)
     (middle,) = [one.id for one in await store.sessions() if one.child_of == ran.session.id]
-    children = RunsChildren(store, World(), 1)
-    peeked = await children.peek(middle)
+    children = ChildRuns(store, World(), 1)
+    peeked = await children.status(middle)
     assert (peeked.waits, peeked.used.steps, peeked.used.tokens, peeked.used.children) == (True, 2, 30, 1)
     for one in await store.sessions():
         await answer_everything(store, one.id)
     await ran.session.advance()
-    assert (await children.peek(middle)).used.steps == 4
+    assert (await children.status(middle)).used.steps == 4
 
 
 class PausingStore(MemoryStore):

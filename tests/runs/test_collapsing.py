@@ -19,7 +19,7 @@ from ostler.schema.messages import as_content
 from ostler.schema.requests import CollapseBranch, Navigate
 from ostler.schema.usage import Usage
 from ostler.sessions.session import Session, open_session
-from ostler.sessions.submit import MakeHarness, ask
+from ostler.sessions.submit import MakeHarness, submit_now
 from ostler.store.invariants import violations
 from ostler.store.sqlite import SqliteStore
 from tests.running import started
@@ -135,7 +135,7 @@ async def test_whoever_stops_waiting_leaves_a_whole_log(store: SqliteStore) -> N
     await session.advance()
     await session.close()
     request = CollapseBranch(id="req_1", leaf=end)
-    asking = asyncio.ensure_future(ask(store, session.id, request, World(), made(session.harness)))
+    asking = asyncio.ensure_future(submit_now(store, session.id, request, World(), made(session.harness)))
     await asyncio.wait_for(asked.wait(), 60)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -153,6 +153,8 @@ async def test_an_empty_summary_is_refused(store: SqliteStore, answer: str) -> N
     await session.advance()
     await session.close()
     with pytest.raises(UsageError, match="the model's answer is empty"):
-        await ask(store, session.id, CollapseBranch(id="req_1", leaf=end), World(), made(session.harness))
+        await submit_now(
+            store, session.id, CollapseBranch(id="req_1", leaf=end), World(), made(session.harness)
+        )
     assert violations(await store.read(session.id)) == []
     await store.close()

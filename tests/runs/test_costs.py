@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ostler.core.journal import World
 from ostler.core.processes import current_process
-from ostler.history.costs import By, Group, Spent, dollars, grouped, root_of
+from ostler.history.costs import By, CostTotals, Group, dollars, grouped, root_of
 from ostler.schema.events import UsageReported, UserMessage
 from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
@@ -42,8 +42,8 @@ def used(
     return Fact.of(event, seq=2, session=session, run=run, time_ms=int(at.timestamp() * 1000))
 
 
-def spent(*usages: Usage) -> Spent:
-    return sum(map(Spent.by, usages), start=Spent())
+def spent(*usages: Usage) -> CostTotals:
+    return sum(map(CostTotals.by, usages), start=CostTotals())
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from shlex import quote
 
 import pytest
 
-from ostler.app.default_model import Finding
-from ostler.app.doctor import Diagnosis, diagnose
+from ostler.app.default_model import ProbeResult
+from ostler.app.doctor import DoctorReport, run_doctor
 from ostler.models.providers import PROVIDERS
 from ostler.testkit.vendors import FakeVendor
 
-Diagnose = Callable[..., Diagnosis]
+Diagnose = Callable[..., DoctorReport]
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +72,18 @@ def serving() -> Iterator[ExitStack]:
 def diagnosed(home: Path, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     """With this configuration, these servers at their addresses, and nobody anywhere else."""
 
-    def see(text: str = "", variables: dict[str, str] | None = None, **servers: str) -> Diagnosis:
+    def see(text: str = "", variables: dict[str, str] | None = None, **servers: str) -> DoctorReport:
         places = {one.name: closed for one in PROVIDERS.values() if one.is_local} | servers
         tables = "".join(f"[providers.{name}]\nbase_url = '{url}'\n" for name, url in places.items())
         (home / "config.toml").write_text(f"{text}\n{tables}")
         for name, value in (variables or {}).items():
             monkeypatch.setenv(name, value)
-        return asyncio.run(diagnose(tmp_path))
+        return asyncio.run(run_doctor(tmp_path))
 
     return see
 
 
-def fallbacks(found: Diagnosis) -> list[Finding]:
+def fallbacks(found: DoctorReport) -> list[ProbeResult]:
     return [one for one in found.findings if one.kind == "fallback"]
 
 
@@ -93,7 +93,7 @@ def host(url: str) -> str:
 
 def test_a_named_model_of_this_machine_needs_somebody_there(diagnosed: Diagnose, closed: str) -> None:
     found = diagnosed("model = 'ollama/x'")
-    assert not found.can_answer
+    assert not found.has_model
     assert found.answering.because == f"ollama/x cannot answer at {host(closed)}: nobody is there"
 
 
@@ -118,7 +118,7 @@ def test_what_a_server_lists_is_a_doubt_and_no_verdict(
 
 def test_a_server_that_wants_a_key_counts_with_one(diagnosed: Diagnose, locked: str) -> None:
     found = diagnosed("model = 'lmstudio/x'", lmstudio=locked)
-    assert not found.can_answer and "it wants a key" in found.answering.because
+    assert not found.has_model and "it wants a key" in found.answering.because
     found = diagnosed("model = 'lmstudio/x'\napi_key = 'k'", lmstudio=locked)
     assert (found.answering.model, found.answering.because) == ("lmstudio/x", "it is named")
 
@@ -129,7 +129,7 @@ def test_another_address_on_this_machine_needs_somebody_there(diagnosed: Diagnos
         ("model = 'openai/x'", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": closed}),
     ):
         found = diagnosed(text, variables)
-        assert not found.can_answer and "nobody is there" in found.answering.because
+        assert not found.has_model and "nobody is there" in found.answering.because
 
 
 def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serving: ExitStack) -> None:
@@ -141,17 +141,17 @@ def test_another_server_on_this_machine_is_not_doubted(diagnosed: Diagnose, serv
 def test_azure_needs_its_address_and_its_key(diagnosed: Diagnose) -> None:
     text = "[providers.azure]\ndefault_model = 'd'"
     found = diagnosed(text, {"AZURE_OPENAI_API_KEY": "k"})
-    assert not found.can_answer and "azure needs an address" in found.answering.because
+    assert not found.has_model and "azure needs an address" in found.answering.because
     found = diagnosed(text, {"AZURE_OPENAI_ENDPOINT": "https://x.example"})
     assert found.answering.model == "azure/d"
     found = diagnosed("model = 'azure/d'", {"AZURE_OPENAI_API_KEY": ""})
-    assert not found.can_answer and "azure needs a key" in found.answering.because
+    assert not found.has_model and "azure needs a key" in found.answering.because
 
 
 @pytest.mark.parametrize("key", ["k\u00e4se", "a\\u0000b", "a\\tb"])
 def test_a_key_that_cannot_be_sent_is_no_key(diagnosed: Diagnose, key: str) -> None:
     found = diagnosed(f'[providers.groq]\napi_key = "{key}"')
-    assert not found.can_answer
+    assert not found.has_model
     assert found.answering.because == "the key for groq holds characters that no key has: copy it again"
 
 
@@ -182,9 +182,9 @@ def test_where_nobody_is_a_fallback_that_is_ready_goes_on(diagnosed: Diagnose) -
     found = diagnosed("model = 'jan/x'\nfallback = ['groq/x', 'xai/y']", {"XAI_API_KEY": "k"})
     assert found.answering.model == "xai/y" and "as a fallback" in found.answering.because
     found = diagnosed("model = 'mistral/x'\nfallback = ['xai/y']")
-    assert not found.can_answer, "a run begins with its own model, or not at all"
+    assert not found.has_model, "a run begins with its own model, or not at all"
 
 
 def test_aliases_in_a_circle_are_told(diagnosed: Diagnose) -> None:
     found = diagnosed("model = 'a'\n[aliases]\na = 'b'\nb = 'a'")
-    assert not found.can_answer and "a = b = a" in found.answering.because
+    assert not found.has_model and "a = b = a" in found.answering.because

@@ -17,7 +17,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.sessions import all_sessions as everything_module
-from ostler.sessions.all_sessions import Everything, EverythingFollower
+from ostler.sessions.all_sessions import AllSessionsStream, AllSessionsSubscriber
 from ostler.store.sqlite import SqliteStore
 
 
@@ -40,8 +40,8 @@ class House:
         self.seqs: dict[str, int] = {}
         self.order: list[tuple[str, int]] = []
 
-    def everything(self) -> Everything:
-        return Everything(self.store, _encode, _encode_live, self.clock, lambda cursor: b"")
+    def everything(self) -> AllSessionsStream:
+        return AllSessionsStream(self.store, _encode, _encode_live, self.clock, lambda cursor: b"")
 
     async def write(self, session: str, *, count: int = 1, by_others: bool = False) -> None:
         store = self.elsewhere if by_others else self.store
@@ -66,7 +66,7 @@ def _encode_live(session: str, batch: object) -> bytes:
     return json.dumps([session, "live", ""]).encode() + b"\n"
 
 
-async def read(follower: EverythingFollower, count: int) -> list[list[object]]:
+async def read(follower: AllSessionsSubscriber, count: int) -> list[list[object]]:
     seen: list[list[object]] = []
     async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
         while len(seen) < count:
@@ -144,7 +144,7 @@ async def test_deltas_of_sessions_that_are_driven_here_come_to_those_who_want_th
     with_deltas, without = await everything.follow(live=True), await everything.follow()
     for follower in (with_deltas, without):
         await follower._look_into_log()
-    everything.see_live("a", [events.TextDelta("m", 0, 0, "x")])
+    everything.publish_live("a", [events.TextDelta("m", 0, 0, "x")])
     house.order.clear()
     await house.write("a")
     assert [kind for _, kind, _ in await read(with_deltas, 2)] == ["live", 3]

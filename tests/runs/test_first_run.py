@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from ostler.agent import Agent
-from ostler.app.default_model import Answering, Surroundings, can_answer, settled
+from ostler.app.default_model import ModelChoice, ModelProbe, choose_model, resolve_model
 from ostler.app.settings import Settings
 from ostler.models.credentials import store_key
-from ostler.models.factory import ModelMaker
-from ostler.models.local_servers import look_for_servers
+from ostler.models.factory import ModelFactory
+from ostler.models.local_servers import find_local_servers
 from ostler.models.providers import PROVIDERS, Provider, ProviderSettings
 from ostler.schema.errors import ConfigurationError, NoModel
 from ostler.store.paths import key_file, server_consent_file
@@ -60,8 +60,10 @@ def at(closed: str, **addresses: str) -> dict[str, ProviderSettings]:
     return {name: ProviderSettings(base_url=addresses.get(name, closed)) for name in LOCAL}
 
 
-def answering(settings: Settings, environment: dict[str, str] | None = None, **options: object) -> Answering:
-    return can_answer(Surroundings(settings, environment or {}), **options)  # type: ignore[arg-type]
+def answering(
+    settings: Settings, environment: dict[str, str] | None = None, **options: object
+) -> ModelChoice:
+    return choose_model(ModelProbe(settings, environment or {}), **options)  # type: ignore[arg-type]
 
 
 def ask_nobody(question: str) -> bool:
@@ -117,7 +119,7 @@ def test_what_is_set_for_no_model_is_sent_to_none(serving: ExitStack, closed: st
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
     values = {name: "http://127.0.0.1:1/v1", "providers": at(closed, ollama=vendor.chat_url)}
     with pytest.raises(NoModel, match=f"{name} is set, but no model"):
-        settled(Settings(**values))  # type: ignore[arg-type]
+        resolve_model(Settings(**values))  # type: ignore[arg-type]
     assert vendor.requests == []
 
 
@@ -130,7 +132,7 @@ def provider_at(base_url: str, name: str = "ollama", default_model: str = "") ->
 
 def test_a_server_is_asked_for_its_models_without_any_key(serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["qwen3:8b", "llama3.3:70b"]))
-    (server,) = look_for_servers([provider_at(vendor.chat_url)], seconds=20)
+    (server,) = find_local_servers([provider_at(vendor.chat_url)], seconds=20)
     assert (server.models, server.problem) == (("qwen3:8b", "llama3.3:70b"), "")
     (request,) = vendor.requests
     assert request.path == "/v1/models" and set(request.headers) == {"host", "connection"}
@@ -152,26 +154,26 @@ def test_a_server_is_asked_for_its_models_without_any_key(serving: ExitStack) ->
 )
 def test_models_that_cannot_chat_are_passed_over(serving: ExitStack, name: str) -> None:
     vendor = serving.enter_context(FakeVendor([], models=[name, "qwen3:8b"]))
-    (server,) = look_for_servers([provider_at(vendor.chat_url)], seconds=20)
+    (server,) = find_local_servers([provider_at(vendor.chat_url)], seconds=20)
     assert server.models == ("qwen3:8b",)
 
 
 def test_the_model_that_is_configured_goes_before_the_first_of_the_list(serving: ExitStack) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["a", "b", "c"]))
-    (server,) = look_for_servers([provider_at(vendor.chat_url, default_model="b")], seconds=20)
+    (server,) = find_local_servers([provider_at(vendor.chat_url, default_model="b")], seconds=20)
     assert server.models == ("b", "a", "c")
 
 
 def test_servers_that_are_not_there_take_no_time(closed: str) -> None:
     begun = time.monotonic()
-    servers = look_for_servers([provider_at(closed, name) for name in LOCAL], seconds=60)
+    servers = find_local_servers([provider_at(closed, name) for name in LOCAL], seconds=60)
     assert time.monotonic() - begun < 30
     assert [(one.provider, one.problem) for one in servers] == [(name, "nobody is there") for name in LOCAL]
 
 
 def test_silent_servers_are_waited_for_together_and_not_for_long(silent: str) -> None:
     begun = time.monotonic()
-    servers = look_for_servers([provider_at(silent, str(number)) for number in range(60)], seconds=0.2)
+    servers = find_local_servers([provider_at(silent, str(number)) for number in range(60)], seconds=0.2)
     assert time.monotonic() - begun < 0.2 * 60
     assert all("answer" in one.problem and not one.models for one in servers)
 
@@ -219,7 +221,7 @@ def answered_with(raw: bytes) -> Iterator[str]:
 )
 def test_whatever_else_is_at_a_port_is_told_from_a_model_server(raw: bytes, problem: str) -> None:
     for base_url in answered_with(raw):
-        (server,) = look_for_servers([provider_at(base_url)], seconds=10)
+        (server,) = find_local_servers([provider_at(base_url)], seconds=10)
         assert server.problem.startswith(problem) and server.models == (() if problem else ("m",))
 
 
@@ -228,7 +230,7 @@ def test_whatever_else_is_at_a_port_is_told_from_a_model_server(raw: bytes, prob
 )
 def test_only_this_machine_is_asked(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("a connection was made"))
-    assert look_for_servers([provider_at(base_url)]) == []
+    assert find_local_servers([provider_at(base_url)]) == []
 
 
 async def test_a_server_that_was_found_is_used_and_that_is_said(
@@ -257,9 +259,9 @@ def test_on_a_terminal_a_person_is_asked_once(serving: ExitStack, closed: str) -
         asked.append(question)
         return True
 
-    assert settled(settings, ask=agree).model == "ollama/m"
-    assert settled(settings, ask=ask_nobody).model == "ollama/m"
-    assert settled(settings, say=ask_nobody).model == "ollama/m"  # nothing is left to say
+    assert resolve_model(settings, ask=agree).model == "ollama/m"
+    assert resolve_model(settings, ask=ask_nobody).model == "ollama/m"
+    assert resolve_model(settings, say=ask_nobody).model == "ollama/m"  # nothing is left to say
     assert len(asked) == 1 and "ollama/m" in asked[0]
 
 
@@ -273,7 +275,7 @@ def test_a_no_is_remembered_and_the_next_way_is_taken(serving: ExitStack, closed
     only_first = Settings(providers=at(closed, ollama=first.chat_url))
     assert answering(only_first).why == "nothing"
     assert answering(only_first, ask=ask_nobody).why == "demo"
-    (finding,) = [one for one in Surroundings(only_first, {}).findings() if one.models]
+    (finding,) = [one for one in ModelProbe(only_first, {}).findings() if one.models]
     assert "you said no" in finding.to_do
     server_consent_file().write_text("no JSON")
     with pytest.raises(ConfigurationError, match="remove it"):
@@ -285,9 +287,9 @@ def test_no_key_reaches_a_server_that_was_merely_found(
 ) -> None:
     vendor = serving.enter_context(FakeVendor([], models=["m"]))
     monkeypatch.setattr("os.environ", {"OSTLER_HOME": "/nonexistent"})
-    chosen = settled(Settings(wire="anthropic", providers=at(closed, ollama=vendor.chat_url)))
+    chosen = resolve_model(Settings(wire="anthropic", providers=at(closed, ollama=vendor.chat_url)))
     assert (chosen.model, chosen.wire) == ("ollama/m", None)
-    assert ModelMaker(chosen, {})("ollama/m").name == "ollama/m"
+    assert ModelFactory(chosen, {})("ollama/m").name == "ollama/m"
 
 
 # --- the rest ---------------------------------------------------------------------------------------
@@ -300,18 +302,18 @@ def test_a_model_file_is_reported_and_chosen_only_where_it_can_run(
     (home / "models").mkdir(parents=True)
     (home / "models" / "b.gguf").touch()
     (home / "models" / "a.gguf").touch()
-    monkeypatch.setattr(Surroundings, "can_run_gguf", False)
-    around = Surroundings(settings, {})
+    monkeypatch.setattr(ModelProbe, "can_run_gguf", False)
+    around = ModelProbe(settings, {})
     *_, finding = around.findings()
     assert (finding.kind, finding.found, finding.detail) == ("gguf", True, str(home / "models" / "a.gguf"))
-    assert finding.to_do and can_answer(around).why == "nothing"
-    monkeypatch.setattr(Surroundings, "can_run_gguf", True)
+    assert finding.to_do and choose_model(around).why == "nothing"
+    monkeypatch.setattr(ModelProbe, "can_run_gguf", True)
     assert answering(settings).model == f"gguf/{home / 'models' / 'a.gguf'}"
     named = Settings(providers=at(closed), gguf=str(home / "models" / "b.gguf"))
     assert answering(named).model == f"gguf/{home / 'models' / 'b.gguf'}"
     gone = Settings(providers=at(closed), gguf=str(home / "none.gguf"))
     assert answering(gone).why == "nothing"
-    *_, finding = Surroundings(gone, {}).findings()
+    *_, finding = ModelProbe(gone, {}).findings()
     assert not finding.found and "none.gguf" in finding.detail
 
 
@@ -325,7 +327,7 @@ def test_with_nothing_at_all_a_person_gets_the_demo_and_a_program_a_word(closed:
 def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> None:
     settings = Settings(providers=at(closed) | {"mine": ProviderSettings(base_url="https://m.example/v1")})
     findings = list(
-        Surroundings(settings, {"OPENAI_API_KEY": "sk-canary", "AZURE_OPENAI_API_KEY": "g"}).findings()
+        ModelProbe(settings, {"OPENAI_API_KEY": "sk-canary", "AZURE_OPENAI_API_KEY": "g"}).findings()
     )
     by_name = {(one.kind, one.name): one for one in findings}
     assert {name for kind, name in by_name if kind == "server"} == set(LOCAL)

@@ -15,7 +15,7 @@ from ostler.schema.events import Event
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Text
 from ostler.sessions import streams as hub_module
-from ostler.sessions.streams import Hub
+from ostler.sessions.streams import SessionStream
 from ostler.store.memory import MemoryStore
 from tests.runs.watched_stream import Reader, as_lines
 
@@ -30,10 +30,10 @@ class Wire:
         self.text = ""
         self.lease: Lease
 
-    async def begin(self) -> Hub:
+    async def begin(self) -> SessionStream:
         first = self._fact(events.SessionStarted("/x", "1"))
         self.lease = await self.store.create(first, current_process())
-        self.hub = Hub("ses", self.store, as_lines, last_seq=1)
+        self.hub = SessionStream("ses", self.store, as_lines, last_seq=1)
         return self.hub
 
     def _fact(self, event: Event) -> Fact:
@@ -41,7 +41,7 @@ class Wire:
         return Fact.of(event, seq=self.seq, session="ses", run="run", time_ms=self.seq)
 
     def say(self, text: str) -> None:
-        self.hub.see([events.TextDelta(f"m{self.messages}", 0, len(self.text), text)])
+        self.hub.publish([events.TextDelta(f"m{self.messages}", 0, len(self.text), text)])
         self.text += text
 
     async def close_message(self) -> None:
@@ -52,7 +52,7 @@ class Wire:
     async def commit(self, *all_of: Event) -> None:
         facts = [self._fact(event) for event in all_of]
         await self.store.append(self.lease, facts)
-        self.hub.see(facts)
+        self.hub.publish(facts)
 
 
 async def read_some(stream: AsyncGenerator[bytes, None], reader: Reader, until: int) -> None:
@@ -82,7 +82,7 @@ async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_rep
             case 2:
                 await wire.commit(events.Warned("one", about="tool"), events.Warned("two", about="tool"))
             case 3:
-                hub.see([events.LiveValue("widget:a", random.choice([None, 1, 2]))])
+                hub.publish([events.LiveValue("widget:a", random.choice([None, 1, 2]))])
             case 4 if reading:
                 reader, stream = random.choice(reading)
                 if reader.seq < wire.seq:
@@ -94,14 +94,14 @@ async def test_whoever_comes_and_however_slowly_they_read_nothing_is_lost_or_rep
     await wire.commit(events.Warned("last", about="tool"))
     for reader, stream in reading:
         await read_some(stream, reader, wire.seq)
-        hub.see([events.LiveValue("beat", seed)])  # whatever is owed comes with it, or before it
+        hub.publish([events.LiveValue("beat", seed)])  # whatever is owed comes with it, or before it
         async with asyncio.timeout(60):
             while "beat" not in reader.values:
                 reader.read(await anext(stream))
         assert reader.open == {("text_delta", f"m{wire.messages}", 0): "the end"}
         stored = await wire.store.read("ses", wire.seq - len(reader.facts))
         assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
-        hub.see([events.LiveValue("beat")])
+        hub.publish([events.LiveValue("beat")])
 
 
 async def test_a_frame_is_encoded_once_for_all() -> None:

@@ -65,7 +65,7 @@ async def go_on(session: Session, *paths: str) -> list[list[str]]:
     """Reads these files in another run: the instructions in each result."""
     session.harness.model = ScriptedModel([*map(read, paths), "done"])
     seen: list[Any] = []
-    stop = session.observe(seen.extend)
+    stop = session.subscribe(seen.extend)
     await session.prompt(as_content("go on"))
     stop()
     return [_instructions(item.event) for item in seen if item.type == "tool_result"]

@@ -22,7 +22,7 @@ from ostler.schema.errors import SessionBusy, UsageError
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
 from ostler.schema.requests import AnyRequest
-from ostler.sessions.lease import end_cut_agents, new_owner
+from ostler.sessions.lease import close_dead_agents, new_owner
 from ostler.sessions.supervisor import Supervisor
 from ostler.store.memory import MemoryStore
 
@@ -102,7 +102,7 @@ async def test_an_agent_that_worked_for_a_run_is_refused_while_the_run_goes_on(s
 
     def equip(cwd: Any) -> Harness:
         harness = Harness(ScriptedModel([Turn(calls=(Call("hold"),)), "done"]), cwd=cwd)
-        harness.use([hold])
+        harness.set_tools([hold])
         return harness
 
     supervisor = Supervisor(store, equip)
@@ -137,7 +137,7 @@ async def test_what_left_an_agents_group_ends_with_a_dead_owner_also_between_two
     await driven_agent(store, driven)
     strays = {session: stray(session) for session in (dead, driven)}
     try:
-        assert await end_cut_agents(store, World()) == [dead]
+        assert await close_dead_agents(store, World()) == [dead]
         assert strays[dead].wait(60) < 0
         assert strays[driven].poll() is None
     finally:

@@ -13,7 +13,7 @@ from ostler.core.function_tool import tool
 from ostler.core.hooks import Allow, Ask, PlannedCall, Refuse
 from ostler.core.journal import World
 from ostler.models.scripted import Call, ScriptedModel, Turn
-from ostler.permissions.guard import permission_guard, remember_answer, user_guard
+from ostler.permissions.guard import permission_hook, remember_answer, user_guard
 from ostler.permissions.memory import forget, project_folder, read_memory, remember, remembered_rules
 from ostler.permissions.rules import parse_rule
 from ostler.schema.errors import ConfigurationError, UsageError
@@ -139,7 +139,7 @@ async def test_an_answer_that_was_not_offered_is_a_no(project: Path) -> None:
         push(),
         tools=[pretend_bash],
         cwd=project,
-        permission=permission_guard("ask", project),
+        permission=permission_hook("ask", project),
         remember=remember_answer,
         asker=answering("user"),
     )
@@ -236,7 +236,7 @@ async def test_a_memory_that_cannot_be_written_is_told_and_the_call_runs(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", "/dev/null")
-    guard = permission_guard("ask", project, scopes=("user",))
+    guard = permission_hook("ask", project, scopes=("user",))
     ran = await run(
         push(),
         tools=[pretend_bash],
@@ -292,7 +292,7 @@ def test_relative_paths_of_a_project_s_rules_begin_in_the_project(project: Path)
 
 
 def test_a_guard_that_has_nothing_to_judge_is_not_there(project: Path) -> None:
-    assert permission_guard("full", project) is None
-    assert permission_guard("full", project, [parse_rule("bash", "allow")]) is None
-    assert permission_guard("full", project, [parse_rule("bash", "deny")]) is not None
+    assert permission_hook("full", project) is None
+    assert permission_hook("full", project, [parse_rule("bash", "allow")]) is None
+    assert permission_hook("full", project, [parse_rule("bash", "deny")]) is not None
     assert user_guard("full", project, ()) is not None, "somebody may deny something meanwhile"

@@ -11,14 +11,14 @@ from ostler.models.scripted import ScriptedModel
 from ostler.schema.events import Event, TextDelta, ToolInputDelta, ToolInputStarted, Warned
 from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
-from ostler.sessions.lease import hold
-from ostler.sessions.live_socket import Relay, Unrepeated
-from ostler.sessions.session import create_session, open_or_watch, open_session
+from ostler.sessions.lease import hold_lease
+from ostler.sessions.live_socket import DeltaFilter, Relay
+from ostler.sessions.session import create_session, open_or_follow, open_session
 from ostler.store.sqlite import SqliteStore
 
 
 def test_what_an_owner_tells_again_is_passed_on_once() -> None:
-    fresh = Unrepeated()
+    fresh = DeltaFilter()
     begun: list[Event] = [
         TextDelta("m", 0, 0, "one "),
         TextDelta("m", 0, 4, "two"),
@@ -41,13 +41,13 @@ async def test_a_session_that_is_held_is_watched_and_taken_up_with_what_was_reco
 ) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
     driving = await create_session(store, Harness(ScriptedModel(["one", "two"])))
-    watching = await open_or_watch(store, driving.id, Harness(ScriptedModel(["three"])))
-    assert watching.journal.is_elsewhere
+    watching = await open_or_follow(store, driving.id, Harness(ScriptedModel(["three"])))
+    assert watching.journal.is_detached
     watching.journal.record(Warned("said while somebody else had it"))
     await watching.journal.commit()
     await driving.prompt(as_content("first"))
     await driving.close()
-    await hold(watching.journal)
+    await hold_lease(watching.journal)
     await watching.prompt(as_content("second"))
     await watching.close()
     facts = await store.read(driving.id)

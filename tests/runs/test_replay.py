@@ -19,7 +19,7 @@ from ostler.core.harness import Harness
 from ostler.core.hooks import ContextDraft, Hook, Hooks, PlannedCall, Refuse, Retry
 from ostler.core.tool import ToolContext
 from ostler.history.recording import Recording, masked, recording_in
-from ostler.history.replay import Replayed, Stage, replay
+from ostler.history.replay import ReplayResult, Stage, replay
 from ostler.models.scripted import Call, ScriptedModel, Turn
 from ostler.schema import events
 from ostler.schema.errors import Failure, UsageError
@@ -33,7 +33,7 @@ from ostler.sessions.session import open_session
 from ostler.store.fork import fork
 from ostler.store.memory import MemoryStore
 from ostler.store.portable import export_session
-from ostler.testkit.checks import assert_replays, replayed
+from ostler.testkit.checks import assert_replays, replay_recording
 from ostler.testkit.simulator import simulate
 from tests.running import Ran, run, started
 
@@ -72,10 +72,12 @@ async def linger() -> str:
 TOOLS = [double, stumble, inquire, consult, linger]
 
 
-async def again(facts: Sequence[Fact], *, tools: Sequence[FunctionTool] = TOOLS, **harness: Any) -> Replayed:
+async def again(
+    facts: Sequence[Fact], *, tools: Sequence[FunctionTool] = TOOLS, **harness: Any
+) -> ReplayResult:
     """A live replay, with the agent that made the recording unless something else is said."""
     own = Harness(ScriptedModel(), **harness)
-    own.use(tools)
+    own.set_tools(tools)
     return await replay(Recording(tuple(facts)), Stage(own, live=True, own=True))
 
 
@@ -144,7 +146,7 @@ async def recorded(turns: list[Turn], cancel_at: int, steer_at: int) -> Ran:
     store, steering = MemoryStore(), list[Any]()
     script = [msgspec.structs.replace(turn, calls=tuple(turn.calls)) for turn in turns]
     ran = await started(script, tools=TOOLS, store=store, asker=ask)
-    ran.session.observe(meddle)
+    ran.session.subscribe(meddle)
     for prompt in ("one", "two", "three"):
         await ran.session.prompt(as_content(prompt))
     await asyncio.gather(*steering)
@@ -169,7 +171,7 @@ async def test_a_cancelled_tool_is_not_run_again() -> None:
     ran = await started(
         [[Call("double", {"number": 1}), Call("linger"), Call("stumble")], "next"], tools=TOOLS
     )
-    ran.session.observe(
+    ran.session.subscribe(
         lambda batch: [
             ran.session.cancel("enough")
             for fact in batch
@@ -303,7 +305,7 @@ async def test_a_changed_log_is_found_by_the_digest_of_the_next_request(
     calls = [block for block in before.content if not isinstance(block, Text)]
     content = (Text("changed"), *calls)
     own = Harness(ScriptedModel())
-    own.use(TOOLS)
+    own.set_tools(TOOLS)
     found = await replay(Recording(tuple(changed(facts, seq, content=content))), Stage(own))
     assert found.difference is not None
     assert (found.difference.what, found.difference.fact) == (
@@ -389,7 +391,7 @@ async def test_recorded_tools_do_not_run_and_no_other_model_is_asked() -> None:
     assert len(other.requests) == 1
     facts = await all_facts(ran)
     own = Harness(ScriptedModel(), hooks=Hooks([rescue]), fallbacks=(other,))
-    own.use([pay])
+    own.set_tools([pay])
     found = await replay(Recording(tuple(facts)), Stage(own, own=True))
     assert found.identical
     assert found.requests == found.exact == 3
@@ -436,10 +438,10 @@ async def test_an_exported_session_is_a_test_of_an_agent(tmp_path: Path) -> None
 
     treble.spec = msgspec.structs.replace(treble.spec, name="double")
     same, other = Agent(ScriptedModel(), tools=[double]), Agent(ScriptedModel(), tools=[treble])
-    assert (await replayed(file, same)).identical
-    assert not (await replayed(file, other)).identical
-    assert (await replayed(file, other, live=False)).identical
-    assert (await replayed(file)).identical
+    assert (await replay_recording(file, same)).identical
+    assert not (await replay_recording(file, other)).identical
+    assert (await replay_recording(file, other, live=False)).identical
+    assert (await replay_recording(file)).identical
     with pytest.raises(
         AssertionError, match=r"the result of double \(fact \d+, run 1, step 1\)\n--- recorded"
     ):

@@ -10,7 +10,7 @@ import pytest
 
 from ostler.core.harness import harness_without_model
 from ostler.core.processes import ProcessId
-from ostler.sessions.lease import rest
+from ostler.sessions.lease import suspend_lease
 from ostler.sessions.session import create_session, open_session
 from ostler.store.sqlite import SqliteStore
 
@@ -28,7 +28,7 @@ async def test_what_it_left_running_goes_on(tmp_path: Path, child: asyncio.subpr
     store, other = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
     session = await create_session(store, harness_without_model(str(tmp_path)))
     await store.own_process(session.journal.lease, "call_1", ProcessId.of(child.pid))
-    await rest(session.journal)
+    await suspend_lease(session.journal)
     taken = await open_session(other, session.id, harness_without_model(str(tmp_path)))
     assert taken.journal.lease.taken_from is not None
     assert ProcessId.of(child.pid).is_alive()

@@ -14,8 +14,8 @@ from ostler.schema.events import RunEnded, RunWaiting
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer
 from ostler.sessions.agents import DelegateTool, Delegation
-from ostler.sessions.run_tree import is_stuck, list_runs, open_questions, root_of, state_of
-from ostler.sessions.submit import ask
+from ostler.sessions.run_tree import is_stuck, list_runs, load_state, open_questions, root_of
+from ostler.sessions.submit import submit_now
 from ostler.store.memory import MemoryStore
 from tests.running import Ran, run
 from tests.runs.test_children import by_task
@@ -48,7 +48,7 @@ async def answered(ran: Ran) -> None:
     store = ran.session.journal.store
     (question,) = await open_questions(store, ran.session.state)
     yes = Answer(id="a1", question=question.asked.id, answer="yes")
-    assert await ask(store, question.session, yes, World())
+    assert await submit_now(store, question.session, yes, World())
 
 
 async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
@@ -56,7 +56,7 @@ async def test_a_question_is_found_from_the_root_and_the_root_from_it() -> None:
     store = ran.session.journal.store
     (question,) = await open_questions(store, ran.session.state)
     assert (question.asked.question.text, question.agent) == ("May I?", "subagent")
-    assert (await root_of(store, await state_of(store, question.session))).id == ran.session.id
+    assert (await root_of(store, await load_state(store, question.session))).id == ran.session.id
     assert await is_stuck(store, ran.session.state)
     rows = await list_runs(store)
     assert [(row.depth, row.status) for row in rows] == [(0, "waiting"), (1, "waiting"), (2, "waiting")]

@@ -46,7 +46,7 @@ async def test_a_child_that_is_answered_goes_on_as_the_agent_that_it_was(keep_op
 
     def equip(cwd: Path) -> Harness:
         harness = Harness(ScriptedModel([answer] * 9), system="You lead.", cwd=cwd, waits_for_answers=True)
-        harness.use([choose, remove_all, DelegateTool({"critic": CRITIC})])
+        harness.set_tools([choose, remove_all, DelegateTool({"critic": CRITIC})])
         return harness
 
     supervisor = Supervisor(MemoryStore(), equip, keep_open=keep_open)

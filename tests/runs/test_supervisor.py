@@ -46,7 +46,7 @@ class Desk:
         def equip(cwd: Path) -> Harness:
             self.models.append(ScriptedModel(script()))
             harness = Harness(self.models[-1], cwd=cwd, waits_for_answers=True)
-            harness.use([hold, ask])
+            harness.set_tools([hold, ask])
             return harness
 
         self.supervisor = Supervisor(store or MemoryStore(), equip)
@@ -306,7 +306,7 @@ class Office:
 
         def equip(cwd: Path) -> Harness:
             harness = Harness(ScriptedModel([Call("hold"), "done", "again"]), cwd=cwd)
-            harness.use([hold])
+            harness.set_tools([hold])
             return harness
 
         self.store = store or MemoryStore()

@@ -15,7 +15,7 @@ from ostler.schema.messages import as_content
 from ostler.schema.requests import Prompt, Steer, TakeBack
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.sessions.session import Session, create_session
-from ostler.sessions.submit import ask
+from ostler.sessions.submit import submit_now
 from ostler.store.memory import MemoryStore
 
 
@@ -60,7 +60,7 @@ async def test_a_prompt_of_a_session_that_nobody_drives_is_taken_back_without_a_
     store = session.journal.store
     await session.close()
     await store.submit(session.id, Prompt(id="p", content=as_content("go")))
-    assert await ask(store, session.id, TakeBack(id="t", request="p"), World())
+    assert await submit_now(store, session.id, TakeBack(id="t", request="p"), World())
     assert await store.pending(session.id) == []
     with pytest.raises(UsageError, match="taken up, or was never there"):
-        await ask(store, session.id, TakeBack(id="again", request="p"), World())
+        await submit_now(store, session.id, TakeBack(id="again", request="p"), World())

@@ -13,7 +13,7 @@ import pytest
 
 from ostler.schema import events
 from ostler.schema.requests import Answer
-from ostler.sessions.run_tree import open_questions, state_of
+from ostler.sessions.run_tree import load_state, open_questions
 from ostler.store.invariants import tree_violations, violations
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_maintenance import check
@@ -72,7 +72,7 @@ async def answer_all(home: Home, session: str) -> int:
     """Says yes to whatever is asked in the tree, and leaves it to others to take that up; how often."""
     store = SqliteStore(home.store)
     try:
-        questions = await open_questions(store, await state_of(store, session))
+        questions = await open_questions(store, await load_state(store, session))
         for one in questions:
             answer = Answer(id=f"yes-{one.asked.id}", question=one.asked.id, answer="yes")
             await store.submit(one.session, answer)

@@ -16,9 +16,9 @@ from ostler.core.function_tool import tool
 from ostler.core.harness import Harness
 from ostler.models.scripted import Answer, Call, ScriptedModel
 from ostler.schema.errors import UsageError
-from ostler.sessions.live_socket import Channel, socket_of, sweep
+from ostler.sessions.live_socket import LiveSocket, remove_stale_sockets, socket_of
 from ostler.sessions.session import Session, create_session, open_session
-from ostler.sessions.streams import Watch
+from ostler.sessions.streams import SessionStreams
 from ostler.store.sqlite import SqliteStore
 from tests.runs.watched_stream import Reader, as_lines
 
@@ -29,7 +29,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.here = SqliteStore(folder / "ostler.db")
         self.there = SqliteStore(folder / "ostler.db")
-        self.watch = Watch(self.there, as_lines)
+        self.watch = SessionStreams(self.there, as_lines)
         self.go_on = asyncio.Event()
         self.busy = asyncio.Event()
 
@@ -41,7 +41,7 @@ class Machine:
             return "held"
 
         harness = Harness(ScriptedModel(list(script)), waits_for_answers=True)
-        harness.use([hold])
+        harness.set_tools([hold])
         return harness
 
     async def close(self) -> None:
@@ -64,7 +64,7 @@ async def prompt(session: Session) -> None:
     await session.close()
 
 
-async def read_until(watch: Watch, session: str, reader: Reader, kind: str) -> None:
+async def read_until(watch: SessionStreams, session: str, reader: Reader, kind: str) -> None:
     """Follows from where the reader is, to a fact or notice of that kind, and leaves."""
     follower = await watch.follow(session, reader.seq)
     async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
@@ -121,7 +121,7 @@ async def test_a_session_that_nobody_drives_is_followed_until_somebody_does(mach
 
 
 async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said(machine: Machine) -> None:
-    machine.here.meeting_place = None
+    machine.here.socket_folder = None
     session = await create_session(machine.here, machine.harness(Call("hold"), "hello"))
     reader = Reader()
     watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
@@ -150,7 +150,7 @@ async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(
     session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
     running = asyncio.ensure_future(prompt(session))
     await asyncio.wait_for(machine.busy.wait(), 60)
-    path = socket_of(machine.here.meeting_place, session.journal.lease.owner)
+    path = socket_of(machine.here.socket_folder, session.journal.lease.owner)
     assert path is not None
     folder = path.parent
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -165,11 +165,11 @@ async def test_where_paths_are_too_long_the_socket_lies_where_nobody_else_gets_a
     try:
         store = SqliteStore(tmp_path / ("long " * 20) / "ostler.db")
         session = await create_session(store, Harness(ScriptedModel([])))
-        channel = Channel(session.journal)
+        channel = LiveSocket(session.journal)
         await channel.open()
     finally:
         os.umask(before)
-    path = socket_of(store.meeting_place, session.journal.lease.owner)
+    path = socket_of(store.socket_folder, session.journal.lease.owner)
     assert path is not None and path.is_socket()
     folders = path.parents[: path.parents.index(Path("/tmp"))]
     assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
@@ -185,9 +185,9 @@ def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(
     async def end() -> None:
         store = SqliteStore(tmp_path / "ostler.db")
         session = await create_session(store, Harness(ScriptedModel([])))
-        channel = Channel(session.journal)
+        channel = LiveSocket(session.journal)
         await channel.open()
-        path = socket_of(store.meeting_place, session.journal.lease.owner)
+        path = socket_of(store.socket_folder, session.journal.lease.owner)
         reader, writer = await asyncio.open_unix_connection(path)
         await asyncio.wait_for(reader.readexactly(1), 60)
         await session.close()
@@ -205,7 +205,7 @@ def test_sockets_of_processes_that_are_gone_are_swept() -> None:
             gone.bind(f"{folder}/gone.sock")
         alive.bind(f"{folder}/alive.sock")
         alive.listen()
-        sweep(Path(folder))
+        remove_stale_sockets(Path(folder))
         assert [path.name for path in Path(folder).iterdir()] == ["alive.sock"]
 
 
@@ -224,7 +224,7 @@ async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(m
     machine.go_on.set()
     await watching
     await running
-    first.leave()
+    first.close_now()
     assert reader.facts[0]["seq"] == known + 1
     with pytest.raises(UsageError, match="has no fact 999"):
         await machine.watch.follow(session.id, 999)
@@ -251,6 +251,6 @@ async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_sam
 async def test_a_follower_that_never_read_leaves_nothing_behind(machine: Machine) -> None:
     session = await create_session(machine.here, machine.harness("one"))
     follower = await machine.watch.follow(session.id)
-    follower.leave()
+    follower.close_now()
     assert machine.watch.hubs() == []
     await session.close()

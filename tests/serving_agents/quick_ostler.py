@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.main import main
 from ostler.server.agentapi import serve
 from tests.terminals.agents_at_work import QUICK
 
 if __name__ == "__main__":
-    serve.TerminalAgent = functools.partial(TerminalAgent, timing=QUICK)  # type: ignore[misc, assignment]
+    serve.ScreenAgentSpec = functools.partial(ScreenAgentSpec, timing=QUICK)  # type: ignore[misc, assignment]
     main()

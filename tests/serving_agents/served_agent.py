@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.cli.command import PATIENCE, Ostler, Ran
 from tests.process_end import has_ended
 
@@ -85,7 +85,7 @@ class ServedAgent:
         return found
 
     def api(self, path: str) -> Any:
-        token = TokenBook(self._home / "tokens.json").new(f"test {time.monotonic_ns()}", "all")
+        token = TokenStore(self._home / "tokens.json").new(f"test {time.monotonic_ns()}", "all")
         answer = self.http.get(f"/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 200, answer.text
         return answer.json()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.drivers.driver import Saved, ScreenMessage
+from ostler.drivers.driver import AgentMessage, SavedState
 from ostler.drivers.tracker import Tracker
 from ostler.server.agentapi.state_file import (
     StateFile,
@@ -39,7 +39,7 @@ AGAIN = [
 texts = st.text(st.characters(codec="utf-8"))
 messages = st.lists(
     st.builds(
-        ScreenMessage,
+        AgentMessage,
         id=st.just(0),
         role=st.sampled_from(["agent", "user"]),
         text=texts,
@@ -48,8 +48,8 @@ messages = st.lists(
 )
 
 
-@given(st.builds(Saved, messages=messages, initial_prompt=texts, initial_prompt_sent=st.booleans()))
-def test_what_was_written_is_read_back_to_the_microsecond(saved: Saved) -> None:
+@given(st.builds(SavedState, messages=messages, initial_prompt=texts, initial_prompt_sent=st.booleans()))
+def test_what_was_written_is_read_back_to_the_microsecond(saved: SavedState) -> None:
     line = encode_state(saved)
     assert line.count(b"\n") == 1
     read = decode_state(line)
@@ -66,7 +66,7 @@ def test_what_was_written_is_read_back_to_the_microsecond(saved: Saved) -> None:
 
 def test_it_is_one_line_of_json_as_agentapi_writes_it() -> None:
     time = datetime.fromisoformat("2026-04-10T12:34:40.120+00:00").timestamp()
-    saved = Saved((ScreenMessage(0, "agent", "a <b> & \u2028", time),), "do it", True)
+    saved = SavedState((AgentMessage(0, "agent", "a <b> & \u2028", time),), "do it", True)
     line = encode_state(saved)
     written = json.loads(line)
     assert datetime.fromisoformat(written["messages"][0].pop("time")).timestamp() == time
@@ -132,17 +132,17 @@ class Talk:
     """An agent, as far as a state file looks at it."""
 
     def __init__(self) -> None:
-        self.saved = Saved((ScreenMessage(0, "agent", "one", 1.0),))
+        self.saved = SavedState((AgentMessage(0, "agent", "one", 1.0),))
 
     def observe(self, observer: Any) -> Callable[[], None]:
         self.observer = observer
         return lambda: None
 
-    def to_save(self) -> Saved:
+    def to_save(self) -> SavedState:
         return self.saved
 
     def say(self, text: str) -> None:
-        self.saved = Saved((*self.saved.messages, ScreenMessage(1, "agent", text, 2.0)))
+        self.saved = SavedState((*self.saved.messages, AgentMessage(1, "agent", text, 2.0)))
         self.observer.changed()
 
 
@@ -199,7 +199,7 @@ async def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> Non
 
 
 def test_until_the_agent_is_ready_what_was_saved_stays_what_is_saved() -> None:
-    saved = Saved((ScreenMessage(0, "agent", "before", 1.0),), "prompt", True)
+    saved = SavedState((AgentMessage(0, "agent", "before", 1.0),), "prompt", True)
     tracker = Tracker("custom", 0.0, saved=saved)
     tracker.look(1.0, "loading")
     assert tracker.to_save() == saved
@@ -272,7 +272,7 @@ def test_after_a_restored_question_the_answer_comes_from_the_screen(ostler: Ostl
     path = ostler.work / "state.json"
     path.write_bytes(
         encode_state(
-            Saved((ScreenMessage(0, "agent", "Before.", 1.0), ScreenMessage(1, "user", "And?", 2.0)))
+            SavedState((AgentMessage(0, "agent", "Before.", 1.0), AgentMessage(1, "user", "And?", 2.0)))
         )
     )
     with serving_agent(ostler, "-s", str(path), agent=scripted(ostler, [GREETING])) as served:
@@ -305,7 +305,7 @@ def test_without_a_file_that_signal_does_nothing_nor_does_a_hangup_with_nohup(os
 
 def test_loading_and_saving_can_be_switched_off(ostler: Ostler) -> None:
     path = ostler.work / "state.json"
-    path.write_bytes(encode_state(Saved((ScreenMessage(0, "agent", "Before.", 1.0),))))
+    path.write_bytes(encode_state(SavedState((AgentMessage(0, "agent", "Before.", 1.0),))))
     before = path.read_bytes()
     options = ("-s", str(path), "--save-state=false")
     with serving_agent(ostler, *options, agent=scripted(ostler, [GREETING])) as served:

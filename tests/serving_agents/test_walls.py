@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import GREETING, ServedAgent, scripted, serving_agent
 
@@ -31,7 +31,7 @@ def test_without_a_token_it_is_not_offered_to_other_machines(ostler: Ostler) -> 
 
 
 def test_other_machines_need_a_token(ostler: Ostler) -> None:
-    book = TokenBook(ostler.home / "tokens.json")
+    book = TokenStore(ostler.home / "tokens.json")
     everything, looking = book.new("all", "all"), book.new("looking", "observe")
     with serving_agent(ostler, *EVERYWHERE, agent=scripted(ostler, [GREETING])) as served:
         assert "plain HTTP" in served.said
@@ -56,7 +56,7 @@ def test_other_machines_need_a_token(ostler: Ostler) -> None:
 
 
 def test_the_link_logs_a_browser_in_once(ostler: Ostler) -> None:
-    TokenBook(ostler.home / "tokens.json").new("all", "all")
+    TokenStore(ostler.home / "tokens.json").new("all", "all")
     with serving_agent(ostler, *EVERYWHERE, agent=scripted(ostler, [GREETING])) as served:
         opened = served.http.get(f"/{served.query.partition(';')[0]}")
         assert (opened.status_code, opened.headers["location"]) == (303, "./")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ostler.core.store import Store
-from ostler.drivers.lifecycle import start_terminal_session
-from ostler.drivers.screen_driver import TerminalAgent
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.lifecycle import start_screen_session
+from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.session import ScreenSession
 from ostler.drivers.tracker import Timing
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
@@ -33,15 +33,15 @@ QUICK = Timing(
 )
 
 
-def echo_agent(cwd: Path, *arguments: str, **options: Any) -> TerminalAgent:
+def echo_agent(cwd: Path, *arguments: str, **options: Any) -> ScreenAgentSpec:
     settings = {"agent_type": "custom", "rows": 100, "timing": QUICK, **options}
-    return TerminalAgent(command=(*ECHO_AGENT, *arguments), cwd=cwd, **settings)
+    return ScreenAgentSpec(command=(*ECHO_AGENT, *arguments), cwd=cwd, **settings)
 
 
 class AtWork:
     """A session, and all that an observer saw of it."""
 
-    def __init__(self, session: TerminalSession, seen: list[Fact | Event]) -> None:
+    def __init__(self, session: ScreenSession, seen: list[Fact | Event]) -> None:
         self.session = session
         self.seen = seen
 
@@ -69,7 +69,7 @@ class AtWork:
     async def until(self, holds: Callable[[], object]) -> None:
         """Until that is so; looked at whenever something is seen."""
         stirred = asyncio.Event()
-        stop = self.session.journal.observe(lambda batch: stirred.set())
+        stop = self.session.journal.subscribe(lambda batch: stirred.set())
         try:
             async with asyncio.timeout(PATIENCE):
                 while not holds():
@@ -90,9 +90,11 @@ class AtWork:
 
 
 @asynccontextmanager
-async def at_work(agent: TerminalAgent, store: Store | None = None, **options: Any) -> AsyncIterator[AtWork]:
+async def at_work(
+    agent: ScreenAgentSpec, store: Store | None = None, **options: Any
+) -> AsyncIterator[AtWork]:
     seen: list[Fact | Event] = []
-    session = await start_terminal_session(
+    session = await start_screen_session(
         store or MemoryStore(), agent, attend=lambda journal: _observe(journal, seen), **options
     )
     try:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ostler.drivers.agent_messages import recorded_messages
-from ostler.drivers.driver import Saved, ScreenMessage
-from ostler.drivers.lifecycle import new_journal, restart_terminal_session, start_terminal_session
-from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.agent_messages import stored_messages
+from ostler.drivers.driver import AgentMessage, SavedState
+from ostler.drivers.lifecycle import new_journal, restart_screen_session, start_screen_session
+from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.drivers.session import give_back
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
@@ -89,7 +89,7 @@ async def test_what_is_redrawn_later_revises_the_message(tmp_path: Path) -> None
         (revised,) = agent.all(events.MessageRevised)
         assert agent.texts[-1] == "assistant: first thoughts"
         assert (revised.message, revised.content[0].text) == (answer.seq, "second thoughts")
-        said = recorded_messages(agent.facts)
+        said = stored_messages(agent.facts)
         assert [one.message.text for one in said][-1] == "second thoughts"
 
 
@@ -205,7 +205,7 @@ async def test_an_agent_that_ignores_enter_fails_the_run_and_nothing_was_said(tm
         (ended,) = agent.all(events.RunEnded)
         assert ended.status == "failed" and ended.failure
         assert agent.all(events.Delivered) == []
-        assert [one.message.role for one in recorded_messages(agent.facts)] == ["agent"]
+        assert [one.message.role for one in stored_messages(agent.facts)] == ["agent"]
 
 
 async def test_the_exit_of_the_agent_interrupts_its_run_and_ends_the_session(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_a_crash_is_told_with_its_signal_and_the_last_screen(tmp_path: Pat
 async def test_an_agent_that_cannot_be_started_leaves_no_session(tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(UsageError, match="no-such-agent"):
-        await start_terminal_session(store, TerminalAgent(command=["no-such-agent"], cwd=tmp_path))
+        await start_screen_session(store, ScreenAgentSpec(command=["no-such-agent"], cwd=tmp_path))
     assert await store.sessions() == []
 
 
@@ -258,17 +258,17 @@ async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) 
         await agent.until_stable()
         await agent.ask("one")
         session = agent.session.id
-    again = await restart_terminal_session(store, session, echo_agent(tmp_path, "Hello once more."))
+    again = await restart_screen_session(store, session, echo_agent(tmp_path, "Hello once more."))
     try:
         second = AtWork(again, [])
-        again.journal.observe(second.seen.extend)
+        again.journal.subscribe(second.seen.extend)
         await second.until_stable()
         assert second.texts == []
         await second.ask("two")
         assert second.texts == ["user: two", "assistant: you said: two"]
     finally:
         await again.close()
-    said = recorded_messages(await store.read(session))
+    said = stored_messages(await store.read(session))
     assert [one.message.text for one in said] == [
         "Hello, I repeat things.",
         "one",
@@ -277,16 +277,16 @@ async def test_a_session_goes_on_with_another_life_of_its_agent(tmp_path: Path) 
         "you said: two",
     ]
     with pytest.raises(OstlerError):
-        await restart_terminal_session(store, "ses_none", echo_agent(tmp_path))
+        await restart_screen_session(store, "ses_none", echo_agent(tmp_path))
 
 
 async def test_a_conversation_that_was_kept_elsewhere_becomes_facts_before_it_goes_on(tmp_path: Path) -> None:
     kept = [("agent", "Good morning."), ("user", "one"), ("agent", "you said: one")]
-    saved = Saved([ScreenMessage(place, role, text, 0.0) for place, (role, text) in enumerate(kept)])  # type: ignore[arg-type]
+    saved = SavedState([AgentMessage(place, role, text, 0.0) for place, (role, text) in enumerate(kept)])  # type: ignore[arg-type]
     async with at_work(echo_agent(tmp_path), saved=saved) as agent:
         await agent.until_stable()
         await agent.ask("two")
-        said = recorded_messages(agent.facts)
+        said = stored_messages(agent.facts)
         assert [one.message.text for one in said] == [*[text for _, text in kept], "two", "you said: two"]
 
 

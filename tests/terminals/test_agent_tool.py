@@ -21,9 +21,9 @@ from ostler.core.store import Store
 from ostler.drivers.agent_spec import AgentCommand
 from ostler.drivers.agent_tool import AgentTool
 from ostler.drivers.driver import DrivenAgent
-from ostler.history.costs import spent
+from ostler.history.costs import cost_records
 from ostler.models.scripted import Call
-from ostler.permissions.guard import permission_guard
+from ostler.permissions.guard import permission_hook
 from ostler.permissions.rules import parse_rule
 from ostler.schema import events
 from ostler.schema.events import ChildEvent, Limits, LiveValue, RunEnded
@@ -89,7 +89,7 @@ async def process_of(store: Store, child: str) -> int:
 async def until(ran: Ran, holds: Any) -> None:
     """Until that is so; looked at whenever something is seen."""
     stirred = asyncio.Event()
-    stop = ran.session.observe(lambda batch: stirred.set())
+    stop = ran.session.subscribe(lambda batch: stirred.set())
     try:
         async with asyncio.timeout(PATIENCE):
             while not holds():
@@ -208,7 +208,7 @@ async def test_who_begins_to_follow_the_parent_meanwhile_sees_what_the_agent_say
 
     async with session_of([ask(agent="echo", prompt="/later 1"), "done"], tmp_path) as ran:
         tail = LiveTail()
-        ran.session.observe(tail.see)
+        ran.session.subscribe(tail.see)
         running = asyncio.ensure_future(go(ran))
         await until(ran, lambda: "first thoughts" in live_messages(ran))
         late = [one.event for one in tail.events() if isinstance(one, ChildEvent)]
@@ -274,7 +274,7 @@ async def test_an_agent_that_has_drawn_nothing_yet_is_waited_for(tmp_path: Path)
     tool = AgentTool(
         {"late": AgentCommand(late, "claude")},
         timing=QUICK,
-        on_start=lambda driven: driven.observe(Patient(driven)) and None,
+        on_start=lambda driven: driven.subscribe(Patient(driven)) and None,
     )
     ran = await started([ask(agent="late", prompt="hello"), "done"], tools=[tool], cwd=tmp_path)
     await go(ran)
@@ -339,7 +339,7 @@ async def test_an_agent_that_speaks_a_protocol_has_no_keys(tmp_path: Path) -> No
 
 
 def guard(profile: Any, *allowed: str) -> Hook:
-    hook = permission_guard(profile, Path.cwd(), [parse_rule(rule, "allow") for rule in allowed])
+    hook = permission_hook(profile, Path.cwd(), [parse_rule(rule, "allow") for rule in allowed])
     assert hook is not None
     return hook
 
@@ -484,7 +484,7 @@ async def test_what_an_agent_says_that_it_has_used_counts_against_the_limits(
     )
     children = ran.quiet.children
     assert (children.runs, children.usage.cost, children.usage.total_tokens) == (1, 1.5, 54)
-    (group,), _ = await spent(ran.session.journal.store, ["session"])
+    (group,), _ = await cost_records(ran.session.journal.store, ["session"])
     assert group.children.known_cost == 1.5, "as its own session tells: its parent's is no second time"
     logs = await logs_of(ran.session.journal.store)
     assert [problem for log in logs.values() for problem in violations(log)] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ostler.app.harness import make_harness, terminal_agents
+from ostler.app.harness import build_harness, terminal_agents
 from ostler.app.settings import Settings, TerminalAgentSettings, load_settings
 from ostler.drivers.agent_spec import AgentCommand, agent_commands
 from ostler.models.scripted import ScriptedModel
@@ -37,7 +37,7 @@ def install(folder: Path, *names: str) -> None:
 
 
 def tools_with(settings: Settings, cwd: Path) -> dict[str, Any]:
-    return make_harness(settings, cwd, model=ScriptedModel([]), agent_tool=terminal_agents(settings)).tools
+    return build_harness(settings, cwd, model=ScriptedModel([]), agent_tool=terminal_agents(settings)).tools
 
 
 def test_it_is_offered_where_an_agent_is_configured_and_not_where_one_is_only_installed(

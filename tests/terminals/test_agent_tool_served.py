@@ -18,7 +18,7 @@ async def test_a_follower_of_the_parent_sees_the_agent_live_and_its_terminal_can
     tmp_path: Path,
 ) -> None:
     def equip(harness: Harness) -> None:
-        harness.use(
+        harness.set_tools(
             [AgentTool({"echo": ECHO}, timing=QUICK, on_start=lambda agent: served.server.driven.add(agent))]
         )
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from ostler.drivers.screen import open_screen
-from ostler.drivers.screen_driver import DrivenTerminal, TerminalAgent
-from ostler.drivers.screen_stream import Viewer
+from ostler.drivers.screen_driver import ScreenAgentSpec, ScreenDriver
+from ostler.drivers.screen_stream import ScreenSubscription
 from ostler.drivers.tracker import Event
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from tests.terminals.agents_at_work import PATIENCE, QUICK, at_work, echo_agent
 
 
-async def seen_until(viewer: Viewer, text: str, columns: int = 80, rows: int = 100) -> list[str]:
+async def seen_until(viewer: ScreenSubscription, text: str, columns: int = 80, rows: int = 100) -> list[str]:
     """What a terminal shows that is given what the viewer gets, once that text is on it."""
     screen = open_screen(columns, rows)
     try:
@@ -38,7 +38,7 @@ async def test_two_viewers_see_the_same_screen_whenever_they_come(tmp_path: Path
         shown = await seen_until(first, "you said: two")
         assert shown == await seen_until(second, "you said: two")
         assert shown[0] == "Hello, I repeat things."
-        first.leave()
+        first.close_now()
         await agent.ask("three")
         assert "> three" in await seen_until(second, "you said: three")
     rest = [await second.next(), await second.next()]
@@ -99,7 +99,7 @@ async def test_nothing_is_looked_at_while_nothing_happens(tmp_path: Path) -> Non
         await agent.until(lambda: looks)
 
 
-def count_looks(terminal: DrivenTerminal) -> list[float]:
+def count_looks(terminal: ScreenDriver) -> list[float]:
     looks: list[float] = []
     original = terminal.tracker.look
 
@@ -111,8 +111,10 @@ def count_looks(terminal: DrivenTerminal) -> list[float]:
     return looks
 
 
-def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> TerminalAgent:
-    return TerminalAgent(command=("sh", "-c", script), cwd=cwd, agent_type=agent_type, rows=100, timing=QUICK)
+def shell_agent(cwd: Path, script: str, agent_type: str = "custom") -> ScreenAgentSpec:
+    return ScreenAgentSpec(
+        command=("sh", "-c", script), cwd=cwd, agent_type=agent_type, rows=100, timing=QUICK
+    )
 
 
 OWN_SCREEN, LEFT = r"\033[?1049h", r"\033[?1049l"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.drivers.driver import Saved, ScreenMessage
+from ostler.drivers.driver import AgentMessage, SavedState
 from ostler.drivers.tracker import INITIAL_PROMPT, Delivered, Timing, Tracker, Undelivered
 from ostler.schema.errors import SessionBusy, UsageError
 from tests.terminals.played import EchoAgent, Played
@@ -357,14 +357,14 @@ def test_an_initial_prompt_that_fails_is_tried_again_and_reported() -> None:
 
 
 OLD = (
-    ScreenMessage(0, "agent", "welcome", 1.0),
-    ScreenMessage(1, "user", "old question", 2.0),
-    ScreenMessage(2, "agent", "old answer", 3.0),
+    AgentMessage(0, "agent", "welcome", 1.0),
+    AgentMessage(1, "user", "old question", 2.0),
+    AgentMessage(2, "agent", "old answer", 3.0),
 )
 
 
 def test_a_restored_conversation_keeps_its_last_answer_until_the_user_speaks() -> None:
-    played = ready_echo(saved=Saved(OLD))
+    played = ready_echo(saved=SavedState(OLD))
     assert played.tracker.messages == OLD
     played.draw("another greeting\n>")
     played.run(3)
@@ -375,7 +375,7 @@ def test_a_restored_conversation_keeps_its_last_answer_until_the_user_speaks() -
 
 
 def test_a_restored_question_is_answered_by_the_screen() -> None:
-    played = ready_echo(saved=Saved(OLD[:2]))
+    played = ready_echo(saved=SavedState(OLD[:2]))
     assert played.texts == ["agent: welcome", "user: old question", "agent: hello"]
     assert played.tracker.status == "stable"
 
@@ -394,7 +394,7 @@ def test_a_restored_question_is_answered_by_the_screen() -> None:
 def test_a_prompt_is_not_sent_again_after_a_restart(
     given_prompt: str, saved_prompt: str, sent: bool, sent_now: str
 ) -> None:
-    played = ready_echo(initial_prompt=given_prompt, saved=Saved(OLD, saved_prompt, sent))
+    played = ready_echo(initial_prompt=given_prompt, saved=SavedState(OLD, saved_prompt, sent))
     played.run(10)
     said = [message.text for message in played.tracker.messages[3:] if message.role == "user"]
     assert said == ([sent_now] if sent_now else [])

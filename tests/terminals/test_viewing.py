@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.drivers.screen_stream import MOST_UNSEEN, Viewer, unfinished
+from ostler.drivers.screen_stream import MOST_UNSEEN, ScreenSubscription, unfinished
 
 SEQUENCES = [
     b"\x1b[31m",
@@ -47,8 +47,8 @@ def test_any_bytes_leave_an_end_of_themselves(pieces: list[bytes]) -> None:
 class Stage:
     def __init__(self) -> None:
         self.drawn = b"[screen]"
-        self.left: list[Viewer] = []
-        self.viewer = Viewer(lambda: self.drawn, self.left.append)
+        self.left: list[ScreenSubscription] = []
+        self.viewer = ScreenSubscription(lambda: self.drawn, self.left.append)
 
 
 async def test_a_viewer_gets_the_screen_and_then_the_bytes() -> None:
@@ -76,6 +76,6 @@ async def test_a_closed_viewer_reads_to_the_end(last: bytes) -> None:
     await stage.viewer.next()
     if last:
         stage.viewer.put(last)
-    stage.viewer.leave()
+    stage.viewer.close_now()
     assert [await stage.viewer.next(), await stage.viewer.next()] == ([last, None] if last else [None, None])
     assert stage.left == [stage.viewer]

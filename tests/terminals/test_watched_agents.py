@@ -12,20 +12,20 @@ import pytest
 
 from ostler.core.harness import harness_without_model
 from ostler.core.processes import kill_processes_of
-from ostler.drivers.agent_messages import recorded_messages
-from ostler.drivers.lifecycle import restart_terminal_session, start_terminal_session
+from ostler.drivers.agent_messages import stored_messages
+from ostler.drivers.lifecycle import restart_screen_session, start_screen_session
 from ostler.history.export import transcript
 from ostler.schema.errors import SessionHeld, UsageError
 from ostler.schema.messages import as_content
 from ostler.sessions.session import open_session
-from ostler.sessions.streams import Follower, Watch
+from ostler.sessions.streams import SessionStreams, SessionSubscriber
 from ostler.sessions.supervisor import Supervisor
 from ostler.store.sqlite import SqliteStore
 from tests.runs.watched_stream import Reader, as_lines
 from tests.terminals.agents_at_work import PATIENCE, AtWork, at_work, echo_agent, wait_until_gone
 
 
-async def read_until(follower: Follower, reader: Reader, wanted: Callable[[], object]) -> None:
+async def read_until(follower: SessionSubscriber, reader: Reader, wanted: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not wanted():
             reader.read(await follower.next() or b"")
@@ -33,8 +33,8 @@ async def read_until(follower: Follower, reader: Reader, wanted: Callable[[], ob
 
 async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "ostler.db")
-    watch = Watch(store, as_lines)
-    session = await start_terminal_session(store, echo_agent(tmp_path), attend=watch.attend)
+    watch = SessionStreams(store, as_lines)
+    session = await start_screen_session(store, echo_agent(tmp_path), attend=watch.attend)
     follower, reader = await watch.follow(session.id), Reader()
     try:
         await read_until(follower, reader, lambda: "assistant_message" in reader.kinds)
@@ -43,14 +43,14 @@ async def test_whoever_drives_it_feeds_its_hub(tmp_path: Path) -> None:
         assert "you said: one" in reader.values["terminal:screen"]["text"]
     finally:
         await session.close()
-        follower.leave()
+        follower.close_now()
         watch.close()
         await store.close()
 
 
 async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_path: Path) -> None:
     store, theirs = SqliteStore(tmp_path / "ostler.db"), SqliteStore(tmp_path / "ostler.db")
-    watch = Watch(theirs, as_lines)
+    watch = SessionStreams(theirs, as_lines)
     async with at_work(echo_agent(tmp_path), store) as agent:
         await agent.until_stable()
         follower, reader = await watch.follow(agent.session.id), Reader()
@@ -58,8 +58,8 @@ async def test_another_process_sees_facts_and_live_values_and_is_kept_out(tmp_pa
         assert reader.values["terminal:status"]["status"] == "stable"
         assert "Hello, I repeat things." in reader.values["terminal:screen"]["text"]
         with pytest.raises(SessionHeld):
-            await restart_terminal_session(theirs, agent.session.id, echo_agent(tmp_path))
-        follower.leave()
+            await restart_screen_session(theirs, agent.session.id, echo_agent(tmp_path))
+        follower.close_now()
     shown = "\n".join(transcript(await store.summary(agent.session.id), await store.read(agent.session.id)))
     assert "Hello, I repeat things." in shown
     watch.close()
@@ -117,16 +117,16 @@ async def test_a_killed_owner_leaves_no_orphan_and_the_next_one_ends_its_run(tmp
     finally:
         kill_processes_of(session)
     store = SqliteStore(tmp_path / "ostler.db")
-    again = await restart_terminal_session(store, session, echo_agent(tmp_path))
+    again = await restart_screen_session(store, session, echo_agent(tmp_path))
     second = AtWork(again, [])
-    again.journal.observe(second.seen.extend)
+    again.journal.subscribe(second.seen.extend)
     await second.until_stable()
     await second.ask("here again")
     await again.close()
     facts = await store.read(session)
     ends = [fact.event for fact in facts if fact.type == "run_ended"]
     assert [end.status for end in ends] == ["interrupted", "completed"]  # type: ignore[union-attr]
-    said = [one.message.text for one in recorded_messages(facts)]
+    said = [one.message.text for one in stored_messages(facts)]
     assert said[:2] == ["Hello, I repeat things.", "/think"]
     assert said[-2:] == ["here again", "you said: here again"]
     await store.close()

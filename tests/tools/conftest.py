@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ostler.testkit.fakes import FakeToolContext
-from ostler.tools.child_process import end_left_running
+from ostler.tools.child_process import stop_background
 
 
 @pytest.fixture
 async def context(tmp_path: Path) -> AsyncIterator[FakeToolContext]:
     made = FakeToolContext(tmp_path)
     yield made
-    await end_left_running(made.memory)
+    await stop_background(made.memory)

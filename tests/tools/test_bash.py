@@ -12,10 +12,10 @@ import pytest
 
 from ostler.core.processes import ProcessId, kill_processes_of, start_time
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools import child_process
 from ostler.tools.bash import BashTool, bash
-from ostler.tools.child_process import ChildProcess, end_left_running, group_is_alive
+from ostler.tools.child_process import ChildProcess, group_is_alive, stop_background
 from ostler.tools.read import read
 
 
@@ -41,7 +41,7 @@ def pids_in(file: Path) -> list[int]:
 async def test_what_a_command_prints_is_its_result(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "echo hi; echo oops >&2"}, context)
     assert isinstance(outcome, Ok)
-    assert told(outcome) == "hi\noops\n"
+    assert result_text(outcome) == "hi\noops\n"
     assert context.output_text == "hi\noops\n"
     assert outcome.details is not None
     assert outcome.details["duration_ms"] >= 0
@@ -58,44 +58,44 @@ async def test_what_a_command_prints_is_its_result(context: FakeToolContext) -> 
 
 
 async def test_a_command_runs_in_the_working_directory(context: FakeToolContext) -> None:
-    assert told(await run_tool(bash, {"command": "pwd"}, context)) == f"{context.cwd.resolve()}\n"
+    assert result_text(await run_tool(bash, {"command": "pwd"}, context)) == f"{context.cwd.resolve()}\n"
 
 
 async def test_a_command_that_prints_nothing_is_said_to(context: FakeToolContext) -> None:
-    assert told(await run_tool(bash, {"command": "true"}, context)) == "(no output)"
+    assert result_text(await run_tool(bash, {"command": "true"}, context)) == "(no output)"
 
 
 async def test_another_exit_code_than_zero_is_a_failure_with_the_output(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "printf why; exit 3"}, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "tool_failed"
-    assert told(outcome) == "why\n[exit code 3]"
+    assert result_text(outcome) == "why\n[exit code 3]"
     assert outcome.details and outcome.details["exit_code"] == 3
-    assert told(await run_tool(bash, {"command": "false"}, context)) == "(no output)\n[exit code 1]"
+    assert result_text(await run_tool(bash, {"command": "false"}, context)) == "(no output)\n[exit code 1]"
 
 
 async def test_a_signal_is_named(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "kill -KILL $$"}, context)
-    assert told(outcome) == "(no output)\n[ended by SIGKILL]"
+    assert result_text(outcome) == "(no output)\n[ended by SIGKILL]"
     assert isinstance(outcome, Failed) and outcome.details
     assert (outcome.details["exit_code"], outcome.details["signal"]) == (None, "SIGKILL")
 
 
 async def test_bash_itself_is_used(context: FakeToolContext) -> None:
-    assert told(await run_tool(bash, {"command": "x=(a b); echo ${x[1]}"}, context)) == "b\n"
+    assert result_text(await run_tool(bash, {"command": "x=(a b); echo ${x[1]}"}, context)) == "b\n"
 
 
 async def test_without_bash_there_is_sh(context: FakeToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
     (context.cwd / "bin").mkdir()
     (context.cwd / "bin/sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(context.cwd / "bin"))
-    assert told(await run_tool(bash, {"command": "echo hi"}, context)) == "hi\n"
+    assert result_text(await run_tool(bash, {"command": "echo hi"}, context)) == "hi\n"
 
 
 async def test_there_is_no_input_and_no_terminal(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "cat; test -t 0 || echo none; (: < /dev/tty) 2>&1"}, context)
-    assert told(outcome).startswith("none\n")
-    assert "/dev/tty" in told(outcome)
+    assert result_text(outcome).startswith("none\n")
+    assert "/dev/tty" in result_text(outcome)
 
 
 async def test_the_process_is_known_by_its_call_and_leads_its_group(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_the_process_is_known_by_its_call_and_leads_its_group(tmp_path: Pa
 
     context = WatchingContext(tmp_path)
     outcome = await run_tool(bash, {"command": "sleep 0.1; echo $OSTLER_CALL $$"}, context)
-    assert told(outcome).split() == [context.call, str(context.group)]
+    assert result_text(outcome).split() == [context.call, str(context.group)]
     assert context.group == context.processes[0].pid != os.getpgid(0)
 
 
@@ -119,7 +119,7 @@ async def test_output_is_shown_while_the_command_runs(context: FakeToolContext) 
     await until(lambda: context.output_text == "first\n")
     assert not task.done()
     (context.cwd / "go").touch()
-    assert told(await task) == "first\nsecond\n"
+    assert result_text(await task) == "first\nsecond\n"
 
 
 async def test_a_character_split_between_two_writes_stays_one(context: FakeToolContext) -> None:
@@ -127,13 +127,13 @@ async def test_a_character_split_between_two_writes_stays_one(context: FakeToolC
     task = asyncio.create_task(run_tool(bash, {"command": command}, context))
     await until(lambda: bool(context.processes))
     (context.cwd / "go").touch()
-    assert told(await task) == "\U0001f600\ufffd"
+    assert result_text(await task) == "\U0001f600\ufffd"
     assert context.output_text == "\U0001f600\ufffd"
 
 
 async def test_long_output_is_cut_at_its_beginning_and_kept_whole(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "seq 1 30000"}, context)
-    header, *rows = told(outcome).splitlines()
+    header, *rows = result_text(outcome).splitlines()
     assert rows[-1] == "30000"
     assert rows == [str(n) for n in range(30001 - len(rows), 30001)]
     assert len(rows) == 2000
@@ -143,12 +143,12 @@ async def test_long_output_is_cut_at_its_beginning_and_kept_whole(context: FakeT
     whole = "".join(f"{n}\n" for n in range(1, 30001))
     assert context.output_text == whole
     again = await run_tool(read, {"path": f"blob:out_{context.call}", "limit": 1}, context)
-    assert told(again) == "1\t1\n[lines 1-1 of 30000; use offset=2 to go on]"
+    assert result_text(again) == "1\t1\n[lines 1-1 of 30000; use offset=2 to go on]"
 
 
 async def test_the_result_stays_within_its_limits(context: FakeToolContext) -> None:
     command = f"{quote(sys.executable)} -c \"print(('\\\\U0001f600' * 3000 + '\\\\n') * 40)\""
-    text = told(await run_tool(bash, {"command": command}, context))
+    text = result_text(await run_tool(bash, {"command": command}, context))
     body = text.split("\n", 1)[1]
     assert len(body.encode()) <= 50 * 1024
     assert "\U0001f600… [+1000 characters]\n" in body
@@ -156,7 +156,7 @@ async def test_the_result_stays_within_its_limits(context: FakeToolContext) -> N
 
 
 async def test_nul_characters_are_not_told_to_the_model(context: FakeToolContext) -> None:
-    assert told(await run_tool(bash, {"command": r"printf 'a\0b'"}, context)) == "a\ufffdb"
+    assert result_text(await run_tool(bash, {"command": r"printf 'a\0b'"}, context)) == "a\ufffdb"
 
 
 class ForgetfulContext(FakeToolContext):
@@ -274,7 +274,7 @@ async def test_a_command_out_of_time_is_ended_and_its_output_kept(context: FakeT
     outcome = await run_tool(bash, {"command": "echo begun; sleep 60", "timeout": 1}, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "tool_timed_out"
-    assert told(outcome) == "begun\n[timed out after 1 s]"
+    assert result_text(outcome) == "begun\n[timed out after 1 s]"
     assert outcome.details and outcome.details["timed_out"] is True
     assert is_gone(context.processes[0].pid)
 
@@ -282,55 +282,55 @@ async def test_a_command_out_of_time_is_ended_and_its_output_kept(context: FakeT
 async def test_no_command_gets_more_time_than_there_is(context: FakeToolContext) -> None:
     limited = BashTool(default_timeout=0.2, max_timeout=0.3)
     asked = await run_tool(limited, {"command": "sleep 60", "timeout": 500}, context)
-    assert told(asked).endswith("[timed out after 0.3 s]")
+    assert result_text(asked).endswith("[timed out after 0.3 s]")
     default = await run_tool(limited, {"command": "sleep 60"}, context)
-    assert told(default).endswith("[timed out after 0.2 s]")
+    assert result_text(default).endswith("[timed out after 0.2 s]")
 
 
 async def test_a_daemon_that_holds_the_output_open_does_not_hold_the_call(context: FakeToolContext) -> None:
     async with asyncio.timeout(60):
         outcome = await run_tool(bash, {"command": "sleep 60 & echo $! started"}, context)
     assert isinstance(outcome, Ok) and outcome.details
-    pid = int(told(outcome).split()[0])
+    pid = int(result_text(outcome).split()[0])
     assert outcome.details["left_running"] is True
     assert not is_gone(pid)
-    await end_left_running(context.memory)
+    await stop_background(context.memory)
     assert is_gone(pid)
 
 
 async def test_a_daemon_with_its_own_output_is_noticed_too(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "sleep 60 > /dev/null 2>&1 & echo $!"}, context)
     assert isinstance(outcome, Ok) and outcome.details and outcome.details["left_running"]
-    await end_left_running(context.memory)
-    assert is_gone(int(told(outcome)))
+    await stop_background(context.memory)
+    assert is_gone(int(result_text(outcome)))
 
 
 async def test_daemons_that_somebody_else_has_ended_do_not_get_in_the_way(context: FakeToolContext) -> None:
     command = "setsid sleep 60 > /dev/null 2>&1 & sleep 60 & echo $!"
-    pids = [int(told(await run_tool(bash, {"command": command}, context))) for _ in range(2)]
+    pids = [int(result_text(await run_tool(bash, {"command": command}, context))) for _ in range(2)]
     assert not any(map(is_gone, pids))
     assert kill_processes_of(context.session) == 4
     async with asyncio.timeout(60):
-        await end_left_running(context.memory)
+        await stop_background(context.memory)
     assert all(map(is_gone, pids))
     assert kill_processes_of(context.session) == 0
-    await end_left_running(context.memory)
+    await stop_background(context.memory)
 
 
 async def test_daemons_may_be_ended_from_two_sides_at_once(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "trap '' TERM; sleep 60 & echo $!"}, context)
     async with asyncio.timeout(60):
         await asyncio.gather(
-            end_left_running(context.memory), asyncio.to_thread(kill_processes_of, context.session)
+            stop_background(context.memory), asyncio.to_thread(kill_processes_of, context.session)
         )
-    assert is_gone(int(told(outcome)))
+    assert is_gone(int(result_text(outcome)))
 
 
 async def test_a_daemon_can_go_on_printing_after_its_call(context: FakeToolContext) -> None:
     wait = "until test -e go; do sleep 0.01; done"
     command = f"({wait}; head -c 1000000 /dev/zero && touch done; sleep 60) & echo up"
     outcome = await run_tool(bash, {"command": command}, context)
-    assert told(outcome) == "up\n"
+    assert result_text(outcome) == "up\n"
     (context.cwd / "go").touch()
     await until(lambda: (context.cwd / "done").exists())
     assert context.output_text == "up\n"
@@ -343,7 +343,7 @@ async def test_what_ended_by_itself_is_no_longer_kept(context: FakeToolContext) 
     await until(lambda: not group_is_alive(first))
     await run_tool(bash, {"command": "sleep 60 & echo two"}, context)
     kept: list[ChildProcess] = next(iter(v for k, v in context.memory.items() if "child_process" in k))
-    await until(lambda: not [child for child in kept if child.id.pid == first and child.left_running])
+    await until(lambda: not [child for child in kept if child.id.pid == first and child.is_running])
     await run_tool(bash, {"command": "sleep 60 & echo three"}, context)
     assert first not in [child.id.pid for child in kept]
 
@@ -355,7 +355,7 @@ async def test_an_error_in_showing_output_ends_the_command(tmp_path: Path) -> No
 
     context = BrokenContext(tmp_path)
     outcome = await run_tool(bash, {"command": "echo hi; sleep 60"}, context)
-    assert told(outcome) == "RuntimeError: the log is gone"
+    assert result_text(outcome) == "RuntimeError: the log is gone"
     assert is_gone(context.processes[0].pid)
 
 
@@ -370,9 +370,9 @@ async def test_a_child_is_watched_by_a_thread_where_there_is_no_pidfd(
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     else:
         monkeypatch.setattr(os, "pidfd_open", unknown, raising=False)
-    assert told(await run_tool(bash, {"command": "echo hi; exit 2"}, context)) == "hi\n[exit code 2]"
+    assert result_text(await run_tool(bash, {"command": "echo hi; exit 2"}, context)) == "hi\n[exit code 2]"
     outcome = await run_tool(bash, {"command": "sleep 60", "timeout": 0.2}, context)
-    assert told(outcome).endswith("[timed out after 0.2 s]")
+    assert result_text(outcome).endswith("[timed out after 0.2 s]")
 
 
 async def test_no_descriptors_are_left_open(context: FakeToolContext) -> None:
@@ -387,7 +387,7 @@ async def test_a_working_directory_that_is_gone_is_a_clear_failure(context: Fake
     context.cwd = context.cwd / "gone"
     outcome = await run_tool(bash, {"command": "true"}, context)
     assert isinstance(outcome, Failed)
-    assert told(outcome) == f"the working directory {context.cwd} does not exist any more"
+    assert result_text(outcome) == f"the working directory {context.cwd} does not exist any more"
 
 
 @pytest.mark.parametrize(
@@ -400,16 +400,19 @@ async def test_wrong_arguments_are_named(
     outcome = await run_tool(bash, arguments, context)
     assert isinstance(outcome, Failed)
     assert outcome.kind == "invalid_arguments"
-    assert word in told(outcome)
+    assert word in result_text(outcome)
 
 
 async def test_a_nul_in_a_command_is_a_clear_failure(context: FakeToolContext) -> None:
-    assert told(await run_tool(bash, {"command": "a\0b"}, context)) == "the command contains a NUL character"
+    assert (
+        result_text(await run_tool(bash, {"command": "a\0b"}, context))
+        == "the command contains a NUL character"
+    )
 
 
 async def test_a_hint_at_the_whole_is_given_only_where_the_whole_is_kept(context: FakeToolContext) -> None:
     outcome = await run_tool(bash, {"command": "yes '' | head -n 2001"}, context)
-    header, _, body = told(outcome).partition("\n")
+    header, _, body = result_text(outcome).partition("\n")
     assert header == "[the last 2000 of 2001 lines, 2.0 KiB of 2.0 KiB]"
     assert body == "\n" * 2000
 
@@ -418,5 +421,5 @@ async def test_with_its_notes_a_result_stays_within_fifty_kibibytes(context: Fak
     outcome = await run_tool(
         bash, {"command": "yes 123456789012345678901234567890 | head -n 9999; exit 7"}, context
     )
-    assert told(outcome).endswith("\n[exit code 7]")
-    assert 49 * 1024 < len(told(outcome)) <= 50 * 1024
+    assert result_text(outcome).endswith("\n[exit code 7]")
+    assert 49 * 1024 < len(result_text(outcome)) <= 50 * 1024

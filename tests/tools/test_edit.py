@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Failed, Ok, Outcome
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.diff import splice
 from ostler.tools.edit import Replacement, edit, plan
 from ostler.tools.read import read
@@ -38,7 +38,7 @@ def diff_of(outcome: Outcome) -> list[str]:
 async def test_one_place_is_changed(context: FakeToolContext) -> None:
     outcome, after = await edited(context, b"one\ntwo\nthree\n", ("two", "2"))
     assert after == b"one\n2\nthree\n"
-    assert told(outcome) == "edited f.txt: 1 replacement, first at line 2 (+1 -1 lines)"
+    assert result_text(outcome) == "edited f.txt: 1 replacement, first at line 2 (+1 -1 lines)"
     assert isinstance(outcome, Ok) and outcome.details
     assert outcome.details["first_line"] == 2
     assert outcome.details["edits"] == 1
@@ -59,13 +59,13 @@ async def test_edits_see_the_original_and_not_each_other(context: FakeToolContex
 async def test_an_ambiguous_text_is_refused_with_its_count_and_lines(context: FakeToolContext) -> None:
     outcome, after = await edited(context, b"x\ny\nx\nx\n", ("x", "z"))
     assert isinstance(outcome, Failed)
-    assert "edit 1: old_text occurs 3 times (lines 1, 3, 4)" in told(outcome)
+    assert "edit 1: old_text occurs 3 times (lines 1, 3, 4)" in result_text(outcome)
     assert after == b"x\ny\nx\nx\n"
 
 
 async def test_places_that_overlap_each_other_are_ambiguous_too(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"aaa\n", ("aa", "b"))
-    assert "occurs 2 times" in told(outcome)
+    assert "occurs 2 times" in result_text(outcome)
 
 
 async def test_all_places_are_changed_when_asked(context: FakeToolContext) -> None:
@@ -77,21 +77,25 @@ async def test_all_places_are_changed_when_asked(context: FakeToolContext) -> No
 async def test_a_failing_second_edit_leaves_the_file_untouched(context: FakeToolContext) -> None:
     outcome, after = await edited(context, b"one\ntwo\n", ("one", "1"), ("nowhere at all", "x"))
     assert isinstance(outcome, Failed)
-    assert told(outcome).startswith("nothing was changed\nedit 2: old_text was not found")
+    assert result_text(outcome).startswith("nothing was changed\nedit 2: old_text was not found")
     assert after == b"one\ntwo\n"
 
 
 async def test_all_problems_are_told_at_once(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"a\na\nb\n", ("a", "c"), ("", "x"), ("b", "b"))
-    assert [row.partition(":")[0] for row in told(outcome).split("\n")[1:]] == ["edit 1", "edit 2", "edit 3"]
-    assert "empty" in told(outcome)
-    assert "the same" in told(outcome)
+    assert [row.partition(":")[0] for row in result_text(outcome).split("\n")[1:]] == [
+        "edit 1",
+        "edit 2",
+        "edit 3",
+    ]
+    assert "empty" in result_text(outcome)
+    assert "the same" in result_text(outcome)
 
 
 async def test_overlapping_edits_are_refused(context: FakeToolContext) -> None:
     outcome, after = await edited(context, b"one\ntwo\nthree\n", ("two\nthree", "x"), ("one\ntwo", "y"))
     assert isinstance(outcome, Failed)
-    assert "edits 1 and 2 overlap at line 2" in told(outcome)
+    assert "edits 1 and 2 overlap at line 2" in result_text(outcome)
     assert after == b"one\ntwo\nthree\n"
 
 
@@ -132,7 +136,7 @@ async def test_bytes_that_are_not_utf8_pass_through(context: FakeToolContext) ->
     assert isinstance(outcome, Ok) and outcome.details
     outcome.details["diff"].encode()
     missed, _ = await edited(context, b"  caf\xe9 one\n", ("caf? one", "x"))
-    told(missed).encode()
+    result_text(missed).encode()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ async def test_look_alikes_match_when_there_is_one_place_and_that_is_said(
 ) -> None:
     outcome, found = await edited(context, content.encode(), (old, new))
     assert found.decode() == after
-    assert "edit 1: matched after ignoring" in told(outcome)
+    assert "edit 1: matched after ignoring" in result_text(outcome)
 
 
 @pytest.mark.parametrize(
@@ -169,20 +173,20 @@ async def test_doubtful_look_alikes_do_not_match(context: FakeToolContext, conte
 
 async def test_a_miss_that_differs_in_indentation_says_so(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"def f():\n\treturn 1\n", ("def f():\n    return 1", "x"))
-    assert "lines 1-2 differ from it only in blanks" in told(outcome)
-    assert "2\t\treturn 1" in told(outcome)
+    assert "lines 1-2 differ from it only in blanks" in result_text(outcome)
+    assert "2\t\treturn 1" in result_text(outcome)
 
 
 async def test_a_miss_shows_the_nearest_lines(context: FakeToolContext) -> None:
     content = b"import os\n\ndef total(values):\n    return sum(values)\n"
     outcome, _ = await edited(context, content, ("def total(items):\n    return sum(items)", "x"))
-    assert "the nearest lines are:\n3\tdef total(values):\n4\t    return sum(values)" in told(outcome)
+    assert "the nearest lines are:\n3\tdef total(values):\n4\t    return sum(values)" in result_text(outcome)
 
 
 async def test_a_file_must_have_been_read(context: FakeToolContext) -> None:
     (context.cwd / "f").write_text("one")
     outcome = await run_tool(edit, {"path": "f", "edits": [{"old_text": "one", "new_text": "two"}]}, context)
-    assert "read it first" in told(outcome)
+    assert "read it first" in result_text(outcome)
     assert (context.cwd / "f").read_text() == "one"
 
 
@@ -195,7 +199,7 @@ async def test_a_file_that_changed_outside_is_refused_also_after_reopening(conte
     for each in (context, context.reopened()):
         outcome = await run_tool(edit, arguments, each)
         assert isinstance(outcome, Failed)
-        assert "changed since" in told(outcome)
+        assert "changed since" in result_text(outcome)
     assert file.read_text() == "one and more"
     file.write_text("one")
     assert isinstance(await run_tool(edit, arguments, context.reopened()), Ok)
@@ -212,12 +216,12 @@ async def test_edits_can_follow_each_other(context: FakeToolContext) -> None:
 @pytest.mark.parametrize(("path", "word"), [("nope", "no such file"), (".", "not a regular file")])
 async def test_what_is_no_file_cannot_be_edited(context: FakeToolContext, path: str, word: str) -> None:
     outcome = await run_tool(edit, {"path": path, "edits": [{"old_text": "a", "new_text": "b"}]}, context)
-    assert word in told(outcome)
+    assert word in result_text(outcome)
 
 
 async def test_no_edits_are_an_error(context: FakeToolContext) -> None:
     outcome, _ = await edited(context, b"x")
-    assert "edits is empty" in told(outcome)
+    assert "edits is empty" in result_text(outcome)
 
 
 LETTERS = st.text("abc\n", max_size=40)

@@ -8,7 +8,7 @@ from ostler.core.function_tool import tool
 from ostler.core.tool import ToolContext
 from ostler.schema.errors import CallRefused, NotFound
 from ostler.schema.outcomes import Failed, NeedUser, Ok, Question
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 
 
 @tool
@@ -25,7 +25,7 @@ async def test_a_tool_is_run_as_the_kernel_does_it(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path, answers=["Dr"])
     outcome = await run_tool(greet, {"name": "Ada"}, context)
     assert isinstance(outcome, Ok)
-    assert told(outcome) == "hello Dr Ada"
+    assert result_text(outcome) == "hello Dr Ada"
     assert context.output_text == "greeting Ada\n"
     assert context.questions == [Question("Which title?")]
     assert [result.name for result in context.session_results] == ["greet"]
@@ -46,7 +46,7 @@ async def test_whatever_goes_wrong_is_an_outcome(
     outcome = await run_tool(greet, arguments, FakeToolContext(tmp_path))
     assert isinstance(outcome, Failed)
     assert outcome.kind == kind
-    assert text in told(outcome)
+    assert text in result_text(outcome)
 
 
 async def test_an_exception_is_a_failure_that_names_it(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_an_exception_is_a_failure_that_names_it(tmp_path: Path) -> None:
         return a / b
 
     outcome = await run_tool(divide, {"a": 1, "b": 0}, FakeToolContext(tmp_path))
-    assert told(outcome) == "ZeroDivisionError: division by zero"
+    assert result_text(outcome) == "ZeroDivisionError: division by zero"
 
 
 async def test_a_call_that_stays_open_has_no_result_yet(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.files import compile_glob
 from ostler.tools.find import find, ls
 
@@ -57,17 +57,17 @@ def tree(tmp_path: Path) -> Path:
 )
 async def test_a_glob_finds_what_git_would_see(tree: Path, pattern: str, found: list[str]) -> None:
     outcome = await run_tool(find, {"pattern": pattern}, FakeToolContext(tree))
-    assert told(outcome) == ("\n".join(found) or "(nothing found)")
+    assert result_text(outcome) == ("\n".join(found) or "(nothing found)")
 
 
 async def test_what_is_found_can_be_used_as_a_path(tree: Path) -> None:
     outcome = await run_tool(find, {"pattern": "*.ts", "path": "src/web"}, FakeToolContext(tree))
-    assert told(outcome) == "src/web/app.ts"
+    assert result_text(outcome) == "src/web/app.ts"
 
 
 async def test_no_more_than_the_limit_is_shown_and_the_number_is_told(tree: Path) -> None:
     outcome = await run_tool(find, {"pattern": "*.{ts,tsx,py}", "limit": 2}, FakeToolContext(tree))
-    assert told(outcome).splitlines() == [
+    assert result_text(outcome).splitlines() == [
         "src/app.py",
         "src/web/app.ts",
         "[the first 2 of 3: narrow pattern or path, or raise limit]",
@@ -80,13 +80,13 @@ async def test_no_more_than_the_limit_is_shown_and_the_number_is_told(tree: Path
 async def test_find_needs_a_directory(tree: Path, path: str, word: str) -> None:
     outcome = await run_tool(find, {"pattern": "*", "path": path}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
-    assert word in told(outcome)
+    assert word in result_text(outcome)
 
 
 async def test_a_glob_that_makes_no_sense_is_a_clear_failure(tree: Path) -> None:
     outcome = await run_tool(find, {"pattern": "[z-a]"}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
-    assert told(outcome).startswith("invalid glob '[z-a]'")
+    assert result_text(outcome).startswith("invalid glob '[z-a]'")
 
 
 @given(st.text("ab.*?[]{},!-\\/", max_size=12), st.text("ab./", max_size=8))
@@ -113,7 +113,7 @@ async def test_a_directory_is_listed_with_kinds_and_sizes(tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to("c")
     (tmp_path / "broken").symlink_to("nowhere")
     outcome = await run_tool(ls, {}, FakeToolContext(tmp_path))
-    assert told(outcome).splitlines() == [
+    assert result_text(outcome).splitlines() == [
         ".dot  0 B",
         "A.txt  0 B",
         "b.txt  2.0 KiB",
@@ -127,30 +127,30 @@ async def test_a_long_listing_is_cut_and_says_so(tmp_path: Path) -> None:
     for number in range(7):
         (tmp_path / f"f{number}").touch()
     outcome = await run_tool(ls, {"limit": 5}, FakeToolContext(tmp_path))
-    assert told(outcome).splitlines()[4:] == [
+    assert result_text(outcome).splitlines()[4:] == [
         "f4  0 B",
         "[the first 5 of 7 entries: raise limit, or use find with a pattern]",
     ]
 
 
 async def test_an_empty_directory_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert told(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "(empty directory)"
+    assert result_text(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "(empty directory)"
 
 
 async def test_a_file_points_to_read(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     assert (
-        told(await run_tool(ls, {"path": "f"}, FakeToolContext(tmp_path)))
+        result_text(await run_tool(ls, {"path": "f"}, FakeToolContext(tmp_path)))
         == "f is a file: use read to see it"
     )
 
 
 async def test_a_missing_directory_is_a_clear_failure(tmp_path: Path) -> None:
     outcome = await run_tool(ls, {"path": "nope"}, FakeToolContext(tmp_path))
-    assert told(outcome) == "nope: no such file or directory"
+    assert result_text(outcome) == "nope: no such file or directory"
 
 
 async def test_a_name_that_is_not_utf8_can_be_told(tmp_path: Path) -> None:
     (tmp_path / "bad\udcff.txt").touch()
-    assert told(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "bad?.txt  0 B"
-    assert told(await run_tool(find, {"pattern": "*.txt"}, FakeToolContext(tmp_path))) == "bad?.txt"
+    assert result_text(await run_tool(ls, {}, FakeToolContext(tmp_path))) == "bad?.txt  0 B"
+    assert result_text(await run_tool(find, {"pattern": "*.txt"}, FakeToolContext(tmp_path))) == "bad?.txt"

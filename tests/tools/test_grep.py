@@ -9,7 +9,7 @@ import pytest
 from ostler.core.processes import start_time
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.grep import GrepTool
 from ostler.tools.grep_engines import SearchRequest, ripgrep, search_in_child
 
@@ -88,7 +88,7 @@ def tree(tmp_path: Path) -> Path:
 async def test_the_engines_agree(tree: Path, arguments: dict[str, Any]) -> None:
     by_python = await run_tool(PYTHON, arguments, FakeToolContext(tree))
     by_ripgrep = await run_tool(RIPGREP, arguments, FakeToolContext(tree))
-    assert told(by_python) == told(by_ripgrep)
+    assert result_text(by_python) == result_text(by_ripgrep)
     assert isinstance(by_python, Ok) and isinstance(by_ripgrep, Ok)
     assert by_python.details and by_ripgrep.details
     assert by_python.details | {"engine": ""} == by_ripgrep.details | {"engine": ""}
@@ -98,7 +98,7 @@ async def test_the_engines_agree(tree: Path, arguments: dict[str, Any]) -> None:
 @engines
 async def test_matches_come_in_order_of_their_paths(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "glob": "*.py"}, FakeToolContext(tree))
-    assert told(outcome).splitlines() == [
+    assert result_text(outcome).splitlines() == [
         ".hidden.py:1:foo",
         "a/deep/x.py:1:def foo():",
         "a/deep/x.py:2:    return 'foo'",
@@ -113,7 +113,7 @@ async def test_matches_come_in_order_of_their_paths(tree: Path, grep: GrepTool) 
 
 @engines
 async def test_ignored_hidden_and_binary_files_are_left_out(tree: Path, grep: GrepTool) -> None:
-    text = told(await run_tool(grep, {"pattern": "foo"}, FakeToolContext(tree)))
+    text = result_text(await run_tool(grep, {"pattern": "foo"}, FakeToolContext(tree)))
     for name in ("ignored.log", "build/", ".hidden", ".git", "link.py", "\nbinary.dat"):
         assert name not in text
     assert "kept.log:1:foo" in text
@@ -122,7 +122,7 @@ async def test_ignored_hidden_and_binary_files_are_left_out(tree: Path, grep: Gr
 @engines
 async def test_lines_around_a_match_are_shown_and_groups_kept_apart(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "path": "b.py", "context": 1}, FakeToolContext(tree))
-    assert told(outcome).split("\n") == [
+    assert result_text(outcome).split("\n") == [
         "b.py-1-import os",
         "b.py:2:foo = 1",
         "b.py-3-bar = 2",
@@ -135,7 +135,7 @@ async def test_lines_around_a_match_are_shown_and_groups_kept_apart(tree: Path, 
 @engines
 async def test_the_limit_is_kept_and_said(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "limit": 2, "context": 1}, FakeToolContext(tree))
-    rows = told(outcome).splitlines()
+    rows = result_text(outcome).splitlines()
     assert [row for row in rows[:-1] if ":" in row] == [
         "[b]racket.txt:1:a [foo] b",
         "a/deep/x.py:1:def foo():",
@@ -150,20 +150,20 @@ async def test_lines_before_a_match_that_is_not_shown_are_not_shown_either(
 ) -> None:
     (tmp_path / "f").write_text("foo\na\nb\nc\nfoo\n")
     outcome = await run_tool(grep, {"pattern": "foo", "limit": 1, "context": 1}, FakeToolContext(tmp_path))
-    assert told(outcome).splitlines()[:-1] == ["f:1:foo", "f-2-a"]
+    assert result_text(outcome).splitlines()[:-1] == ["f:1:foo", "f-2-a"]
 
 
 @engines
 async def test_exactly_as_many_matches_as_the_limit_are_all_of_them(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "path": "b.py", "limit": 2}, FakeToolContext(tree))
-    assert "more" not in told(outcome)
+    assert "more" not in result_text(outcome)
     assert isinstance(outcome, Ok) and outcome.details and not outcome.details["truncated"]
 
 
 @engines
 async def test_long_lines_and_long_results_are_cut(tmp_path: Path, grep: GrepTool) -> None:
     (tmp_path / "f").write_text(("é" * 3000 + "\n") * 200)
-    text = told(await run_tool(grep, {"pattern": "é", "limit": 200}, FakeToolContext(tmp_path)))
+    text = result_text(await run_tool(grep, {"pattern": "é", "limit": 200}, FakeToolContext(tmp_path)))
     rows = text.splitlines()
     assert rows[0].startswith("f:1:" + "é" * 500 + "… [cut]")
     assert rows[-1].startswith("[cut at 50 KiB")
@@ -174,22 +174,22 @@ async def test_long_lines_and_long_results_are_cut(tmp_path: Path, grep: GrepToo
 async def test_nothing_found_is_no_failure(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "absent"}, FakeToolContext(tree))
     assert isinstance(outcome, Ok)
-    assert told(outcome) == "(no matches)"
+    assert result_text(outcome) == "(no matches)"
 
 
 @engines
 async def test_a_bad_pattern_is_explained_in_one_line(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo("}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
-    assert "\n" not in told(outcome)
-    assert any(word in told(outcome) for word in ("unclosed", "unterminated"))
+    assert "\n" not in result_text(outcome)
+    assert any(word in result_text(outcome) for word in ("unclosed", "unterminated"))
 
 
 @engines
 async def test_a_bad_glob_is_explained_in_one_line(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "glob": "["}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
-    assert "unclosed character class" in told(outcome)
+    assert "unclosed character class" in result_text(outcome)
 
 
 @engines
@@ -198,20 +198,20 @@ async def test_a_path_outside_the_working_directory_is_told_in_full(
 ) -> None:
     context = FakeToolContext(tmp_path_factory.mktemp("elsewhere"))
     outcome = await run_tool(grep, {"pattern": "foo = 1", "path": str(tree)}, context)
-    assert told(outcome) == f"{tree}/b.py:2:foo = 1"
+    assert result_text(outcome) == f"{tree}/b.py:2:foo = 1"
 
 
 @engines
 async def test_a_missing_path_is_a_clear_failure(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "foo", "path": "nope"}, FakeToolContext(tree))
-    assert told(outcome) == "nope: no such file or directory"
+    assert result_text(outcome) == "nope: no such file or directory"
 
 
 @engines
 async def test_a_pattern_cannot_span_lines(tree: Path, grep: GrepTool) -> None:
     outcome = await run_tool(grep, {"pattern": "a\nb"}, FakeToolContext(tree))
     assert isinstance(outcome, Failed)
-    assert "line by line" in told(outcome)
+    assert "line by line" in result_text(outcome)
 
 
 @needs_ripgrep
@@ -251,7 +251,7 @@ async def test_nothing_is_imported_from_what_is_searched(tmp_path: Path) -> None
     (tmp_path / "ostler").mkdir()
     (tmp_path / "ostler" / "__init__.py").write_text("raise SystemExit('found')\n")
     outcome = await run_tool(PYTHON, {"pattern": "f.*d", "glob": "*.py"}, FakeToolContext(tmp_path))
-    assert told(outcome) == (
+    assert result_text(outcome) == (
         "msgspec.py:1:raise SystemExit('found')\nostler/__init__.py:1:raise SystemExit('found')"
     )
 

@@ -15,7 +15,7 @@ from PIL import Image as Pictures
 
 from ostler.schema.messages import Image
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools import media
 from ostler.tools.read import MAX_IMAGE, read
 
@@ -62,7 +62,7 @@ async def test_a_large_picture_is_scaled_down(
         assert (small.size, small.format) == (expected, expected_kind)
     assert media_type == f"image/{expected_kind.lower()}"
     words = f"scaled down from {size[0]}×{size[1]} to {expected[0]}×{expected[1]} pixels"
-    assert words in told(outcome)
+    assert words in result_text(outcome)
     assert outcome.details["original_size"] == list(size)
     assert outcome.details["size"] == list(expected)
     assert outcome.details["bytes"] == len(content)
@@ -75,7 +75,7 @@ async def test_a_picture_that_is_small_enough_is_passed_byte_for_byte(
     content = picture(kind, 2000, 20)
     outcome = await read_bytes(context, content)
     assert shown(outcome) == (f"image/{kind.lower()}", content)
-    assert "scaled" not in told(outcome)
+    assert "scaled" not in result_text(outcome)
     assert "size" not in outcome.details
 
 
@@ -147,8 +147,8 @@ def bomb(width: int, height: int) -> bytes:
 async def test_a_picture_that_would_fill_the_memory_is_refused(context: FakeToolContext, side: int) -> None:
     outcome = await read_bytes(context, bomb(side, side))
     assert isinstance(outcome, Failed)
-    assert f"{side}×{side} pixels, too many to unpack: make a smaller copy" in told(outcome)
-    assert "\n" not in told(outcome)
+    assert f"{side}×{side} pixels, too many to unpack: make a smaller copy" in result_text(outcome)
+    assert "\n" not in result_text(outcome)
 
 
 async def test_without_pillow_a_picture_is_passed_as_it_is(

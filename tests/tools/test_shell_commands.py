@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ostler.permissions.shell_parser import MAX_LENGTH, take_apart
-from ostler.permissions.shell_words import Command, Reads, Unclear, Writes
+from ostler.permissions.shell_parser import MAX_LENGTH, parse_command
+from ostler.permissions.shell_words import Command, FileRead, FileWrite, Unparsed
 
 TOKENS = (
     *("aa", "bb", "cc", "'q r'", '"d e"', "\\", "\\ ", "\n", "\t", ";", "&&", "||", "|", "&", "(", ")"),
@@ -30,11 +30,11 @@ command_not_found_handle() { local IFS=$'\\2'; printf '\\1%s\\2' "$*" >&9; }
 
 
 def commands(text: str) -> list[tuple[str | None, ...]]:
-    return [part.words for part in take_apart(text).parts if isinstance(part, Command)]
+    return [part.words for part in parse_command(text).parts if isinstance(part, Command)]
 
 
 def unclear(text: str) -> list[str]:
-    return [part.why for part in take_apart(text).parts if isinstance(part, Unclear)]
+    return [part.why for part in parse_command(text).parts if isinstance(part, Unparsed)]
 
 
 def ran_by_bash(text: str) -> tuple[list[tuple[str, ...]], set[str]]:
@@ -75,9 +75,9 @@ def fits(words: Sequence[str], pattern: Sequence[str | None]) -> bool:
 def check_against_bash(text: str) -> None:
     if unclear(text):
         return
-    parts = take_apart(text).parts
+    parts = parse_command(text).parts
     judged = [part.words for part in parts if isinstance(part, Command)]
-    written = {part.path for part in parts if isinstance(part, Writes)}
+    written = {part.path for part in parts if isinstance(part, FileWrite)}
     ran, made = ran_by_bash(text)
     for words in ran:
         assert any(fits(words, pattern) for pattern in judged), f"bash ran {words}, but {judged} was judged"
@@ -250,22 +250,22 @@ def test_what_cannot_be_known_is_unclear(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("a > f", [Writes("f", "> f")]),
-        ("a >> f", [Writes("f", ">> f")]),
-        ("a >| f", [Writes("f", ">| f")]),
-        ("a &> f", [Writes("f", "&> f")]),
-        ("a >& f", [Writes("f", ">& f")]),
-        ("a 2> 'f g'", [Writes("f g", "2> 'f g'")]),
-        ("a < f", [Reads("f", "< f")]),
+        ("a > f", [FileWrite("f", "> f")]),
+        ("a >> f", [FileWrite("f", ">> f")]),
+        ("a >| f", [FileWrite("f", ">| f")]),
+        ("a &> f", [FileWrite("f", "&> f")]),
+        ("a >& f", [FileWrite("f", ">& f")]),
+        ("a 2> 'f g'", [FileWrite("f g", "2> 'f g'")]),
+        ("a < f", [FileRead("f", "< f")]),
         ("a > /dev/null 2>&1", []),
         ("a 2>/dev/stderr >&2", []),
-        ("> f", [Writes("f", "> f")]),
-        ("{ a; } > f", [Writes("f", "> f")]),
-        ("while a; do b; done < f > g", [Reads("f", "< f"), Writes("g", "> g")]),
+        ("> f", [FileWrite("f", "> f")]),
+        ("{ a; } > f", [FileWrite("f", "> f")]),
+        ("while a; do b; done < f > g", [FileRead("f", "< f"), FileWrite("g", "> g")]),
     ],
 )
-def test_redirections_write_and_read(text: str, parts: list[Writes | Reads]) -> None:
-    assert [part for part in take_apart(text).parts if isinstance(part, Writes | Reads)] == parts
+def test_redirections_write_and_read(text: str, parts: list[FileWrite | FileRead]) -> None:
+    assert [part for part in parse_command(text).parts if isinstance(part, FileWrite | FileRead)] == parts
     assert not unclear(text)
 
 
@@ -290,19 +290,19 @@ def test_redirections_write_and_read(text: str, parts: list[Writes | Reads]) -> 
     ],
 )
 def test_a_change_of_folder_is_followed_only_where_all_depends_on_it(text: str, folder: str | None) -> None:
-    assert take_apart(text).folder == folder
+    assert parse_command(text).folder == folder
 
 
 def test_variables_that_change_only_how_something_looks_do_not_count() -> None:
-    (shown,) = take_apart("LC_ALL=C NO_COLOR=1 a").parts
+    (shown,) = parse_command("LC_ALL=C NO_COLOR=1 a").parts
     assert isinstance(shown, Command) and shown.assignments == ()
-    (changed,) = take_apart("LD_PRELOAD=x LC_ALL=C a").parts
+    (changed,) = parse_command("LD_PRELOAD=x LC_ALL=C a").parts
     assert isinstance(changed, Command) and changed.assignments == ("LD_PRELOAD=x",)
 
 
 @given(st.text())
 def test_any_text_is_taken_apart(text: str) -> None:
-    take_apart(text)
+    parse_command(text)
 
 
 def test_characters_that_the_parser_could_not_bear_are_kept() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ostler.models.scripted import Call
 from ostler.schema import events
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.todo import todo
 from tests.running import run
 
@@ -19,9 +19,9 @@ async def test_the_list_is_replaced_and_shown(tmp_path: Path) -> None:
     context = FakeToolContext(tmp_path)
     items: list[dict[str, Any]] = [{"text": "look", "status": "done"}, {"text": "mend", "status": "active"}]
     outcome = await run_tool(todo, {"items": items}, context)
-    assert told(outcome) == "[x] 1 look\n[>] 2 mend"
+    assert result_text(outcome) == "[x] 1 look\n[>] 2 mend"
     assert isinstance(outcome, Ok) and outcome.summary == "1 of 2 done"
-    assert told(await run_tool(todo, {}, context)) == told(outcome)
+    assert result_text(await run_tool(todo, {}, context)) == result_text(outcome)
 
 
 async def test_items_keep_their_ids(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ async def test_items_keep_their_ids(tmp_path: Path) -> None:
 )
 async def test_a_list_that_makes_no_sense_is_refused(tmp_path: Path, items: Any, why: str) -> None:
     outcome = await run_tool(todo, {"items": items}, FakeToolContext(tmp_path))
-    assert isinstance(outcome, Failed) and outcome.kind == "invalid_arguments" and why in told(outcome)
+    assert isinstance(outcome, Failed) and outcome.kind == "invalid_arguments" and why in result_text(outcome)
 
 
 async def test_a_list_is_a_fact_that_everybody_sees() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ostler.schema.outcomes import Failed, Ok
-from ostler.testkit.fakes import FakeToolContext, run_tool, told
+from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools import files
 from ostler.tools import read as read_module
 from ostler.tools.read import read
@@ -16,7 +16,7 @@ from ostler.tools.write import write
 
 async def test_a_new_file_is_written_with_its_directories(context: FakeToolContext) -> None:
     outcome = await run_tool(write, {"path": "sub/dir/a.txt", "content": "one\ntwö"}, context)
-    assert told(outcome) == "wrote 8 bytes (2 lines) to sub/dir/a.txt"
+    assert result_text(outcome) == "wrote 8 bytes (2 lines) to sub/dir/a.txt"
     assert (context.cwd / "sub/dir/a.txt").read_text() == "one\ntwö"
     assert isinstance(outcome, Ok) and outcome.details
     assert outcome.details["created"] is True
@@ -30,7 +30,7 @@ async def test_a_file_that_was_never_read_is_not_overwritten(context: FakeToolCo
     (context.cwd / "a").write_text("precious")
     outcome = await run_tool(write, {"path": "a", "content": "new"}, context)
     assert isinstance(outcome, Failed)
-    assert "read it first" in told(outcome)
+    assert "read it first" in result_text(outcome)
     assert (context.cwd / "a").read_text() == "precious"
 
 
@@ -52,7 +52,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(context:
     (context.cwd / "a").write_text("somebody's work")
     outcome = await run_tool(write, {"path": "a", "content": "new"}, context)
     assert isinstance(outcome, Failed)
-    assert "changed since" in told(outcome)
+    assert "changed since" in result_text(outcome)
     assert (context.cwd / "a").read_text() == "somebody's work"
 
 
@@ -77,7 +77,7 @@ async def test_what_was_seen_is_known_again_after_reopening(context: FakeToolCon
     (context.cwd / "b").write_text("changed")
     assert isinstance(await run_tool(write, {"path": "a", "content": "two"}, later), Ok)
     refused = await run_tool(write, {"path": "b", "content": "two"}, later)
-    assert "changed since" in told(refused)
+    assert "changed since" in result_text(refused)
 
 
 async def test_the_log_does_not_overrule_what_was_seen_after_reopening(context: FakeToolContext) -> None:
@@ -88,7 +88,7 @@ async def test_the_log_does_not_overrule_what_was_seen_after_reopening(context: 
     (context.cwd / "a").write_text("new")
     await run_tool(read, {"path": "a"}, later)
     later.session_results.pop()  # not committed yet: the last result of a step is appended with its end
-    assert "read it first" in told(await run_tool(write, {"path": "b", "content": ""}, later))
+    assert "read it first" in result_text(await run_tool(write, {"path": "b", "content": ""}, later))
     assert isinstance(await run_tool(write, {"path": "a", "content": "newer"}, later), Ok)
 
 
@@ -101,7 +101,7 @@ async def test_a_file_too_large_to_hash_is_known_by_size_and_time(
     large.write_text("line\n" * 1000)
     await run_tool(read, {"path": "large", "limit": 1}, context)
     os.utime(large, ns=(1, 1))
-    assert "changed since" in told(await run_tool(write, {"path": "large", "content": "new"}, context))
+    assert "changed since" in result_text(await run_tool(write, {"path": "large", "content": "new"}, context))
     await run_tool(read, {"path": "large", "limit": 1}, context)
     assert isinstance(await run_tool(write, {"path": "large", "content": "new"}, context), Ok)
 
@@ -143,7 +143,7 @@ async def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(
 
     monkeypatch.setattr(os, "fsync", full_disk)
     outcome = await run_tool(write, {"path": "a", "content": "new"}, context)
-    assert told(outcome) == "a: no space left on the device"
+    assert result_text(outcome) == "a: no space left on the device"
     assert [entry.name for entry in context.cwd.iterdir()] == ["a"]
     assert (context.cwd / "a").read_text() == "old"
 
@@ -182,8 +182,8 @@ async def test_impossible_targets_fail_in_one_line(context: FakeToolContext, pat
     (context.cwd / "file").touch()
     outcome = await run_tool(write, {"path": path, "content": "x"}, context)
     assert isinstance(outcome, Failed)
-    assert word in told(outcome)
-    assert "\n" not in told(outcome)
+    assert word in result_text(outcome)
+    assert "\n" not in result_text(outcome)
 
 
 async def test_a_long_name_that_the_file_system_allows_can_be_written(context: FakeToolContext) -> None:
@@ -197,4 +197,4 @@ async def test_a_path_outside_the_working_directory_is_told_in_full(
 ) -> None:
     elsewhere: Path = tmp_path_factory.mktemp("elsewhere") / "a"
     outcome = await run_tool(write, {"path": str(elsewhere), "content": "x"}, context)
-    assert told(outcome) == f"wrote 1 bytes (1 lines) to {elsewhere}"
+    assert result_text(outcome) == f"wrote 1 bytes (1 lines) to {elsewhere}"

@@ -14,17 +14,17 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 from pyghostty import Terminal as Emulator
 
-from ostler.app.question_queue import OpenQuestions
+from ostler.app.question_queue import QuestionQueue
 from ostler.core.harness import Harness
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.models.scripted import ScriptedModel
 from ostler.sessions.session import create_session
 from ostler.store.memory import MemoryStore
-from ostler.tui.front_end import TuiFace
-from ostler.tui.terminal_ui import Tui
+from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.terminal_ui import TerminalUI
 from tests.extensions.at_work import extension
 from tests.tui.terminal import KEYS
 
@@ -57,14 +57,14 @@ class Screen(io.StringIO):
 class Shown:
     """A face at work, with one extension, `demo`."""
 
-    def __init__(self, tui: Tui, host: ExtensionHost, screen: Screen, keyboard: PipeInput) -> None:
+    def __init__(self, tui: TerminalUI, host: ExtensionHost, screen: Screen, keyboard: PipeInput) -> None:
         self.tui = tui
         self.host = host
         self.screen = screen
         self._keyboard = keyboard
 
     @property
-    def face(self) -> TuiFace:
+    def face(self) -> TuiFrontEnd:
         return self.tui.face
 
     @property
@@ -105,7 +105,7 @@ class Shown:
 
 @asynccontextmanager
 async def shown(
-    setup: Callable[[Ostler], Any] = lambda ostler: None,
+    setup: Callable[[ExtensionAPI], Any] = lambda ostler: None,
     *,
     answers: Sequence[Any] = (),
     columns: int = 80,
@@ -115,15 +115,15 @@ async def shown(
     **harness: Any,
 ) -> AsyncIterator[Shown]:
     """The face shows a session of a scripted model until the end of the block."""
-    face, questions, screen = TuiFace(), OpenQuestions(), Screen(columns, rows)
+    face, questions, screen = TuiFrontEnd(), QuestionQueue(), Screen(columns, rows)
     face.begin_with(theme)
     host = ExtensionHost([extension("demo", setup), *beside], face=face)
     made = Harness(model=ScriptedModel(list(answers)), asker=questions.ask, **harness)
-    host.equip(made)
+    host.install_into(made)
     session = await create_session(MemoryStore(), made)
     output = Vt100_Output(screen, lambda: screen.size, term="xterm-256color", enable_cpr=False)
     with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=output):
-        tui = Tui(session, host, face, questions, input=keyboard, output=output)
+        tui = TerminalUI(session, host, face, questions, input=keyboard, output=output)
         running = asyncio.ensure_future(tui.run())
         present = Shown(tui, host, screen, keyboard)
         try:

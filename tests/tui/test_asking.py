@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ostler.app.question_queue import rule_in_words
+from ostler.app.question_queue import rule_text
 from ostler.core.function_tool import tool
 from ostler.core.hooks import Hooks
 from ostler.models.scripted import Call
-from ostler.permissions.guard import permission_guard
+from ostler.permissions.guard import permission_hook
 from ostler.schema.messages import text_of
 from ostler.schema.outcomes import NeedUser, Question
 from ostler.testkit.vendors import call, turn
@@ -71,7 +71,7 @@ async def begin(present: Shown) -> None:
 
 def guarded(cwd: Path, *names: str) -> dict[str, Any]:
     """A harness that asks before everything."""
-    guard = permission_guard("ask", cwd, scopes=("session", "project", "user"))
+    guard = permission_hook("ask", cwd, scopes=("session", "project", "user"))
     assert guard is not None
     return {"tools": {name: builtin_tool(name) for name in names}, "hooks": Hooks([guard]), "cwd": cwd}
 
@@ -155,7 +155,7 @@ async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> 
     ],
 )
 def test_what_always_would_allow_is_said_in_words(rule: str, words: str) -> None:
-    assert rule_in_words(rule) == words
+    assert rule_text(rule) == words
 
 
 async def test_each_scope_says_all_that_it_would_allow(tmp_path: Path) -> None:

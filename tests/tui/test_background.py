@@ -29,7 +29,7 @@ from ostler.tui.terminal_input import (
     ask_background,
     color_of,
     dark_by_variable,
-    found_dark,
+    detected_dark,
     is_dark,
     luma,
 )
@@ -301,10 +301,10 @@ async def test_the_escape_key_still_reaches_the_application(terminal: Terminal) 
 async def test_a_terminal_is_not_asked_where_its_answer_would_not_count(
     terminal: Terminal, appearance: Appearance, environment: dict[str, str], dark: bool
 ) -> None:
-    assert await found_dark(appearance, terminal.input, terminal.writer, environment) is dark
+    assert await detected_dark(appearance, terminal.input, terminal.writer, environment) is dark
     assert not terminal.was_asked()
 
 
 async def test_a_terminal_is_asked_where_nobody_has_decided(terminal: Terminal) -> None:
     terminal.answers(LIGHT)
-    assert not await found_dark("auto", terminal.input, terminal.writer, {"TERM": "xterm"})
+    assert not await detected_dark("auto", terminal.input, terminal.writer, {"TERM": "xterm"})

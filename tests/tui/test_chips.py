@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 from ostler.schema.errors import UsageError
 from ostler.schema.messages import Image
 from ostler.tools.read import MAX_IMAGE
-from ostler.tui.editor.chips import MOST_KEPT, Chips, Kept, Said
+from ostler.tui.editor.chips import MOST_KEPT, Chips, ChipText, SavedChips
 from ostler.tui.editor.paste import Picture, picture_from
 
 
@@ -41,7 +41,7 @@ def png(width: int, height: int) -> bytes:
 def test_a_long_paste_is_a_chip_until_it_is_sent(pasted: str, chip: str) -> None:
     chips = Chips()
     assert chips.paste(pasted) == chip
-    assert chips.said(f"See {chip}, please") == Said(f"See {pasted}, please")
+    assert chips.text_with_chips(f"See {chip}, please") == ChipText(f"See {pasted}, please")
 
 
 @pytest.mark.parametrize("pasted", [lines(10), lines(10) + "\n", "x" * 1000, "é" * 500, "", "\n"])
@@ -54,21 +54,21 @@ def test_a_short_paste_stays_what_it_is(pasted: str) -> None:
 def test_line_ends_become_plain_ones_and_undecodable_bytes_question_marks() -> None:
     chips = Chips()
     assert chips.paste("a\r\nb\rc\udce9") == "a\nb\nc?"
-    assert chips.said(chips.paste("a\r\n" * 11)).text == "a\n" * 11
+    assert chips.text_with_chips(chips.paste("a\r\n" * 11)).text == "a\n" * 11
 
 
 def test_what_is_sent_and_kept_can_be_stored_whatever_was_typed() -> None:
-    assert Chips().said("caf\udce9") == Said("caf?")
-    assert Chips().kept("caf\udce9") == Kept("caf?")
+    assert Chips().text_with_chips("caf\udce9") == ChipText("caf?")
+    assert Chips().to_save("caf\udce9") == SavedChips("caf?")
 
 
 def test_chips_are_numbered_and_clearing_begins_again() -> None:
     chips = Chips()
     first, second = chips.paste(lines(11)), chips.paste(lines(12))
     assert (first, second) == ("[pasted text #1 +11 lines]", "[pasted text #2 +12 lines]")
-    assert chips.said(f"{second}{first}").text == lines(12) + lines(11)
+    assert chips.text_with_chips(f"{second}{first}").text == lines(12) + lines(11)
     chips.clear()
-    assert chips.said(first).text == first
+    assert chips.text_with_chips(first).text == first
     assert chips.paste(lines(13)) == "[pasted text #1 +13 lines]"
 
 
@@ -76,22 +76,22 @@ def test_a_chip_that_was_edited_is_ordinary_text() -> None:
     chips = Chips()
     chip = chips.paste(lines(11))
     for edited in (chip[:-1], chip.replace("11", "12"), chip.replace(" ", "\n", 1), chip.upper()):
-        assert chips.said(edited) == Said(edited)
+        assert chips.text_with_chips(edited) == ChipText(edited)
         assert list(chips.spans(edited)) == []
 
 
 def test_a_chip_that_was_deleted_can_come_back() -> None:
     chips = Chips()
     chip = chips.paste(lines(11))
-    assert chips.said("").text == ""
-    assert chips.said(chip + chip).text == lines(11) * 2
+    assert chips.text_with_chips("").text == ""
+    assert chips.text_with_chips(chip + chip).text == lines(11) * 2
 
 
 def test_what_was_pasted_is_not_searched_for_chips() -> None:
     chips = Chips()
     first = chips.paste(lines(11))
     second = chips.paste(f"{first}\n" * 11)
-    assert chips.said(second).text == f"{first}\n" * 11
+    assert chips.text_with_chips(second).text == f"{first}\n" * 11
 
 
 def test_the_places_of_chips_are_known() -> None:
@@ -105,7 +105,7 @@ def test_the_places_of_chips_are_known() -> None:
 def test_everything_pasted_is_sent_as_it_was(pasted: list[str], between: str) -> None:
     chips = Chips()
     typed = between.join(map(chips.paste, pasted))
-    assert chips.said(typed).text == between.join(pasted)
+    assert chips.text_with_chips(typed).text == between.join(pasted)
 
 
 # --- pictures ------------------------------------------------------------------------------------------
@@ -116,10 +116,10 @@ def test_a_picture_is_a_chip_and_is_sent_beside_the_text() -> None:
     first = chips.add_picture(picture_from(png(640, 480)))
     second = chips.add_picture(picture_from(png(3, 5)))
     assert (first, second) == ("[image #1 PNG 640x480]", "[image #2 PNG 3x5]")
-    said = chips.said(f"{second} is a part of {first}, {first}")
+    said = chips.text_with_chips(f"{second} is a part of {first}, {first}")
     assert said.text == f"{second} is a part of {first}, {first}"
     assert [b64decode(image.data) for image in said.images] == [png(3, 5), png(640, 480)]
-    assert chips.said(f"only {second[:-1]}").images == ()
+    assert chips.text_with_chips(f"only {second[:-1]}").images == ()
 
 
 def test_a_large_picture_is_sent_smaller_and_named_by_its_own_size() -> None:
@@ -147,14 +147,14 @@ def test_a_line_comes_back_from_a_history_with_its_chips() -> None:
     chips = Chips()
     typed = f"Explain {chips.paste(lines(11))} and {chips.paste('z' * 2000)}"
     chips.paste(lines(40))
-    kept = chips.kept(typed)
+    kept = chips.to_save(typed)
     assert set(kept.pasted.values()) == {lines(11), "z" * 2000}
     other = Chips()
     draft = other.paste(lines(99))
     restored = other.restored(kept)
     assert restored == "Explain [pasted text #2 +11 lines] and [pasted text #3 2000 chars]"
-    assert other.said(restored) == chips.said(typed)
-    assert other.said(draft).text == lines(99)
+    assert other.text_with_chips(restored) == chips.text_with_chips(typed)
+    assert other.text_with_chips(draft).text == lines(99)
     assert other.restored(kept) == restored
 
 
@@ -162,7 +162,9 @@ def test_what_a_history_does_not_keep_is_no_chip_any_more() -> None:
     chips = Chips()
     image = chips.add_picture(Picture(Image("image/png", data=b64encode(b"x").decode()), "PNG 1x1"))
     fits = f"{image} {chips.paste('z' * MOST_KEPT)}"
-    assert chips.kept(fits).text == f"[image PNG 1x1] [pasted text #1 {MOST_KEPT} chars]"
+    assert chips.to_save(fits).text == f"[image PNG 1x1] [pasted text #1 {MOST_KEPT} chars]"
     too_long = chips.paste("z" * (MOST_KEPT + 1))
-    assert chips.kept(f"{image} {too_long}") == Kept(f"[image PNG 1x1] [pasted text {MOST_KEPT + 1} chars]")
-    assert chips.kept("plain") == Kept("plain")
+    assert chips.to_save(f"{image} {too_long}") == SavedChips(
+        f"[image PNG 1x1] [pasted text {MOST_KEPT + 1} chars]"
+    )
+    assert chips.to_save("plain") == SavedChips("plain")

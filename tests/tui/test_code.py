@@ -10,11 +10,11 @@ from ostler.tui.render import code as code_module
 from ostler.tui.render.code import (
     LINES_KEPT,
     UNSETTLED,
-    GrowingCode,
+    CodeStream,
     code_rows,
+    highlighted_lines,
     lexer_of,
     lines_of_words,
-    settled,
 )
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
@@ -62,7 +62,7 @@ def test_the_gutter_has_line_numbers_and_long_lines_go_on_beside_it() -> None:
 
 
 def test_a_tail_shows_the_last_rows_with_their_numbers() -> None:
-    growing = GrowingCode(path="a.py")
+    growing = CodeStream(path="a.py")
     for number in range(1, 1001):
         growing.feed(f"x = {number}\n")
     assert plain(growing.tail(3, 40, None)) == [" 998 x = 998", " 999 x = 999", "1000 x = 1000"]
@@ -72,7 +72,7 @@ def test_a_tail_shows_the_last_rows_with_their_numbers() -> None:
 
 
 def test_a_file_that_was_not_drawn_while_it_grew_is_drawn_from_its_end() -> None:
-    growing = GrowingCode(path="a.py")
+    growing = CodeStream(path="a.py")
     growing.feed("text = '''\n" + "if\n" * 2 * LINES_KEPT + "'''\r")
     growing.feed("\nreturn 1\n")
     rows = growing.tail(3, 40, COLORS)
@@ -92,7 +92,7 @@ def test_a_file_that_was_not_drawn_while_it_grew_is_drawn_from_its_end() -> None
     ],
 )
 def test_a_growing_file_is_coloured_as_the_whole_one(path: str, text: str) -> None:
-    growing = GrowingCode(path=path)
+    growing = CodeStream(path=path)
     for line in text.splitlines(keepends=True):
         growing.feed(line)
         growing.tail(10, 120, COLORS)
@@ -112,7 +112,7 @@ def test_lines_that_are_settled_can_be_continued(lines: list[str]) -> None:
     code = "".join(f"{line}\n" for line in lines)
     for path in ("a.py", "a.js", "a.json", "a.sh", "a.md", "a.yaml", "a.html"):
         lexer = lexer_of("", path)
-        count, state = settled(lexer, code)
+        count, state = highlighted_lines(lexer, code)
         rest = "".join(f"{line}\n" for line in lines[count:])
         both = [*lines_of_words(lexer, code)[:count], *lines_of_words(lexer, rest, state)]
         assert ["".join(text for text, _ in line) for line in both] == lines
@@ -128,7 +128,7 @@ def test_only_the_end_of_a_growing_file_is_read_again(monkeypatch: pytest.Monkey
         return real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(code_module, "lines_of_words", counting)
-    growing = GrowingCode(path="a.py")
+    growing = CodeStream(path="a.py")
     line = "value = function(argument)\n"
     for _ in range(500):
         growing.feed(line)

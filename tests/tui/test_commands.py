@@ -490,19 +490,19 @@ async def test_going_on_comes_before_the_prompts_that_wait() -> None:
                 ends.append(one.event.status)
                 came.set()
 
-    session.observe(see)
-    await conversation.say(as_content("first"))
+    session.subscribe(see)
+    await conversation.prompt(as_content("first"))
     await asyncio.wait_for(came.wait(), 60)
     assert ends == ["failed"] and session.state.held
     await conversation.store.submit(session.id, Prompt(id="later", content=as_content("later")))
     assert not await conversation.is_busy()
-    await conversation.go_on()
+    await conversation.continue_run()
     while len(ends) < 3:
         came.clear()
         await asyncio.wait_for(came.wait(), 60)
     texts = [text_of(message.content) for message in session.state.transcript.messages]
     assert texts == ["first", "went on", "later", "second"]
-    await conversation.leave()
+    await conversation.close()
 
 
 async def test_a_request_that_is_refused_is_told_to_whoever_asked() -> None:
@@ -512,8 +512,8 @@ async def test_a_request_that_is_refused_is_told_to_whoever_asked() -> None:
     came = await asyncio.wait_for(conversation.ask(lambda id: Navigate(id=id, entry=99)), 60)
     assert isinstance(came, RequestRefused) and came.reason == "there is no entry 99"
     with pytest.raises(UsageError, match="nothing to continue"):
-        await conversation.go_on()
-    await conversation.leave()
+        await conversation.continue_run()
+    await conversation.close()
 
 
 async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_it_too() -> None:
@@ -534,7 +534,7 @@ async def test_a_side_question_that_is_put_away_ends_its_call_and_leaving_ends_i
             session = face.tui.conversation.session
             face.press(leave)
             await face.miss("─ btw")
-            await face.until(lambda session=session: not session.journal.asides)
+            await face.until(lambda session=session: not session.journal.side_calls)
         await face.see("a new session begins")
         assert face.tui.conversation.session is not session
         facts = await session.journal.history()

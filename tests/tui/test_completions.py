@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ostler.app.completion import CommandEntry
-from ostler.app.project_files import Found
+from ostler.app.project_files import FileMatch
 from ostler.context.mentions import with_mentions
 from ostler.tui.editor.completion import Completion, Completions, Wanted, completions_at, wanted_at
 from tests.tui.in_process import shown
@@ -29,8 +29,8 @@ async def arguments(command: str, typed: str) -> Sequence[str]:
     return ["gpt-large", "gpt-small", "claude"] if command == "model" else []
 
 
-async def files(query: str) -> Sequence[Found]:
-    return [Found(path) for path in PATHS if path.startswith(query)]
+async def files(query: str) -> Sequence[FileMatch]:
+    return [FileMatch(path) for path in PATHS if path.startswith(query)]
 
 
 async def completed(marked: str) -> list[str]:

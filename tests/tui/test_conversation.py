@@ -12,7 +12,7 @@ from ostler.models.scripted import ScriptedModel
 from ostler.schema.messages import Text
 from ostler.sessions.session import create_session
 from ostler.testkit.vendors import call, turn
-from ostler.tui.conversation import Conversation, tell_way_back
+from ostler.tui.conversation import Conversation, print_resume_hint
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open
@@ -43,10 +43,10 @@ async def test_how_to_come_back_is_told_where_something_is_kept(
     for store, is_told in ((open_store(home=tmp_path), True), (open_store(in_memory=True), False)):
         session = await create_session(store, Harness(ScriptedModel(["done"])))
         conversation = Conversation(session, None, lambda batch: None)
-        tell_way_back(conversation)
+        print_resume_hint(conversation)
         assert capsys.readouterr().out == "", "nothing was said in it yet"
         await session.prompt((Text("begin"),))
-        tell_way_back(conversation, "a folder")
+        print_resume_hint(conversation, "a folder")
         told = f"to go on with this session: ostler --cwd 'a folder' --session {session.id}\n"
         assert capsys.readouterr().out == (told if is_told else "")
         await session.close()

@@ -12,7 +12,7 @@ from ostler.testkit.fakes import FakeToolContext, run_tool
 from ostler.tools.diff import diff_of_texts
 from ostler.tools.edit import edit
 from ostler.tools.write import write
-from ostler.tui.render.call_arguments import GrowingEdit, GrowingWrite
+from ostler.tui.render.call_arguments import EditStream, WriteStream
 from ostler.tui.render.diff import change_rows, diff_lines, diff_rows
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
@@ -117,7 +117,7 @@ ARGUMENTS = json.dumps(
 
 @pytest.mark.parametrize("size", [1, 7, len(ARGUMENTS)])
 def test_an_edit_is_followed_while_it_is_written(size: int) -> None:
-    edit = GrowingEdit()
+    edit = EditStream()
     for start in range(0, len(ARGUMENTS), size):
         edit.feed(ARGUMENTS[start : start + size])
     assert edit.path == "src/a.py"
@@ -127,7 +127,7 @@ def test_an_edit_is_followed_while_it_is_written(size: int) -> None:
 
 
 def test_an_edit_shows_what_there_is_at_every_moment() -> None:
-    edit = GrowingEdit()
+    edit = EditStream()
     edit.feed('{"path": "a.py", "edits": [{"old_text": "one\\ntw')
     assert plain(edit.tail(5, 60, None)) == ["- one", "- tw"]
     edit.feed('o", "new_text": "th')
@@ -135,7 +135,7 @@ def test_an_edit_shows_what_there_is_at_every_moment() -> None:
 
 
 def test_a_file_is_followed_while_it_is_written() -> None:
-    write = GrowingWrite()
+    write = WriteStream()
     content = "".join(f"import m{number}\n" for number in range(1, 31))
     document = json.dumps({"path": "a.py", "content": content})
     for character in document[:-6]:

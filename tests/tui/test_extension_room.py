@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from ostler.app.settings import Settings
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionOpened
 from ostler.extensions.ui.themes import Theme, ThemeColor
 from ostler.extensions.ui.types import Anchor, Content, Overlay, Visibility, Widget
 from ostler.tui import keys
 from ostler.tui.extension_ui import ContentRows, shares
-from ostler.tui.main import say_what_was_found
+from ostler.tui.main import print_welcome
 from ostler.tui.render.boxes import notice_rows
 from ostler.tui.themes import missing_theme
 from tests.extensions.at_work import extension
@@ -81,7 +81,7 @@ def test_rows_are_shared_fairly() -> None:
 
 
 async def test_what_has_sequences_colours_itself_and_does_nothing_else() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("say")
         def say(arguments: str, context: ExtensionContext) -> str:
             return "\x1b[33mgold\x1b[0m\x1b[2J and\x1b]0;title\x07 plain"
@@ -141,7 +141,7 @@ async def test_an_overlay_waits_behind_a_question_and_goes_with_its_extension() 
         await terminal.see("╭─ Over")
         asked = asyncio.ensure_future(ui.input("a third?"))
         attending = terminal.host.sessions[terminal.tui.conversation.session.id]
-        await attending.dismiss("demo", "reload")
+        await attending.remove("demo", "reload")
         assert (await second).cancelled
         assert (await asked).cancelled
         await terminal.miss("╭─ Over")
@@ -150,7 +150,7 @@ async def test_an_overlay_waits_behind_a_question_and_goes_with_its_extension() 
 
 
 async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_other() -> None:
-    def rival(ostler: Ostler) -> None:
+    def rival(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def begin(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_widget(Widget("same", "the rival's"))
@@ -168,7 +168,7 @@ async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_oth
         for at in range(200):  # however they fight, the last one stands
             (theirs if at % 2 else terminal.context.ui).set_footer(f"foot {at}")
         await terminal.see("foot 199")
-        await attending.dismiss("rival")
+        await attending.remove("rival")
         await terminal.miss("theirs")
         await terminal.see("my own")
 
@@ -176,7 +176,7 @@ async def test_two_extensions_that_want_the_same_place_have_it_one_after_the_oth
 async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension() -> None:
     ran: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.command("undo", complete=lambda typed: ["all"])
         def undo(arguments: str) -> str:
             ran.append(arguments)
@@ -194,16 +194,16 @@ async def test_a_command_whose_name_the_terminal_has_is_found_by_its_extension()
 
 
 async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides_it() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def hide(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_visibility(Visibility(hide_startup=True))
 
     async with shown() as terminal:
-        await say_what_was_found(terminal.tui, Settings(instructions=False))
+        await print_welcome(terminal.tui, Settings(instructions=False))
         await terminal.see("1 extension: demo")
     async with shown(setup) as terminal:
-        await say_what_was_found(terminal.tui, Settings(instructions=False))
+        await print_welcome(terminal.tui, Settings(instructions=False))
         terminal.press("typed")
         assert "extension" not in await terminal.see("> typed")
 
@@ -214,7 +214,7 @@ async def test_what_was_found_at_the_beginning_is_not_said_if_an_extension_hides
 async def test_a_letter_behind_ctrl_x_is_the_terminals_whatever_an_extension_wants_of_it() -> None:
     pressed: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("s")(lambda: pressed.append("s"))
 
     async with shown(setup, answers=["told"]) as terminal:
@@ -230,7 +230,7 @@ async def test_a_letter_behind_ctrl_x_is_the_terminals_whatever_an_extension_wan
 async def test_keys_with_several_modifiers_are_heard_and_type_nothing() -> None:
     pressed: list[str] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         ostler.shortcut("ctrl+shift+t")(lambda: pressed.append("t"))
         ostler.shortcut("alt+t")(lambda: pressed.append("alt"))
 
@@ -264,7 +264,7 @@ async def test_an_escape_that_comes_too_late_is_a_first_one_again(monkeypatch: p
 async def test_a_theme_that_is_set_is_taken_when_its_extension_brings_it_and_comes_back_with_it() -> None:
     blue = Theme(accent=ThemeColor("#0000aa", "#0000ff"))
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def bring(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.register_theme("northern", blue)

@@ -11,16 +11,16 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionOpened, TerminalResized
-from ostler.extensions.ui.front_end import Editor, Face, KeyAction
+from ostler.extensions.ui.front_end import Editor, FrontEnd, KeyAction
 from ostler.extensions.ui.themes import Theme, ThemeColor
 from ostler.extensions.ui.types import Content, Overlay, Style, Visibility, Widget
 from ostler.models.scripted import Call
 from ostler.testkit.vendors import call, turn
 from ostler.tui.extension_keys import name_of, press_of, strokes_of
-from ostler.tui.front_end import TuiFace
+from ostler.tui.front_end import TuiFrontEnd
 from tests.cli.command import Ostler as Command
 from tests.cli.conftest import Serve
 from tests.extensions.foreign_process import loaded
@@ -46,8 +46,8 @@ async def test_each_member_that_concerns_a_face_works_in_the_terminal(member: st
 
 
 def test_the_terminal_has_what_the_protocol_wants() -> None:
-    face: Face = TuiFace()
-    wanted = {name for name in (*vars(Face), *Face.__annotations__) if not name.startswith("_")}
+    face: FrontEnd = TuiFrontEnd()
+    wanted = {name for name in (*vars(FrontEnd), *FrontEnd.__annotations__) if not name.startswith("_")}
     assert all(hasattr(face, name) for name in wanted)
 
 
@@ -87,7 +87,7 @@ async def test_the_terminal_is_given_away_and_taken_back() -> None:
 async def test_an_extension_hears_when_the_terminal_is_resized() -> None:
     sizes: list[tuple[int, int]] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(TerminalResized)
         def resized(event: TerminalResized, context: ExtensionContext) -> None:
             sizes.append((event.width, event.height))
@@ -171,7 +171,7 @@ async def test_a_render_function_that_fails_or_hangs_leaves_its_text() -> None:
 
 
 async def test_what_an_extension_shows_was_there_before_the_face_or_comes_from_its_session() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.on(SessionOpened)
         def begin(event: SessionOpened, context: ExtensionContext) -> None:
             context.ui.set_header(f"in {event.session}")
@@ -181,7 +181,7 @@ async def test_what_an_extension_shows_was_there_before_the_face_or_comes_from_i
 
 
 async def test_printed_texts_and_rendered_messages_stay_above() -> None:
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.message_renderer("shout")
         def shout(text: str, width: int) -> str:
             return f"{text.upper()} in {width}"
@@ -197,7 +197,7 @@ async def test_printed_texts_and_rendered_messages_stay_above() -> None:
 async def test_a_call_is_drawn_by_its_renderer_while_it_runs_and_afterwards() -> None:
     gate = asyncio.Event()
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.tool
         async def deploy(place: str) -> str:
             """Deploys."""
@@ -353,7 +353,7 @@ async def test_a_question_that_is_withdrawn_goes_away() -> None:
 async def test_a_shortcut_runs_and_may_ask() -> None:
     said: list[Any] = []
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         @ostler.shortcut("ctrl+k")
         async def ask(context: ExtensionContext) -> None:
             said.append((await context.ui.confirm("From a key?")).value)
@@ -426,7 +426,7 @@ def test_strokes_have_the_names_that_extensions_know() -> None:
 async def test_a_hostile_extension_costs_the_terminal_nothing() -> None:
     """Everything that the face asks of it fails in its own way, and the face draws on."""
 
-    def setup(ostler: Ostler) -> None:
+    def setup(ostler: ExtensionAPI) -> None:
         def leave(*arguments: Any) -> Any:
             raise SystemExit(3)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from ostler.tui.render import markdown_stream
-from ostler.tui.render.markdown_stream import PORTION, GrowingMarkdown, Part, parts_of
+from ostler.tui.render.markdown_stream import PORTION, MarkdownStream, Part, parts_of
 
 USUAL = ["", "", "text", "more *text*", "# Heading", "***", "- item", "* item", "  - nested", "  inside"]
 USUAL += ["1. one", "2. two", "> quote", "> - item", "a | b", "|---|---|", "| 1 | 2 |", "```", "```py", "~~~"]
@@ -32,7 +32,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 @given(ANYTHING, st.lists(st.integers(0, 10_000), max_size=12))
 def test_parts_and_rest_are_the_text_however_it_is_cut(text: str, places: list[int]) -> None:
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     closed: list[Part] = []
     fed = ""
     for delta in cut(text, places):
@@ -78,7 +78,7 @@ def test_each_kind_of_block_is_a_part() -> None:
 
 
 def test_a_block_is_closed_as_soon_as_nothing_can_change_it() -> None:
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     assert [part.text for part in growing.feed("# Head\nText")] == ["# Head\n"]
     assert growing.feed("\n- item\n\n") == [Part("Text\n", begins=False)]
     assert growing.feed("  inside\n\nAfter") == []
@@ -102,7 +102,7 @@ def test_a_fence_says_where_its_code_is_and_in_which_language() -> None:
 
 @pytest.mark.parametrize("language", ["", "nonsense", "python", "json", "c"])
 def test_the_open_rest_of_long_code_stays_small(language: str) -> None:
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     growing.feed(f"```{language}\n")
     for number in range(20 * PORTION):
         growing.feed(f"x = {number};\n")
@@ -139,7 +139,7 @@ def steps(text: str, size: int) -> int:
         count += event == "line"
         return trace
 
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     before = sys.gettrace()
     sys.settrace(trace)
     try:

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 from ostler.schema.messages import BlobRef
 from ostler.testkit.vendors import Think, call, turn
-from ostler.tui.history_viewer import SessionEntry, entry_rows, whole
+from ostler.tui.history_viewer import SessionEntry, entry_rows, full_text
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open
@@ -90,7 +90,7 @@ async def test_an_output_that_was_too_long_for_the_model_is_there_as_a_whole() -
         assert asked is blob
         return lines.encode()
 
-    entry = await whole(cut, read)
+    entry = await full_text(cut, read)
     rows = plain(entry_rows(entry, 60, None))
     assert rows[:3] == ["command: make", "", "line 0"]
     assert len(rows) == 2002

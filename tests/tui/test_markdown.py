@@ -9,7 +9,7 @@ from markdown_it.token import Token
 
 from ostler.tui.render import markdown
 from ostler.tui.render.markdown import markdown_rows, part_rows
-from ostler.tui.render.markdown_stream import PORTION, GrowingMarkdown
+from ostler.tui.render.markdown_stream import PORTION, MarkdownStream
 from tests.tui.rows import COLORS, assert_drawable, color_of, plain
 
 
@@ -132,7 +132,7 @@ def test_what_only_defines_addresses_is_shown() -> None:
 def test_long_code_in_portions_is_coloured_as_in_one_piece() -> None:
     lines = ["def f():", '    """A text', *["    if that is no code"] * 60, '    """', "    return 1"]
     text = "```python\n" + "\n".join(lines) + "\n```\n"
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     parts = [*growing.feed(text), *growing.finish()]
     assert len(parts) == 2 and parts[1].continues
     rows = [row for part in parts for row in part_rows(part, 60, COLORS)]
@@ -157,7 +157,7 @@ def test_what_is_closed_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(markdown, "_parser", Counting)
     paragraph = "A paragraph of some words.\n\n"
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     for character in paragraph * 100:
         for part in [*growing.feed(character), growing.open_part()]:
             if part is not None:
@@ -166,7 +166,7 @@ def test_what_is_closed_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_marks_that_the_next_characters_decide_are_not_drawn_yet() -> None:
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     growing.feed("A paragraph\n-")
     part = growing.open_part()
     assert part is not None and plain(part_rows(part, 60, None)) == ["A paragraph"]

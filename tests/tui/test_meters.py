@@ -20,9 +20,9 @@ from ostler.schema.usage import Totals, Usage
 from ostler.sessions.session import Session, create_session, open_session
 from ostler.store.memory import MemoryStore
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import NoticeBlock, UserBlock
+from ostler.tui.items import NoticeItem, UserItem
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, branch_of, status_parts
-from ostler.tui.transcript import FACTS, earlier_facts, last_rows, seen
+from ostler.tui.transcript import FACTS, last_rows, restored_facts, visible_facts
 
 
 def test_the_branch_is_read_from_gits_own_file(tmp_path: Path) -> None:
@@ -85,10 +85,12 @@ async def test_what_another_vendors_agent_tells_counts_once_live_and_later(tmp_p
 
     live: list[object] = []
     harness = Harness(ScriptedModel([Turn(calls=(Call("ask_agent"),), usage=used(10, 0.5)), answer]))
-    harness.use([ask_agent])
+    harness.set_tools([ask_agent])
     session = await create_session(MemoryStore(), harness)
     meter = MeterReader(session, Activity(Transcript()))
-    session.observe(lambda batch: [meter.take(one.event) for one in batch if isinstance(one, Fact)] and None)
+    session.subscribe(
+        lambda batch: [meter.take(one.event) for one in batch if isinstance(one, Fact)] and None
+    )
     await session.prompt((Text("go"),))
     assert live == [((1010, 0.75), 0.75)]
     later = MeterReader(session, Activity(Transcript()))
@@ -148,27 +150,27 @@ async def test_only_the_end_of_a_long_session_is_read(
         return facts
 
     monkeypatch.setattr(session.journal.store, "read", counted)
-    facts, has_more = await earlier_facts(session.journal, 40)
+    facts, has_more = await restored_facts(session.journal, 40)
     assert has_more
     assert reads == [FACTS]
     blocks = Transcript().take(facts)
-    assert [block.text for block in blocks if isinstance(block, UserBlock)][-1] == "prompt 99"
+    assert [block.text for block in blocks if isinstance(block, UserItem)][-1] == "prompt 99"
 
 
 async def test_a_branch_that_was_left_is_not_seen(session: Session) -> None:
     await grown(session, 3)
     facts = await session.journal.history()
     first_answer = next(fact for fact in facts if fact.type == "assistant_message")
-    shown = Transcript().take(seen(facts, first_answer.seq))
-    assert [block.text for block in shown if isinstance(block, UserBlock)] == ["prompt 0"]
+    shown = Transcript().take(visible_facts(facts, first_answer.seq))
+    assert [block.text for block in shown if isinstance(block, UserItem)] == ["prompt 0"]
     store, id, harness = session.journal.store, session.id, session.harness
     session.journal.record(events.LeafMoved(first_answer.seq), run="")
     await session.journal.commit()
     await session.close()
     again = await open_session(store, id, harness)
-    facts, has_more = await earlier_facts(again.journal, 40)
+    facts, has_more = await restored_facts(again.journal, 40)
     assert not has_more
-    texts = [block.text for block in Transcript().take(facts) if isinstance(block, UserBlock)]
+    texts = [block.text for block in Transcript().take(facts) if isinstance(block, UserItem)]
     assert texts == ["prompt 0"]
 
 
@@ -176,10 +178,10 @@ def test_no_more_blocks_are_drawn_than_fill_the_rows() -> None:
     drawn: list[str] = []
 
     def draw(block: object) -> list[str]:
-        assert isinstance(block, NoticeBlock)
+        assert isinstance(block, NoticeItem)
         drawn.append(block.text)
         return [block.text] * 2
 
-    rows = last_rows([NoticeBlock(str(number)) for number in range(100)], draw, 5, width=80)
+    rows = last_rows([NoticeItem(str(number)) for number in range(100)], draw, 5, width=80)
     assert drawn == ["99", "98", "97"]
     assert rows == ["97", "97", "98", "98", "99", "99"]

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from ostler.app.default_model import Candidate, rescuers
+from ostler.app.default_model import Candidate, fallback_candidates
 from ostler.core.store import SessionSummary
 from ostler.store.memory import MemoryStore
 from ostler.tui.commands.models import model_choice
 from ostler.tui.commands.sessions import PAGE, SessionPages
-from ostler.tui.model_setup import rescuing
+from ostler.tui.model_setup import fallback_choices
 from ostler.tui.panels import picker as picker_module
 from ostler.tui.panels.panel import Panels, ReadingPanel, TextLine
 from ostler.tui.panels.picker import Choice, Picked, Picker
@@ -245,13 +245,20 @@ def test_a_model_that_failed_is_not_offered_and_a_refused_key_keeps_its_provider
         Candidate("b/best", "b", is_default=True),
         Candidate("c/one", "c", to_do="needs a key"),
     ]
-    assert [one.name for one in rescuers(found, "a/one", "overloaded")] == ["b/best", "b/one", "a/two"]
-    assert [one.name for one in rescuers(found, "a/one", "authentication_failed")] == ["b/best", "b/one"]
+    assert [one.name for one in fallback_candidates(found, "a/one", "overloaded")] == [
+        "b/best",
+        "b/one",
+        "a/two",
+    ]
+    assert [one.name for one in fallback_candidates(found, "a/one", "authentication_failed")] == [
+        "b/best",
+        "b/one",
+    ]
 
 
 def test_the_model_that_failed_stands_before_the_others_of_its_vendor() -> None:
     others = [Candidate("b/best", "b"), Candidate("a/oldest", "a")]
-    offered = [one.text for one in rescuing(others, "a/one", "connection_failed")]
+    offered = [one.text for one in fallback_choices(others, "a/one", "connection_failed")]
     assert offered == ["b/best", "a/one once more", "a/oldest"]
 
 

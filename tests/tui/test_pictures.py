@@ -11,10 +11,10 @@ from PIL import Image as Pixels
 
 from ostler.schema.messages import Image
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallBlock
+from ostler.tui.items import CallItem
 from ostler.tui.plain.items import block_words
 from ostler.tui.render.images import Images, Way, cells_for, image_words, picture_rows, way_to_draw
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from tests.cli.command import Ostler
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open
@@ -99,9 +99,9 @@ def test_what_is_no_picture_is_not_drawn() -> None:
 
 
 def test_a_result_with_a_picture_says_so_also_to_a_screen_reader() -> None:
-    block = CallBlock("c", "read", "done", {"path": "a.png"}, "read", images=(picture(10, 10),))
+    block = CallItem("c", "read", "done", {"path": "a.png"}, "read", images=(picture(10, 10),))
     row = image_words(block.images[0])
-    assert f"│ {row}" in plain(BlockRows().closed(block, 60))
+    assert f"│ {row}" in plain(ItemRenderer().closed(block, 60))
     assert row in block_words(block)
 
 

@@ -19,7 +19,7 @@ from ostler.store.memory import MemoryStore
 from ostler.testkit.vendors import call, turn
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import Choice, Picker
-from ostler.tui.plain.conversation import PlainConversation, PlainFace
+from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
 from ostler.tui.plain.panels import PlainPanels
 from tests.cli.command import Ostler
 from tests.cli.conftest import Configure, Serve
@@ -90,7 +90,7 @@ def test_without_a_model_the_ways_in_have_numbers(configure: Configure, ostler: 
 # --- without a terminal -------------------------------------------------------------------------------
 
 
-class _Said(PlainFace):
+class _Said(PlainFrontEnd):
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []
@@ -117,7 +117,7 @@ async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainCo
         yield lines, face
     finally:
         await lines.desk.close()
-        await lines.desk.conversation.leave()
+        await lines.desk.conversation.close()
 
 
 async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

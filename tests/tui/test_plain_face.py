@@ -13,7 +13,7 @@ from ostler.schema.errors import CallRefused
 from ostler.schema.events import Printed, QuestionAsked
 from ostler.schema.outcomes import Question
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallBlock, NoticeBlock, PrintedBlock, ReceiptBlock, UserBlock
+from ostler.tui.items import CallItem, NoticeItem, PrintedItem, RunEndItem, UserItem
 from ostler.tui.plain.items import block_words
 from ostler.tui.plain.panels import PlainQuestions
 from tests.cli.command import Ostler
@@ -116,18 +116,18 @@ def test_an_extension_asks_and_prints_in_plain_lines(open_tui: Open, serve: Serv
 
 
 def test_blocks_are_said_in_words() -> None:
-    written = CallBlock(
+    written = CallItem(
         "c1", "bash", "failed", {"command": "make"}, "execute", result="\x1b[31mbad\x1b[0m\n" * 30
     )
     words = block_words(written)
     assert words[:2] == ["result of bash failed", "bad"]
     assert words[-1] == "and 10 more lines"
-    read = CallBlock("c2", "read", "done", {"path": "a"}, "read", result="content", summary="3 lines")
+    read = CallItem("c2", "read", "done", {"path": "a"}, "read", result="content", summary="3 lines")
     assert block_words(read) == ["result of read: 3 lines"]
-    assert block_words(NoticeBlock("look out", "warning")) == ["warning: look out"]
-    assert block_words(UserBlock("hi", ("a.png",))) == ["You: hi", "attached: a.png"]
-    assert block_words(PrintedBlock(Printed("x\x07", "error", "demo"))) == ["demo: error: x\ufffd"]
-    assert block_words(ReceiptBlock("limit", "max steps", 2, 1500, 0.5, 65.0)) == [
+    assert block_words(NoticeItem("look out", "warning")) == ["warning: look out"]
+    assert block_words(UserItem("hi", ("a.png",))) == ["You: hi", "attached: a.png"]
+    assert block_words(PrintedItem(Printed("x\x07", "error", "demo"))) == ["demo: error: x\ufffd"]
+    assert block_words(RunEndItem("limit", "max steps", 2, 1500, 0.5, 65.0)) == [
         "limit, max steps, 2 calls, 1.5k tokens, $0.50, 1:05"
     ]
 

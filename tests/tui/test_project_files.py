@@ -13,7 +13,7 @@ from shlex import quote
 import pytest
 
 from ostler.app import project_files
-from ostler.app.project_files import Found, ProjectFiles
+from ostler.app.project_files import FileMatch, ProjectFiles
 
 FILES = (
     "README.md",
@@ -97,13 +97,13 @@ def test_letters_find_files_and_folders_anywhere(root: Path, opened: Opened) -> 
     assert paths(files, "er")[0] == "src/deep/er/"
     assert paths(files, "sapp")[0] == "src/app.py"
     assert paths(files, "notes") == ["src/deep/my notes.md"]
-    assert files.search("app")[0] == Found("src/app.py", (4, 5, 6))
+    assert files.search("app")[0] == FileMatch("src/app.py", (4, 5, 6))
 
 
 def test_a_folder_limits_what_is_found_unless_nothing_is_there(root: Path, opened: Opened) -> None:
     files = opened(root)
     assert paths(files, "tests/app") == ["tests/test_app.py"]
-    assert files.search("src/thing") == [Found("src/deep/er/thing.py", (12, 13, 14, 15, 16))]
+    assert files.search("src/thing") == [FileMatch("src/deep/er/thing.py", (12, 13, 14, 15, 16))]
     assert paths(files, "deep/thing") == ["src/deep/er/thing.py"]
     assert paths(files, "src/zzz") == []
 

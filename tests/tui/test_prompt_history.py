@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ostler.schema.errors import ConfigurationError
 from ostler.tui.editor import prompt_history
-from ostler.tui.editor.chips import Kept
+from ostler.tui.editor.chips import SavedChips
 from ostler.tui.editor.prompt_history import PromptHistory, history_file
 
 
@@ -35,7 +35,7 @@ def texts(history: PromptHistory) -> list[str]:
 def added(path: Path, *prompts: str) -> PromptHistory:
     history = PromptHistory(path)
     for prompt in prompts:
-        history.add(Kept(prompt))
+        history.add(SavedChips(prompt))
     return history
 
 
@@ -43,7 +43,7 @@ def test_it_lies_in_the_state_folder_and_is_nobody_elses_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
-    PromptHistory().add(Kept("mine"))
+    PromptHistory().add(SavedChips("mine"))
     assert history_file() == tmp_path / "home/prompts.jsonl"
     assert stat.S_IMODE(history_file().stat().st_mode) == 0o600
     assert stat.S_IMODE(history_file().parent.stat().st_mode) == 0o700
@@ -59,7 +59,7 @@ def test_the_newest_comes_first_and_a_later_session_finds_it(path: Path) -> None
 
 
 def test_pastes_are_kept_along(path: Path) -> None:
-    kept = Kept("see [pasted text #1 +11 lines]", {"[pasted text #1 +11 lines]": "a\n" * 11})
+    kept = SavedChips("see [pasted text #1 +11 lines]", {"[pasted text #1 +11 lines]": "a\n" * 11})
     PromptHistory(path).add(kept)
     assert PromptHistory(path).get(0) == kept
 
@@ -76,7 +76,7 @@ def test_what_begins_with_a_blank_or_holds_a_key_is_kept_nowhere(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
     history = added(path, " my password is x", "\tx", "", "use sk-0123456789abcdef now")
-    history.add(Kept("see [pasted]", {"[pasted]": "KEY=sk-0123456789abcdef"}))
+    history.add(SavedChips("see [pasted]", {"[pasted]": "KEY=sk-0123456789abcdef"}))
     assert texts(history) == []
     assert not path.exists()
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_prompt_is_known_here(tmp
     (tmp_path / "state").write_text("a file, where a folder should be")
     history = PromptHistory(tmp_path / "state" / "prompts.jsonl")
     with pytest.raises(ConfigurationError, match=r"prompts\.jsonl cannot be written"):
-        history.add(Kept("one"))
+        history.add(SavedChips("one"))
     assert texts(history) == ["one"]
 
 
@@ -164,7 +164,7 @@ def test_two_processes_write_whole_lines_and_lose_none(path: Path) -> None:
 def test_the_file_is_shortened_to_its_newer_half(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_history, "MOST_BYTES", 2000)
     before = PromptHistory(path)
-    before.add(Kept("the first"))
+    before.add(SavedChips("the first"))
     added(path, *(f"prompt {number}" for number in range(200)))
     found = texts(PromptHistory(path))
     assert path.stat().st_size <= 2000
@@ -182,7 +182,7 @@ def test_of_a_huge_file_only_the_end_is_read(path: Path) -> None:
     history = PromptHistory(path)
     assert texts(history) == ["newer", "older"]
     assert [hit.kept.text for hit in history.search("old")] == ["older"]
-    history.add(Kept("newest"))
+    history.add(SavedChips("newest"))
     assert texts(PromptHistory(path)) == ["newest", "newer", "older"]
     assert path.stat().st_size < 1000
 
@@ -234,7 +234,7 @@ def test_a_hit_tells_the_letters_it_was_found_by(path: Path) -> None:
 
 
 def test_searching_reads_no_further_than_it_is_asked_to(path: Path) -> None:
-    line = msgspec.json.encode(Kept("find me " + "x" * 1000)) + b"\n"
+    line = msgspec.json.encode(SavedChips("find me " + "x" * 1000)) + b"\n"
     path.parent.mkdir()
     path.write_bytes(b"".join(line.replace(b"me", str(number).encode()) for number in range(3000)))
     history = PromptHistory(path)

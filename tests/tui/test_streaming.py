@@ -15,9 +15,9 @@ from ostler.testkit.vendors import call, say, turn
 from ostler.tui.call_items import OpenCall
 from ostler.tui.inline_app import PushedRows, breaks_rows, with_depth
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallBlock
-from ostler.tui.render.call_arguments import GrowingEdit, growing_arguments, text_before
-from ostler.tui.render.items import BlockRows
+from ostler.tui.items import CallItem
+from ostler.tui.render.call_arguments import EditStream, arguments_stream, text_before
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import apart
 from ostler.tui.transcript import tail_rows
 from tests.cli.command import Ostler
@@ -99,15 +99,15 @@ def test_colours_are_the_nearest_that_the_terminal_has_and_words_stay_as_they_ar
 # --- files and commands while they are written ----------------------------------------------------------
 
 
-def fed(edits: list[dict[str, str]], before: str | None, *, upto: str = "") -> GrowingEdit:
+def fed(edits: list[dict[str, str]], before: str | None, *, upto: str = "") -> EditStream:
     """An edit of a file with this in it; written as far as this, if it is said."""
-    growing = GrowingEdit(lambda path: before if path == "a.txt" else None)
+    growing = EditStream(lambda path: before if path == "a.txt" else None)
     text = json.dumps({"path": "a.txt", "edits": edits})
     growing.feed(text[: text.rindex(upto) + len(upto)] if upto else text)
     return growing
 
 
-def rows_of(growing: GrowingEdit) -> list[str]:
+def rows_of(growing: EditStream) -> list[str]:
     return plain(growing.tail(40, 60, None))
 
 
@@ -154,12 +154,12 @@ def test_only_files_are_looked_at_that_can_be_read_at_once(tmp_path: Path) -> No
 
 
 def test_how_much_was_written_is_said_while_it_grows() -> None:
-    write = growing_arguments("write")
+    write = arguments_stream("write")
     write.feed('{"path": "a.py", "content": "one\\ntwo')
     assert write.note == "2 lines"
     write.feed("\\n")
     assert write.note == "2 lines"
-    other = growing_arguments("ask_elsewhere")
+    other = arguments_stream("ask_elsewhere")
     other.feed('{"url": "https://x.test", "body": "')
     assert (other.path, other.note) == ("https://x.test", "…")
     other.feed("x" * 1000)
@@ -167,11 +167,11 @@ def test_how_much_was_written_is_said_while_it_grows() -> None:
 
 
 def test_a_command_of_several_lines_is_seen_while_it_is_written() -> None:
-    command = growing_arguments("bash")
+    command = arguments_stream("bash")
     command.feed('{"command": "cat > notes <<END\\nfirst\\nsec')
     assert command.path == "cat > notes <<END"
     assert plain(command.tail(5, 60, None)) == ["1 cat > notes <<END", "2 first", "3 sec"]
-    single = growing_arguments("bash")
+    single = arguments_stream("bash")
     single.feed('{"command": "ls -l')
     assert (single.path, single.tail(5, 60, None)) == ("ls -l", [])
 
@@ -180,7 +180,7 @@ def test_a_command_of_several_lines_is_seen_while_it_is_written() -> None:
 
 
 def seen(transcript: Transcript, most: int = 20) -> list[str]:
-    return plain(tail_rows(transcript.tail(), BlockRows(), 60, most, after_blank=False))
+    return plain(tail_rows(transcript.tail(), ItemRenderer(), 60, most, after_blank=False))
 
 
 def test_what_was_written_is_seen_until_there_is_a_result() -> None:
@@ -234,7 +234,7 @@ def test_calls_that_run_share_the_room_and_those_behind_them_have_a_line() -> No
 
 
 def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
-    draw, transcript = BlockRows(), Transcript()
+    draw, transcript = ItemRenderer(), Transcript()
     arguments = {"command": "ls"}
     transcript.take(
         [events.ToolCalled("c1", "bash", arguments, 1, kind="execute"), events.ToolStarted("c1", "it")]
@@ -251,19 +251,19 @@ def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
     ("block", "row"),
     [
         (
-            CallBlock("c", "read", "done", {"path": "a.py"}, "read", summary="9 lines"),
+            CallItem("c", "read", "done", {"path": "a.py"}, "read", summary="9 lines"),
             "╶─ read a.py · 9 lines",
         ),
-        (CallBlock("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
+        (CallItem("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
     ],
 )
-def test_a_call_says_how_it_went_without_colours(block: CallBlock, row: str) -> None:
-    assert plain(BlockRows().closed(block, 60))[1].startswith(row)
+def test_a_call_says_how_it_went_without_colours(block: CallItem, row: str) -> None:
+    assert plain(ItemRenderer().closed(block, 60))[1].startswith(row)
 
 
 def test_a_long_result_is_seen_by_its_beginning_and_its_end() -> None:
     lines = "".join(f"line {number}\n" for number in range(1, 3001))
-    rows = plain(BlockRows().closed(CallBlock("c", "bash", "done", {"command": "x"}, result=lines), 60))
+    rows = plain(ItemRenderer().closed(CallItem("c", "bash", "done", {"command": "x"}, result=lines), 60))
     assert rows[2] == "│ line 1" and rows[-2] == "│ line 3000"
     assert "│ … 2989 more rows · ctrl+o shows all" in rows
 
@@ -293,8 +293,8 @@ def test_what_is_printed_and_what_grows_keep_their_distance(open_tui: Open, serv
 
 
 def test_a_call_that_has_printed_nothing_yet_is_a_line_with_its_time() -> None:
-    call = OpenCall(CallBlock("c", "bash", "running", {"command": "make"}), 0.0)
-    rows = plain(tail_rows([call], BlockRows(), 60, 10, after_blank=True))
+    call = OpenCall(CallItem("c", "bash", "running", {"command": "make"}), 0.0)
+    rows = plain(tail_rows([call], ItemRenderer(), 60, 10, after_blank=True))
     assert rows == ["╶─ bash make · 0 s"]
 
 

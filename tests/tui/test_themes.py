@@ -15,16 +15,16 @@ from ostler.extensions.ui.themes import (
     DEFAULT_THEME,
     SLOTS,
     Theme,
-    ThemeBook,
     ThemeColor,
     ThemeColors,
+    ThemeRegistry,
     full_hex,
 )
 from ostler.schema.errors import ConfigurationError
 from ostler.tui.render.diff import diff_lines, diff_rows
 from ostler.tui.themes import (
     BUILT_IN,
-    ThemeShelf,
+    ThemeList,
     chosen_theme,
     colors_of,
     missing_theme,
@@ -63,7 +63,7 @@ def said() -> Notices:
 
 
 @pytest.fixture
-def shelf(project: Path, said: Notices) -> ThemeShelf:
+def shelf(project: Path, said: Notices) -> ThemeList:
     return themes_for(project, said.append)
 
 
@@ -80,15 +80,15 @@ def contrast(one: str, other: str) -> float:
 
 
 def shown(name: str, dark: bool) -> ThemeColors:
-    book = ThemeBook()
-    book.bring_along(ThemeShelf((), pytest.fail))
+    book = ThemeRegistry()
+    book.bring_along(ThemeList((), pytest.fail))
     return book.resolved(name, dark=dark)
 
 
 # --- those that come along ------------------------------------------------------------------------------
 
 
-def test_there_are_at_least_22_built_in_themes_and_each_says_what_it_is(shelf: ThemeShelf) -> None:
+def test_there_are_at_least_22_built_in_themes_and_each_says_what_it_is(shelf: ThemeList) -> None:
     assert list(shelf) == sorted(NAMES)
     assert len(shelf) >= 22
     descriptions = [shelf.description(name) for name in shelf]
@@ -96,7 +96,7 @@ def test_there_are_at_least_22_built_in_themes_and_each_says_what_it_is(shelf: T
     assert len(set(descriptions)) == len(descriptions)
 
 
-def test_a_built_in_theme_has_every_colour_on_both_sides(shelf: ThemeShelf, said: Notices) -> None:
+def test_a_built_in_theme_has_every_colour_on_both_sides(shelf: ThemeList, said: Notices) -> None:
     for name in shelf:
         colors = [getattr(shelf[name], slot) for slot in SLOTS]
         assert all(full_hex(one.light) and full_hex(one.dark) for one in colors), name
@@ -163,10 +163,10 @@ def test_the_safe_theme_tells_success_from_failure_without_red_and_green(
 
 
 def test_a_theme_is_read_only_when_it_is_looked_at(
-    project: Path, said: Notices, shelf: ThemeShelf, home: Path
+    project: Path, said: Notices, shelf: ThemeList, home: Path
 ) -> None:
     (home / "themes" / "broken.toml").write_text("primary = ")
-    book = ThemeBook()
+    book = ThemeRegistry()
     book.bring_along(shelf)
     assert "broken" in book.names()
     book.resolved("nord", dark=True)
@@ -190,7 +190,7 @@ def test_a_file_says_one_colour_for_both_sides_or_one_for_each() -> None:
 
 
 def test_what_is_wrong_costs_its_own_line_and_the_rest_of_the_theme_counts(
-    home: Path, shelf: ThemeShelf, said: Notices
+    home: Path, shelf: ThemeList, said: Notices
 ) -> None:
     path = home / "themes" / "odd.toml"
     path.write_text(
@@ -236,12 +236,12 @@ _VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from([*SLOTS, "description", "inherits"]) | st.text(), _VALUES, max_size=8))
 def test_any_values_make_a_theme_that_can_be_registered(values: dict[str, object]) -> None:
     file = parse_theme(values)
-    ThemeBook().register("any", file.theme)
+    ThemeRegistry().register("any", file.theme)
     assert all(problem.isprintable() for problem in file.problems)
 
 
 def test_what_a_theme_leaves_out_is_inherited_slot_by_slot_and_side_by_side(
-    home: Path, shelf: ThemeShelf, said: Notices
+    home: Path, shelf: ThemeList, said: Notices
 ) -> None:
     (home / "themes" / "mine.toml").write_text('inherits = "nord"\nprimary = { dark = "#ffffff" }\n')
     (home / "themes" / "yours.toml").write_text('inherits = "mine"\nerror = "#ff0000"\n')
@@ -252,9 +252,9 @@ def test_what_a_theme_leaves_out_is_inherited_slot_by_slot_and_side_by_side(
     assert said == []
 
 
-def test_without_a_theme_to_inherit_the_rest_is_that_of_the_default(home: Path, shelf: ThemeShelf) -> None:
+def test_without_a_theme_to_inherit_the_rest_is_that_of_the_default(home: Path, shelf: ThemeList) -> None:
     (home / "themes" / "mine.toml").write_text('primary = "#123456"')
-    book = ThemeBook()
+    book = ThemeRegistry()
     book.bring_along(shelf)
     assert book.resolved("mine", dark=True).primary == "#123456"
     assert book.resolved("mine", dark=True).text == DEFAULT_THEME.text.dark
@@ -274,7 +274,7 @@ def test_a_file_replaces_a_theme_of_its_name_and_may_build_on_it(
     nearest = themes_for(below, said.append)["nord"]
     assert (nearest.accent.dark, nearest.primary.dark) == ("#333333", "#222222")
     (home / "themes" / "default.toml").write_text('primary = "#444444"')
-    book = ThemeBook()
+    book = ThemeRegistry()
     book.bring_along(themes_for(project, said.append))
     assert book.resolved(DEFAULT, dark=False).primary == "#444444"
     assert said == []
@@ -292,7 +292,7 @@ def test_a_file_replaces_a_theme_of_its_name_and_may_build_on_it(
     ],
 )
 def test_a_theme_that_cannot_be_as_it_says_is_shown_as_far_as_it_goes(
-    files: dict[str, str], problem: str, home: Path, shelf: ThemeShelf, said: Notices
+    files: dict[str, str], problem: str, home: Path, shelf: ThemeList, said: Notices
 ) -> None:
     for name, text in files.items():
         (home / "themes" / f"{name}.toml").write_text(f"{text}\n")
@@ -304,7 +304,7 @@ def test_a_theme_that_cannot_be_as_it_says_is_shown_as_far_as_it_goes(
 
 
 def test_a_broken_file_leaves_the_theme_that_it_was_to_replace(
-    home: Path, shelf: ThemeShelf, said: Notices, project: Path
+    home: Path, shelf: ThemeList, said: Notices, project: Path
 ) -> None:
     (home / "themes" / "nord.toml").write_bytes(b"primary = \xff")
     nord = shelf["nord"]
@@ -315,7 +315,7 @@ def test_a_broken_file_leaves_the_theme_that_it_was_to_replace(
 
 
 def test_a_project_cannot_show_a_file_that_is_not_its_own(
-    home: Path, project: Path, shelf: ThemeShelf, said: Notices
+    home: Path, project: Path, shelf: ThemeList, said: Notices
 ) -> None:
     (home / "secret.toml").write_text('primary = "#111111"')
     (project / ".ostler" / "themes" / "led-out.toml").symlink_to(home / "secret.toml")
@@ -325,7 +325,7 @@ def test_a_project_cannot_show_a_file_that_is_not_its_own(
     assert shelf["linked"].primary.light == "#111111", "a person may keep his own elsewhere"
 
 
-def test_a_file_whose_name_cannot_be_typed_is_no_theme(home: Path, shelf: ThemeShelf, said: Notices) -> None:
+def test_a_file_whose_name_cannot_be_typed_is_no_theme(home: Path, shelf: ThemeList, said: Notices) -> None:
     (home / "themes" / "my theme.toml").write_text('primary = "#111111"')
     (home / "themes" / "notes.txt").write_text("no theme")
     assert sorted(shelf) == sorted(NAMES)
@@ -337,8 +337,8 @@ def test_a_file_whose_name_cannot_be_typed_is_no_theme(home: Path, shelf: ThemeS
 # --- which is shown -------------------------------------------------------------------------------------
 
 
-def test_an_extensions_theme_goes_first_whenever_it_came(shelf: ThemeShelf) -> None:
-    book, extension = ThemeBook(), object()
+def test_an_extensions_theme_goes_first_whenever_it_came(shelf: ThemeList) -> None:
+    book, extension = ThemeRegistry(), object()
     book.register("nord", Theme(primary=ThemeColor("#111111", "#111111")), extension)
     book.bring_along(shelf)
     assert book.resolved("nord", dark=True).primary == "#111111"
@@ -348,11 +348,11 @@ def test_an_extensions_theme_goes_first_whenever_it_came(shelf: ThemeShelf) -> N
 
 
 async def test_the_setting_chooses_and_a_theme_that_there_is_not_is_said_in_a_line(
-    home: Path, project: Path, shelf: ThemeShelf
+    home: Path, project: Path, shelf: ThemeList
 ) -> None:
     (home / "config.toml").write_text("theme = 'nord'\nappearance = 'light'")
     settings = load_settings(project, {}, {}).settings
-    book = ThemeBook()
+    book = ThemeRegistry()
     book.bring_along(shelf)
     assert (chosen_theme(settings.theme, {}), settings.appearance) == ("nord", "light")
     assert chosen_theme("", {}) == DEFAULT
@@ -365,8 +365,8 @@ async def test_the_setting_chooses_and_a_theme_that_there_is_not_is_said_in_a_li
         load_settings(project, {}, {"OSTLER_APPEARANCE": "noon"})
 
 
-def test_without_colours_no_theme_is_shown(shelf: ThemeShelf) -> None:
-    book = ThemeBook()
+def test_without_colours_no_theme_is_shown(shelf: ThemeList) -> None:
+    book = ThemeRegistry()
     book.bring_along(shelf)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert chosen_theme("nord", environment) == ""

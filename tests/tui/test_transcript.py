@@ -18,8 +18,8 @@ from ostler.schema.outcomes import Question
 from ostler.schema.usage import Totals, Usage
 from ostler.tui.call_items import OpenCall
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallBlock, Item, NoticeBlock, ReasoningBlock, ReceiptBlock, UserBlock
-from ostler.tui.render.items import BlockRows
+from ostler.tui.items import CallItem, Item, NoticeItem, ReasoningItem, RunEndItem, UserItem
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.status import Activity
 from tests.tui.rows import plain
 
@@ -37,7 +37,7 @@ def answer(text: str, stop: Any = "end", call: str = "m1") -> events.AssistantMe
 
 
 def notices(blocks: list[Item]) -> list[str]:
-    return [block.text for block in blocks if isinstance(block, NoticeBlock)]
+    return [block.text for block in blocks if isinstance(block, NoticeItem)]
 
 
 @pytest.mark.parametrize(("stop", "status"), [("length", "completed"), ("refusal", "refused")])
@@ -46,15 +46,15 @@ def test_why_an_answer_is_not_whole_is_said_once(stop: str, status: events.RunSt
     ends: list[tuple[events.RunStatus, str]] = [(status, ""), ("limit", "no more steps")]
     for end, reason in ends:
         said = transcript.take([answer("It is", stop), events.RunEnded(end, "no more steps")])
-        assert isinstance(said[-1], ReceiptBlock)
+        assert isinstance(said[-1], RunEndItem)
         assert said[-1].reason == reason
 
 
 def test_why_a_call_was_stopped_is_said_once() -> None:
     text = "Cancelled: the terminal was closed."
     for result in (text, f"{text}\nOutput before that:\none"):
-        stopped = CallBlock("c", "bash", "stopped", {"command": "make"}, result=result, summary=text)
-        rows = plain(BlockRows().closed(stopped, 80))
+        stopped = CallItem("c", "bash", "stopped", {"command": "make"}, result=result, summary=text)
+        rows = plain(ItemRenderer().closed(stopped, 80))
         assert sum(text in row for row in rows) == 1
         assert "make · stopped" in rows[1]
 
@@ -70,15 +70,15 @@ def test_sources_are_listed_once_below_the_answer() -> None:
     cited = events.SourceCited("m1", "https://a.example/x", "A page")
     blocks = Transcript().take([cited, events.SourceCited("m1", "https://b.example"), cited, answer("So.")])
     assert notices(blocks) == ["sources:\nA page https://a.example/x\nhttps://b.example"]
-    assert blocks[-1] == NoticeBlock(notices(blocks)[0])
+    assert blocks[-1] == NoticeItem(notices(blocks)[0])
 
 
 def test_what_is_said_while_it_works_is_told_from_a_prompt() -> None:
-    transcript, rows = Transcript(), BlockRows()
+    transcript, rows = Transcript(), ItemRenderer()
     prompt, steer = transcript.take(
         [events.UserMessage((Text("go"),)), events.UserMessage((Text("left"),), source="steer")]
     )
-    assert isinstance(steer, UserBlock) and steer.is_steer
+    assert isinstance(steer, UserItem) and steer.is_steer
     assert len(rows.closed(steer, 80)) == len(rows.closed(prompt, 80)) + 1
 
 
@@ -107,7 +107,7 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
             text("So."),
         ]
     )
-    assert [type(block) for block in blocks] == [ReasoningBlock]
+    assert [type(block) for block in blocks] == [ReasoningItem]
     assert transcript.last_reasoning == "One way."
     transcript.take([events.AssistantMessage("m2", (Reasoning("Another."), Text("No.")), "end")])
     assert transcript.last_reasoning == "Another."
@@ -116,18 +116,18 @@ def test_reasoning_is_folded_and_the_last_one_is_kept() -> None:
 def test_that_nobody_counted_tokens_is_said() -> None:
     ended = events.RunEnded("completed", own=Totals(model_calls=1, usage=Usage(cost=None)))
     (receipt,) = Transcript().take([ended])
-    assert plain(BlockRows().closed(receipt, 50))[-1] == "✓ completed · tokens unknown"
+    assert plain(ItemRenderer().closed(receipt, 50))[-1] == "✓ completed · tokens unknown"
 
 
 def test_thoughts_are_told_from_prompts_also_without_colours() -> None:
-    rows = plain(BlockRows().thoughts("One way.", 50))
+    rows = plain(ItemRenderer().thoughts("One way.", 50))
     assert rows == ["", "╭─ thought 2 words", "│ One way.", "╰─"]
 
 
 # --- children -----------------------------------------------------------------------------------------
 
 
-def said(block: CallBlock) -> tuple[str, ...]:
+def said(block: CallItem) -> tuple[str, ...]:
     return tuple(f"{child.name}: {child.line}".removesuffix(": ") for child in block.children)
 
 
@@ -139,7 +139,7 @@ def test_of_what_a_child_says_the_newest_words_are_seen() -> None:
     saying = msgspec.Raw(msgspec.json.encode(text(words, "m")))
     transcript.take([events.ChildEvent("c1", "s1", saying)])
     (call,) = transcript.tail()
-    (row,) = [row for row in plain(BlockRows().opened(call, 60, 20)) if "⚙" in row]
+    (row,) = [row for row in plain(ItemRenderer().opened(call, 60, 20)) if "⚙" in row]
     assert row.startswith("│ ⚙ reviewer: …") and row.endswith(" word58 word59")
     assert len(row) == 60
 
@@ -171,9 +171,9 @@ def test_children_are_seen_under_their_call_and_say_what_they_cost() -> None:
     transcript.take([events.ChildEnded("c1", "s1", "completed", used)])
     assert lines()[0] == "reviewer: completed · 2 calls · $0.50"
     (closed,) = transcript.take([events.ToolResultFact("c1", "delegate", (Text("Fine."),))])
-    assert isinstance(closed, CallBlock)
+    assert isinstance(closed, CallItem)
     assert said(closed) == ("reviewer: completed · 2 calls · $0.50",)
-    assert any("$0.50" in row for row in BlockRows().closed(closed, 80))
+    assert any("$0.50" in row for row in ItemRenderer().closed(closed, 80))
 
 
 def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
@@ -183,7 +183,7 @@ def test_another_vendors_agent_says_under_its_call_what_it_cost() -> None:
     transcript.take([events.ChildUsed("c1", "s1", Usage(input_tokens=10, cost=0.5))])
     transcript.take([events.ChildEnded("c1", "s1", "completed")])
     (closed,) = transcript.take([events.ToolResultFact("c1", "agent", (Text("Fine."),))])
-    assert isinstance(closed, CallBlock)
+    assert isinstance(closed, CallItem)
     assert said(closed) == ("claude: completed · $0.50",)
 
 

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ostler.extensions.api import Ostler as ExtensionApi
+from ostler.extensions.api import ExtensionAPI as ExtensionApi
 from ostler.testkit.vendors import call, turn
-from ostler.tui.items import CallBlock, UserBlock
+from ostler.tui.items import CallItem, UserItem
 from ostler.tui.render.boxes import notice_rows
 from ostler.tui.render.code import code_rows
 from ostler.tui.render.diff import diff_lines, diff_rows
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import fitted, folded, height, is_path, path_spans, quoted
 from ostler.tui.render.terminal_text import terminal_rows
@@ -94,7 +94,7 @@ def _diff(path: str) -> str:
 
 DRAWN = {
     "a notice": lambda path, width: notice_rows(f"written to {path}, and more", width, COLORS),
-    "a prompt": lambda path, width: BlockRows().closed(UserBlock(f"look at {path} please"), width),
+    "a prompt": lambda path, width: ItemRenderer().closed(UserItem(f"look at {path} please"), width),
     "a paragraph": lambda path, width: markdown_rows(f"Some words, then {path} and *more*.", width, COLORS),
     "plain words": lambda path, width: markdown_rows(f"Some words, then {path} and more", width, COLORS),
     "a list": lambda path, width: markdown_rows(
@@ -110,11 +110,11 @@ DRAWN = {
     "code": lambda path, width: code_rows(f"open({path!r})  # why", width, COLORS, language="python"),
     "a diff": lambda path, width: diff_rows(diff_lines(_diff(path)), width, COLORS),
     "output": lambda path, width: terminal_rows(f"\x1b[1mwrote\x1b[0m {path} in 3 s", width, COLORS),
-    "a call": lambda path, width: BlockRows(COLORS).closed(
-        CallBlock("c", "bash", "done", {"command": "x"}, "execute", result=f"wrote {path} in 3 s"), width
+    "a call": lambda path, width: ItemRenderer(COLORS).closed(
+        CallItem("c", "bash", "done", {"command": "x"}, "execute", result=f"wrote {path} in 3 s"), width
     ),
-    "a refusal": lambda path, width: BlockRows().closed(
-        CallBlock("c", "bash", "refused", {"command": "x"}, "execute", result=f"not {path} of all"), width
+    "a refusal": lambda path, width: ItemRenderer().closed(
+        CallItem("c", "bash", "refused", {"command": "x"}, "execute", result=f"not {path} of all"), width
     ),
 }
 

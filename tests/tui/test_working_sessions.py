@@ -15,9 +15,9 @@ from ostler.schema.facts import Fact, encode_event
 from ostler.schema.messages import Image, Text, as_content
 from ostler.testkit.vendors import call, turn
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallBlock
-from ostler.tui.render.items import BlockRows
-from ostler.tui.transcript import seen
+from ostler.tui.items import CallItem
+from ostler.tui.render.items import ItemRenderer
+from ostler.tui.transcript import visible_facts
 from tests.cli.command import Ostler, use
 from tests.cli.conftest import Serve
 from tests.tui.conftest import Open
@@ -58,7 +58,7 @@ def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> N
     picture = Image("image/png", b"")
     content = as_content((mentions.text, picture, *mentions.blocks, "plan.png (image/png, 3 B)", picture))
     (block,) = Transcript().take([UserMessage(content)])
-    rows = plain(BlockRows().closed(block, 80))
+    rows = plain(ItemRenderer().closed(block, 80))
     assert [row for row in rows if row] == [
         "▌ see @src/long.py and @src/",
         "▌ [image · image/png]",
@@ -71,8 +71,8 @@ def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> N
 @pytest.mark.parametrize("reason", ["The person declined.", "The file is not there. " * 12])
 def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
     summary = default_summary([Text(reason)])
-    block = CallBlock("c1", "bash", "refused", {"command": "make"}, result=reason, summary=summary)
-    _, heading, *rows, _ = plain(BlockRows().closed(block, 80))
+    block = CallItem("c1", "bash", "refused", {"command": "make"}, result=reason, summary=summary)
+    _, heading, *rows, _ = plain(ItemRenderer().closed(block, 80))
     assert heading == "╭─ bash make · refused"
     assert " ".join(row.removeprefix("│ ") for row in rows).split() == reason.split()
 
@@ -80,12 +80,12 @@ def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
 def test_a_call_that_was_stopped_did_not_fail() -> None:
     ended = ToolResultFact("c1", "bash", (Text("half of it\n\nCancelled."),), failed="tool_cancelled")
     (block,) = Transcript().take([ToolCalled("c1", "bash", {"command": "make"}, 1), ended])
-    assert plain(BlockRows().closed(block, 80))[1].startswith("╭─ bash make · stopped")
+    assert plain(ItemRenderer().closed(block, 80))[1].startswith("╭─ bash make · stopped")
 
 
 def test_what_was_refused_once_is_no_news_when_the_session_is_opened_again() -> None:
     refused = Fact(7, "ses_1", "", 0, encode_event(RequestRefused("req_1", "no run is open")))
-    assert seen([refused], 6) == []
+    assert visible_facts([refused], 6) == []
 
 
 async def test_a_prompt_that_cannot_be_kept_is_in_the_line_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,5 +91,5 @@ def test_an_exception_that_cannot_say_what_it_is_has_at_least_a_name() -> None:
         def __str__(self) -> str:
             raise SystemExit
 
-    said = [errors.in_words(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
+    said = [errors.describe_error(one) for one in (ValueError("no"), KeyboardInterrupt(), Mute())]
     assert said == ["ValueError: no", "KeyboardInterrupt", "Mute"]

@@ -8,13 +8,13 @@ from ostler.schema import events
 from ostler.schema.events import EVENT_TYPES, AssistantMessage, Event, ExtensionEntry, UserMessage
 from ostler.schema.facts import UnknownEvent, decode_event
 from ostler.schema.messages import Image, Reasoning, Text, ToolCall
-from ostler.schema.visibility import Fate, fate, opens_with
+from ostler.schema.visibility import Visibility, opens_with, visibility_of
 
-TOLD = Fate(stored=True, shown=True, told=True, live=True)
-SHOWN = Fate(stored=True, shown=True, told=False, live=True)
-BACKSTAGE = Fate(stored=True, shown=False, told=False, live=True)
-UNSEEN = Fate(stored=True, shown=False, told=True, live=True)
-LIVE_ONLY = Fate(stored=False, shown=True, told=False, live=True)
+TOLD = Visibility(stored=True, shown=True, sent=True, live=True)
+SHOWN = Visibility(stored=True, shown=True, sent=False, live=True)
+BACKSTAGE = Visibility(stored=True, shown=False, sent=False, live=True)
+UNSEEN = Visibility(stored=True, shown=False, sent=True, live=True)
+LIVE_ONLY = Visibility(stored=False, shown=True, sent=False, live=True)
 
 EXPECTED = {
     "session_started": SHOWN,
@@ -91,37 +91,37 @@ def test_every_event_type_has_an_expected_fate() -> None:
 
 @pytest.mark.parametrize("tag", EXPECTED)
 def test_an_unmarked_event_has_the_fate_of_its_type(tag: str) -> None:
-    assert fate(UNMARKED[tag]) == EXPECTED[tag]
+    assert visibility_of(UNMARKED[tag]) == EXPECTED[tag]
 
 
 def test_a_hidden_user_message_is_told_but_not_shown() -> None:
-    assert fate(UserMessage((Text("x"),), hidden=True)) == UNSEEN
+    assert visibility_of(UserMessage((Text("x"),), hidden=True)) == UNSEEN
 
 
 @pytest.mark.parametrize("content", [(), (Text(""),), (Text(" \n"), Text("\t"))])
 def test_a_blank_answer_is_kept_but_not_told(content: tuple[Text, ...]) -> None:
-    assert fate(answer(*content)) == SHOWN
-    assert fate(answer(*content, suppressed=True)).told is False
+    assert visibility_of(answer(*content)) == SHOWN
+    assert visibility_of(answer(*content, suppressed=True)).sent is False
 
 
 @pytest.mark.parametrize(
     "block", [Text("x"), Reasoning("hm"), ToolCall("call_1", "read", "{}"), Image("image/png", "aGk=")]
 )
 def test_an_answer_with_any_content_is_told(block: events.Block) -> None:
-    assert fate(answer(Text(""), block)) == TOLD
+    assert visibility_of(answer(Text(""), block)) == TOLD
 
 
 def test_a_suppressed_answer_is_told_but_not_shown() -> None:
-    assert fate(answer(Text("x"), suppressed=True)) == UNSEEN
+    assert visibility_of(answer(Text("x"), suppressed=True)) == UNSEEN
 
 
 def test_an_extension_entry_is_told_only_if_it_says_what() -> None:
-    assert fate(ExtensionEntry("todo", "note", told=(Text("x"),))) == TOLD
-    assert fate(ExtensionEntry("todo", "note", data={"text": "x"})) == SHOWN
+    assert visibility_of(ExtensionEntry("todo", "note", told=(Text("x"),))) == TOLD
+    assert visibility_of(ExtensionEntry("todo", "note", data={"text": "x"})) == SHOWN
 
 
 def test_an_unknown_event_is_kept_behind_the_scenes() -> None:
-    assert fate(UnknownEvent("hologram_shown", b'{"type":"hologram_shown"}')) == BACKSTAGE
+    assert visibility_of(UnknownEvent("hologram_shown", b'{"type":"hologram_shown"}')) == BACKSTAGE
 
 
 def test_a_session_opens_with_its_entries_and_the_records_that_outlive_a_run() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 
 from ostler.drivers.screen import Screen, open_screen
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.session import ScreenSession
 from tests.terminals.agents_at_work import ECHO_AGENT, PATIENCE, QUICK
 from tests.web.served import Served, serving
 
@@ -55,9 +55,9 @@ async def said_in(served: Served, session: str) -> list[str]:
     return [fact["content"][0]["text"] for fact in said]
 
 
-def agent_of(served: Served, session: str) -> TerminalSession:
+def agent_of(served: Served, session: str) -> ScreenSession:
     agent = served.server.driven.get(session)
-    assert isinstance(agent, TerminalSession)
+    assert isinstance(agent, ScreenSession)
     return agent
 
 

@@ -12,7 +12,7 @@ import pytest
 from ostler.core.harness import Harness
 from ostler.models.scripted import Answer
 from ostler.server.command import _serve_parser
-from ostler.server.main import Equipping
+from ostler.server.main import HarnessFactory
 from tests.web.served import Served, serving
 
 
@@ -30,12 +30,12 @@ async def extended_server(
 
     async def equip(harness: Harness) -> Harness:
         """What the real thing makes, with the scripted model in it."""
-        equipping = Equipping(
+        equipping = HarnessFactory(
             _serve_parser().parse_args(["--model", "demo", "--yes"]), there[0].server.switch
         )
-        made = await equipping.equip(harness.cwd)
+        made = await equipping.harness_for(harness.cwd)
         made.model = harness.model
-        made.use([*made.tools.values(), *harness.tools.values()])
+        made.set_tools([*made.tools.values(), *harness.tools.values()])
         return made
 
     async with serving(folder, *script, change=equip) as served:

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.cli.command import PATIENCE, Ostler
 from tests.web.cut_stream import CutStream
 
@@ -29,7 +29,7 @@ class ServeProcess:
             assert line, said
             said += line
         self.base_url = listening[1]
-        self.token = TokenBook(home / "tokens.json").new(f"test {process.pid}", "all")
+        self.token = TokenStore(home / "tokens.json").new(f"test {process.pid}", "all")
 
     @property
     def headers(self) -> dict[str, str]:

@@ -18,8 +18,8 @@ from ostler.core.tool import Tool
 from ostler.models.scripted import Answer, ScriptedModel
 from ostler.server.app import create_app
 from ostler.server.main import HttpServer, listen
-from ostler.server.state import Server
-from ostler.server.tokens import TokenBook
+from ostler.server.state import ServerState
+from ostler.server.tokens import TokenStore
 from ostler.store.sqlite import SqliteStore
 
 Change = Callable[[Harness], Awaitable[Harness] | None]
@@ -34,19 +34,19 @@ class Served:
         self.home.mkdir()
         self.work = folder / "work"
         self.work.mkdir(exist_ok=True)
-        self.tokens = TokenBook(self.home / "tokens.json")
+        self.tokens = TokenStore(self.home / "tokens.json")
         self.token = self.tokens.new("test", "all")
         self.store = SqliteStore(self.home / "ostler.db")
         self.busy, self.go_on = asyncio.Event(), asyncio.Event()
         self.model = ScriptedModel(list(script))
         self._change = change
-        self.server = Server(self.store, self._equip, self.work, self.tokens)
+        self.server = ServerState(self.store, self._equip, self.work, self.tokens)
         self.base_url = ""
         self.http: httpx2.AsyncClient
 
     async def _equip(self, cwd: Path) -> Harness:
         harness = Harness(self.model, cwd=cwd, waits_for_answers=True)
-        harness.use([self._hold()])
+        harness.set_tools([self._hold()])
         changed = self._change(harness)
         return harness if changed is None else await changed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.harness import Harness
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.events import LiveValue
@@ -110,7 +110,7 @@ async def test_usage_is_summed_up_by_session_model_and_day(tmp_path: Path) -> No
 
 async def test_the_context_of_a_step_has_the_parts_of_a_meter(tmp_path: Path) -> None:
     def counted(harness: Harness) -> None:
-        harness.context = KeptContext()
+        harness.context = SessionContext()
 
     async with serving(tmp_path, Call("hold"), "done", change=counted) as served:
         served.go_on.set()

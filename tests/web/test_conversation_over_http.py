@@ -41,7 +41,7 @@ async def test_a_question_is_answered_and_the_run_goes_on(tmp_path: Path) -> Non
         return NeedUser(Question("Which colour?"))
 
     def bring_question(harness: Harness) -> None:
-        harness.use([ask])
+        harness.set_tools([ask])
 
     async with serving(tmp_path, Call("ask"), "blue it is", change=bring_question) as served:
         session = await served.new_session("paint")

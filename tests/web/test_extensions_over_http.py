@@ -11,7 +11,7 @@ import pytest
 from ostler.app import extension_setup
 from ostler.cli.permissions import extensions_to_trust
 from ostler.core.harness import Harness
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.models.scripted import Call, ScriptedModel
 from ostler.schema.messages import as_content
 from ostler.sessions.session import open_session
@@ -170,7 +170,7 @@ async def test_a_project_s_extension_that_nobody_trusts_is_left_out_and_the_page
     async with extended_server(tmp_path, monkeypatch, "one", "two", project=ASKING) as served:
         session = await served.new_session("go")
         await served.rest(session)
-        await served.server.supervisor.let_go(session)
+        await served.server.supervisor.unload(session)
         await served.ask(session, "prompt", content=text("again"))
         await served.rest(session)
         facts = (await served.get(f"sessions/{session}/events"))["facts"]
@@ -214,9 +214,9 @@ async def test_a_project_s_extension_runs_in_an_open_session_once_it_is_trusted(
             one.trust()
         served.go_on.set()
         await served.rest(session)
-        opened = served.server.supervisor.driven(session)
+        opened = served.server.supervisor.get(session)
         assert opened is not None
-        host = present_host(opened.harness)
+        host = active_host(opened.harness)
         assert host is not None
         loaded, apply = asyncio.Event(), host.apply
 
@@ -293,7 +293,7 @@ async def test_a_followed_session_stays_open_and_is_left_when_nobody_looks(
             await asyncio.wait_for(twice.wait(), 60)
             live = await served.get(f"sessions/{session}/live")
             assert live["values"]["widget:helper/w"]["text"] == "still here"
-        opened = supervisor.driven(session)
+        opened = supervisor.get(session)
         if opened is not None:
             left = asyncio.Event()
             opened.journal.on_close.append(left.set)
@@ -305,7 +305,7 @@ async def test_a_session_that_another_process_goes_on_with_is_left_to_it(tmp_pat
     async with serving(tmp_path, "mine") as served:
         session = await served.new_session("go")
         await served.rest(session)
-        opened = served.server.supervisor.driven(session)
+        opened = served.server.supervisor.get(session)
         assert opened is not None
         await served.store.release(opened.journal.lease)  # as if it had run out
         async with served.stream(f"sessions/{session}/events") as events:

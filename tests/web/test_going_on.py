@@ -68,7 +68,7 @@ async def test_a_session_that_is_only_kept_open_is_free_for_whoever_wants_it(tmp
         await served.rest(session)
         while (await served.get(f"sessions/{session}"))["holder"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert served.server.supervisor.driven(session) is not None
+        assert served.server.supervisor.get(session) is not None
         other = await open_session(served.store, session, Harness(ScriptedModel(["theirs"])))
         await other.prompt(as_content("go on"))
         await other.close()

@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from ostler.schema.errors import UsageError
 from ostler.server import http_server, operations
-from ostler.server.middleware import Buckets, Guard, address_of, allowed_origin, host_name
+from ostler.server.middleware import Buckets, OriginMiddleware, address_of, allowed_origin, host_name
 from tests.web.raw_http import connected, status_of
 from tests.web.served import Served, serving
 
@@ -22,7 +22,9 @@ async def answered(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def asked(guard: Guard, *headers: tuple[str, str], method: str = "GET", **scope: Any) -> Message:
+async def asked(
+    guard: OriginMiddleware, *headers: tuple[str, str], method: str = "GET", **scope: Any
+) -> Message:
     """How the answer begins."""
     sent: list[Message] = []
 
@@ -57,7 +59,7 @@ def headers_of(message: Message) -> dict[str, str]:
     ],
 )
 async def test_it_can_be_asked_for_by_names_that_lead_here(host: str) -> None:
-    guard = Guard(answered, hosts=["Ostler.Example.com."])
+    guard = OriginMiddleware(answered, hosts=["Ostler.Example.com."])
     assert (await asked(guard, ("host", host)))["status"] == 200
 
 
@@ -88,14 +90,14 @@ async def test_it_can_be_asked_for_by_names_that_lead_here(host: str) -> None:
     ],
 )
 async def test_a_name_that_somebody_else_leads_here_is_refused(host: str) -> None:
-    assert (await asked(Guard(answered), ("host", host)))["status"] == 403
+    assert (await asked(OriginMiddleware(answered), ("host", host)))["status"] == 403
 
 
 async def test_without_a_host_or_with_two_nothing_is_answered() -> None:
-    assert (await asked(Guard(answered)))["status"] == 403
+    assert (await asked(OriginMiddleware(answered)))["status"] == 403
     two = (("host", "localhost"), ("host", "evil.example"))
-    assert (await asked(Guard(answered), *two))["status"] == 403
-    assert (await asked(Guard(answered), *reversed(two)))["status"] == 403
+    assert (await asked(OriginMiddleware(answered), *two))["status"] == 403
+    assert (await asked(OriginMiddleware(answered), *reversed(two)))["status"] == 403
 
 
 async def test_the_address_that_was_reached_is_always_a_right_host() -> None:
@@ -104,16 +106,16 @@ async def test_the_address_that_was_reached_is_always_a_right_host() -> None:
         ("2001:db8::7", "[2001:db8::7]"),
         ("::ffff:192.0.2.7", "192.0.2.7"),
     ]:
-        assert (await asked(Guard(answered), ("host", host), server=(own, 8420)))["status"] == 200
-    other = await asked(Guard(answered), ("host", "192.0.2.8"), server=("192.0.2.7", 8420))
+        assert (await asked(OriginMiddleware(answered), ("host", host), server=(own, 8420)))["status"] == 200
+    other = await asked(OriginMiddleware(answered), ("host", "192.0.2.8"), server=("192.0.2.7", 8420))
     assert other["status"] == 403
-    name = await asked(Guard(answered), ("host", "evil.example"), server=("evil.example", 80))
+    name = await asked(OriginMiddleware(answered), ("host", "evil.example"), server=("evil.example", 80))
     assert name["status"] == 403
 
 
 async def test_what_a_proxy_would_say_of_the_host_does_not_count() -> None:
     lied = (("host", "evil.example"), ("x-forwarded-host", "localhost"), ("forwarded", "host=localhost"))
-    assert (await asked(Guard(answered), *lied))["status"] == 403
+    assert (await asked(OriginMiddleware(answered), *lied))["status"] == 403
 
 
 @pytest.mark.parametrize(
@@ -133,11 +135,11 @@ async def test_what_a_proxy_would_say_of_the_host_does_not_count() -> None:
 async def test_pages_of_other_origins_may_not_ask(origin: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         headers = (("host", "localhost:8420"), ("origin", origin))
-        assert (await asked(Guard(answered), *headers, method=method))["status"] == 403
+        assert (await asked(OriginMiddleware(answered), *headers, method=method))["status"] == 403
 
 
 async def test_our_own_page_may_ask_also_through_a_proxy_that_does_tls() -> None:
-    guard = Guard(answered, hosts=["ostler.example.com"])
+    guard = OriginMiddleware(answered, hosts=["ostler.example.com"])
     for host, origin in [
         ("localhost:8420", "http://localhost:8420"),
         ("LOCALHOST:8420", "http://localhost:8420"),
@@ -148,13 +150,13 @@ async def test_our_own_page_may_ask_also_through_a_proxy_that_does_tls() -> None
 
 
 async def test_two_origins_are_none() -> None:
-    guard = Guard(answered, origins=["https://app.example"])
+    guard = OriginMiddleware(answered, origins=["https://app.example"])
     twice = (("host", "localhost"), ("origin", "https://app.example"), ("origin", "https://evil.example"))
     assert (await asked(guard, *twice))["status"] == 403
 
 
 async def test_an_allowed_origin_may_read_the_answer_but_not_with_cookies() -> None:
-    guard = Guard(answered, origins=["https://App.example/"])
+    guard = OriginMiddleware(answered, origins=["https://App.example/"])
     headers = (("host", "localhost:8420"), ("origin", "https://app.example"))
     said = headers_of(await asked(guard, *headers))
     assert said["access-control-allow-origin"] == "https://app.example"
@@ -191,7 +193,7 @@ async def test_who_asks_too_often_has_to_wait_and_nobody_else() -> None:
 
 
 async def test_too_many_requests_are_told_so_and_when_to_come_back() -> None:
-    guard = Guard(answered)
+    guard = OriginMiddleware(answered)
     guard._rate = Buckets(0.001, 1)
     assert (await asked(guard, ("host", "localhost")))["status"] == 200
     refused = await asked(guard, ("host", "localhost"))

@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ostler.server.idempotency import KEPT_SECONDS, KeptAnswers, KeyedRequest
+from ostler.server.idempotency import KEPT_SECONDS, IdempotencyStore, KeyedRequest
 from ostler.server.problems import KeyReused
 from ostler.server.tokens import Principal
 from tests.web.served import serving, text
@@ -62,7 +62,7 @@ async def test_a_key_belongs_to_its_token_and_survives_the_server(tmp_path: Path
         assert theirs.json()["id"] != first.json()["id"]
         principal = served.tokens.of_token(served.token)
         assert principal is not None
-    kept = KeptAnswers(tmp_path / "home" / "answers.db")
+    kept = IdempotencyStore(tmp_path / "home" / "answers.db")
     replayed = await kept.once(_keyed("k", principal, b"{}", "/api/v1/sessions"), _never)
     kept.close()
     assert replayed.body == first.content
@@ -101,7 +101,7 @@ async def test_a_key_must_be_one(tmp_path: Path) -> None:
 
 async def test_an_answer_is_kept_for_a_day_and_the_file_tells_nothing(tmp_path: Path) -> None:
     now = 1_000_000.0
-    kept = KeptAnswers(tmp_path / "answers.db", lambda: now)
+    kept = IdempotencyStore(tmp_path / "answers.db", lambda: now)
     principal = Principal("tok_1", "all")
 
     async def answer() -> Response:

@@ -61,7 +61,7 @@ async def test_each_is_taken_up_with_no_more_than_it_needs(tmp_path: Path) -> No
         for kind, fields in (SETTLED | REFUSED).items():
             session = await served.new_session("go")
             await served.rest(session)
-            await served.server.supervisor.let_go(session)
+            await served.server.supervisor.unload(session)
             made.clear()
             settled = await served.ask(session, kind, **fields)
             assert settled.get("state") == ("settled" if kind in SETTLED else "refused"), (kind, settled)
@@ -113,7 +113,7 @@ async def test_a_session_keeps_its_model_and_its_reasoning_when_it_is_opened_aga
     async with serving(tmp_path, change=models) as served:
         session = await served.new_session()
         await served.ask(session, "set_model", model="other/model", reasoning="high")
-        await served.server.supervisor.let_go(session)
+        await served.server.supervisor.unload(session)
         await served.ask(session, "prompt", content=text("hello"))
         await served.rest(session)
         assert (made[-1].model.name, made[-1].reasoning) == ("other/model", "high")

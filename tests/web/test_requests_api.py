@@ -97,7 +97,7 @@ async def test_held_prompts_are_taken_back_where_nobody_drives_the_session(tmp_p
         queued = await served.ask(session, "prompt", content=text("later"), wait=0)
         await served.ask(session, "cancel")
         await served.rest(session)
-        await served.server.supervisor.let_go(session)
+        await served.server.supervisor.unload(session)
         answer = await served.http.delete(f"sessions/{session}/requests/{queued['id']}")
         assert answer.status_code == 204, answer.text
         assert (await served.get(f"sessions/{session}"))["waiting"] == []
@@ -129,7 +129,7 @@ async def test_a_secret_is_handed_to_its_call_and_stored_nowhere(tmp_path: Path)
         return "open"
 
     def bring_lock(harness: Harness) -> None:
-        harness.use([unlock])
+        harness.set_tools([unlock])
 
     async with serving(tmp_path, Call("unlock"), "done", change=bring_lock) as served:
         session = await served.new_session("open it")
@@ -152,13 +152,13 @@ async def test_a_secret_for_another_process_is_refused(tmp_path: Path) -> None:
         return NeedUser(Question("Password?", secret=True))
 
     def bring_lock(harness: Harness) -> None:
-        harness.use([unlock])
+        harness.set_tools([unlock])
 
     async with serving(tmp_path, Call("unlock"), "done", change=bring_lock) as served:
         session = await served.new_session("open it")
         await served.rest(session)
         (question,) = (await served.get(f"sessions/{session}/questions"))["questions"]
-        await served.server.supervisor.let_go(session)
+        await served.server.supervisor.unload(session)
         lease = await served.store.acquire(session, new_owner(served.server.supervisor._world))
         body = {"type": "answer", "question": question["asked"]["id"], "answer": "sesame"}
         problem = await served.post(f"sessions/{session}/requests", body, 409)

@@ -22,7 +22,7 @@ from ostler.schema.errors import UsageError
 from ostler.server.app import OPERATIONS
 from ostler.server.command import serve_command
 from ostler.server.main import listen
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from ostler.testkit.vendors import FakeVendor, Refusal
 from tests.cli.command import KEY, PATIENCE, Ostler, Ran, finish, use
 from tests.cli.conftest import Configure
@@ -39,7 +39,7 @@ class Running:
         self.process, self.said = process, said
         self.address, self.code = link[1], link[2]
         self.http = httpx2.Client(timeout=PATIENCE)
-        self.token = TokenBook(ostler.home / "tokens.json").new(f"test {process.pid}", "all")
+        self.token = TokenStore(ostler.home / "tokens.json").new(f"test {process.pid}", "all")
 
     def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
@@ -214,7 +214,7 @@ def test_a_first_token_is_shown_on_a_terminal_only(ostler: Ostler) -> None:
         os.close(ours)
     token = re.search(r"first token was made \((ostler_\S+)\)", shown.decode())
     assert token
-    assert TokenBook(ostler.home / "tokens.json").of_token(token[1])
+    assert TokenStore(ostler.home / "tokens.json").of_token(token[1])
 
 
 def test_what_a_proxy_says_counts_only_where_it_was_named(ostler: Ostler) -> None:

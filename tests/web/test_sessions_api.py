@@ -92,7 +92,7 @@ async def test_what_people_are_asked_is_listed_for_a_session_and_for_all(tmp_pat
         return NeedUser(Question("Which colour?"))
 
     def bring_question(harness: Harness) -> None:
-        harness.use([ask])
+        harness.set_tools([ask])
 
     async with serving(tmp_path, Call("ask"), "blue it is", change=bring_question) as served:
         session = await served.new_session("paint")

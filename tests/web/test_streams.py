@@ -36,7 +36,7 @@ async def test_a_stream_that_is_cut_anywhere_goes_on_exactly(tmp_path: Path, see
         return "stepped"
 
     def bring(harness: Harness) -> None:
-        harness.use([step])
+        harness.set_tools([step])
 
     said = "a few words, and then some more. " * 4
     script = [Turn(said, (Call("step"),), pause=0.0005) for _ in range(STEPS)]

@@ -15,7 +15,7 @@ from ostler.schema.errors import ConfigurationError, NotFound, UsageError
 from ostler.server import auth
 from ostler.server.app import OPERATIONS
 from ostler.server.operations import Operation
-from ostler.server.tokens import COOKIE_SECONDS, TokenBook
+from ostler.server.tokens import COOKIE_SECONDS, TokenStore
 from tests.cli.command import Ostler
 from tests.web.raw_http import status_of
 from tests.web.served import Served, serving
@@ -174,7 +174,7 @@ async def test_a_revoked_token_ends_its_streams_its_waiting_and_its_cookies(
             kept = group.create_task(served.http.get(f"{path}&wait=0.5"))
             for one in begun:
                 await one.wait()
-            TokenBook(served.tokens.path).revoke("gone")  # as another process does it
+            TokenStore(served.tokens.path).revoke("gone")  # as another process does it
         assert waiting.result().status_code == 401
         assert kept.result().status_code == 200
         assert (await page.get("me")).status_code == 401
@@ -184,7 +184,7 @@ async def test_a_revoked_token_ends_its_streams_its_waiting_and_its_cookies(
 
 def test_a_cookie_ends_and_cannot_be_changed(tmp_path: Path) -> None:
     clock = [1000.0]
-    book = TokenBook(tmp_path / "tokens.json", lambda: clock[0])
+    book = TokenStore(tmp_path / "tokens.json", lambda: clock[0])
     observer = book.of_token(book.new("a", "observe"))
     master = book.of_token(book.new("b", "all"))
     assert observer is not None
@@ -204,7 +204,7 @@ def test_a_cookie_ends_and_cannot_be_changed(tmp_path: Path) -> None:
 
 
 def test_the_file_has_no_token_in_it_and_nobody_else_can_read_it(tmp_path: Path) -> None:
-    book = TokenBook(tmp_path / "tokens.json")
+    book = TokenStore(tmp_path / "tokens.json")
     token = book.new("a", "all")
     assert token not in book.path.read_text()
     assert book.path.stat().st_mode & 0o777 == 0o600
@@ -213,7 +213,7 @@ def test_the_file_has_no_token_in_it_and_nobody_else_can_read_it(tmp_path: Path)
 
 def test_a_link_ends_after_some_minutes(tmp_path: Path) -> None:
     clock = [1000.0]
-    book = TokenBook(tmp_path / "tokens.json", lambda: clock[0])
+    book = TokenStore(tmp_path / "tokens.json", lambda: clock[0])
     book.new("a", "all")
     code = book.code()
     clock[0] += 601
@@ -221,13 +221,13 @@ def test_a_link_ends_after_some_minutes(tmp_path: Path) -> None:
 
 
 def test_the_first_token_is_made_once_also_by_two_at_a_time(tmp_path: Path) -> None:
-    books = [TokenBook(tmp_path / "tokens.json") for _ in range(2)]
+    books = [TokenStore(tmp_path / "tokens.json") for _ in range(2)]
     assert [bool(book.first()) for book in books] == [True, False]
     assert [one.name for one in books[1].all()] == ["first"]
 
 
 def test_a_name_counts_once_and_is_plain(tmp_path: Path) -> None:
-    book = TokenBook(tmp_path / "tokens.json")
+    book = TokenStore(tmp_path / "tokens.json")
     book.new("a", "all")
     for wrong in ("a", "", "  ", "a\x1b[2J", "x" * 101, book.all()[0].id):
         with pytest.raises(UsageError):
@@ -237,7 +237,7 @@ def test_a_name_counts_once_and_is_plain(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_said_and_not_replaced(tmp_path: Path) -> None:
-    book = TokenBook(tmp_path / "tokens.json")
+    book = TokenStore(tmp_path / "tokens.json")
     book.path.write_text("{")
     with pytest.raises(ConfigurationError, match="damaged"):
         book.new("a", "all")
@@ -268,10 +268,10 @@ def test_tokens_are_made_listed_and_revoked_on_the_command_line(ostler: Ostler) 
     assert json.loads(ostler("token", "--json").out) == row
     other = json.loads(ostler("token", "new", "phone", "--json").out)
     assert other["scope"] == "all"
-    assert TokenBook(ostler.home / "tokens.json").of_token(other["token"])
+    assert TokenStore(ostler.home / "tokens.json").of_token(other["token"])
     gone = json.loads(ostler("token", "revoke", row["id"], "--json").out)
     assert gone == row
-    assert [one.name for one in TokenBook(ostler.home / "tokens.json").all()] == ["phone"]
+    assert [one.name for one in TokenStore(ostler.home / "tokens.json").all()] == ["phone"]
     wrong = ostler("token", "revoke", "laptop")
     assert wrong.code == 2
     assert len(wrong.err.splitlines()) == 1

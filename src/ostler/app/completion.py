@@ -28,7 +28,7 @@ class CommandEntry(msgspec.Struct, frozen=True):
     kind: Literal["face", "command", "template", "skill"] = "face"
 
 
-def brought_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list[CommandEntry]:
+def provided_by(host: ExtensionHost | None, taken: Collection[str] = ()) -> list[CommandEntry]:
     """The commands of extensions. One whose name is taken is named with its extension."""
     if host is None:
         return []

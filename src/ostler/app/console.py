@@ -43,7 +43,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
         yield cut(line, width)
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """One line, whatever is said, and nothing in it that a terminal would obey."""
     print(f"ostler: {one_line(text)}", file=sys.stderr)
 
@@ -55,7 +55,7 @@ def print_json(value: msgspec.Struct) -> None:
 _own: TextIO | None = None
 
 
-def keep_output() -> None:
+def reserve_stdout() -> None:
     """Before any code of an extension runs: what it writes to standard output, or a process that it starts,
     goes to standard error from now on."""
     global _own
@@ -69,13 +69,13 @@ def keep_output() -> None:
     _own = os.fdopen(ours, "w", encoding=theirs.encoding, errors="replace")
 
 
-def own_output() -> TextIO:
+def real_stdout() -> TextIO:
     """Where answers and the lines of `--json` go."""
     return _own or sys.stdout
 
 
-def print_own(text: str) -> None:
-    out = own_output()
+def print_to_stdout(text: str) -> None:
+    out = real_stdout()
     print(text, file=out, flush=out is _own)  # the other one is flushed at the end
 
 

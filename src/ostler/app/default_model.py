@@ -37,7 +37,7 @@ Ask = Callable[[str], bool]
 Why = Literal["named", "key", "server", "gguf", "demo", "nothing"]
 
 
-class Answering(msgspec.Struct, frozen=True):
+class ModelChoice(msgspec.Struct, frozen=True):
     """Which model answers."""
 
     model: str
@@ -48,7 +48,7 @@ class Answering(msgspec.Struct, frozen=True):
     """What a person should be told: before it is used, or when nothing can answer."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """Something that was looked for."""
 
     kind: Literal["key", "server", "gguf", "fallback"]
@@ -59,7 +59,7 @@ class Finding(msgspec.Struct, frozen=True):
     to_do: str = ""
 
 
-class Surroundings:
+class ModelProbe:
     """What there is that could answer. Each thing is looked for when it is first asked about, and once."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
@@ -84,9 +84,9 @@ class Surroundings:
 
     @cached_property
     def servers(self) -> list[LocalServer]:
-        from ostler.models.local_servers import look_for_servers
+        from ostler.models.local_servers import find_local_servers
 
-        return look_for_servers(self.providers.values())
+        return find_local_servers(self.providers.values())
 
     @cached_property
     def consent(self) -> dict[str, bool]:
@@ -112,7 +112,7 @@ class Surroundings:
 
         return all(map(find_spec, ("xllamacpp", "ostler.models.gguf")))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[ProbeResult]:
         """Everything, found or not, and what to do."""
         from ostler.models.transport import shown_host
 
@@ -120,40 +120,42 @@ class Surroundings:
             place = self.key_places.get(provider.name)
             if place is not None:
                 to_do = "" if provider.default_model else f"name a model: --model {provider.name}/ID"
-                yield Finding("key", provider.name, True, place, to_do=to_do)
+                yield ProbeResult("key", provider.name, True, place, to_do=to_do)
             elif provider.key_variables:
                 to_do = f"set {provider.key_variables[0]}, or say `ostler key set {provider.name}`"
-                yield Finding("key", provider.name, False, "no key", to_do=to_do)
+                yield ProbeResult("key", provider.name, False, "no key", to_do=to_do)
             elif provider.name in self.settings.providers and not provider.is_local:
-                yield Finding("key", provider.name, True, f"needs none at {shown_host(provider.base_url)}")
+                yield ProbeResult(
+                    "key", provider.name, True, f"needs none at {shown_host(provider.base_url)}"
+                )
         for server in self.servers:
             yield self._finding_of(server)
         yield self._finding_of_gguf()
 
-    def _finding_of(self, server: LocalServer) -> Finding:
+    def _finding_of(self, server: LocalServer) -> ProbeResult:
         to_do = ""
         if server.models and self.consent.get(server.base_url) is False:
             to_do = f"you said no to it: name it with --model, or remove {server_consent_file()}"
         detail = f"{server.address}: {server.problem or plural(len(server.models), 'model')}"
-        return Finding("server", server.provider, bool(server.models), detail, server.models, to_do)
+        return ProbeResult("server", server.provider, bool(server.models), detail, server.models, to_do)
 
-    def _finding_of_gguf(self) -> Finding:
+    def _finding_of_gguf(self) -> ProbeResult:
         if self.gguf is None:
             to_do = f"put a file into {gguf_folder()}, or name one in OSTLER_GGUF"
-            return Finding("gguf", "GGUF file", False, "none", to_do=to_do)
+            return ProbeResult("gguf", "GGUF file", False, "none", to_do=to_do)
         if not self.gguf.is_file():
-            return Finding("gguf", "GGUF file", False, f"there is no file {self.gguf}")
+            return ProbeResult("gguf", "GGUF file", False, f"there is no file {self.gguf}")
         if not self.can_run_gguf:
             to_do = how_to_install("local")
-            return Finding("gguf", "GGUF file", True, str(self.gguf), to_do=to_do)
-        return Finding("gguf", "GGUF file", True, str(self.gguf), (f"gguf/{self.gguf}",))
+            return ProbeResult("gguf", "GGUF file", True, str(self.gguf), to_do=to_do)
+        return ProbeResult("gguf", "GGUF file", True, str(self.gguf), (f"gguf/{self.gguf}",))
 
 
-def can_answer(around: Surroundings, ask: Ask | None = None) -> Answering:
+def choose_model(around: ModelProbe, ask: Ask | None = None) -> ModelChoice:
     """The model that answers, and why. `ask` is there when a person is, on a terminal."""
     settings = around.settings
     if settings.model:
-        return Answering(settings.model, "named", "it is named")
+        return ModelChoice(settings.model, "named", "it is named")
     usable = [one for one in around.providers.values() if one.default_model]
     for provider in usable:
         if variable := _variable_with_key(provider, around.environment):
@@ -168,15 +170,15 @@ def can_answer(around: Surroundings, ask: Ask | None = None) -> Answering:
             return answering
     if around.gguf is not None and around.gguf.is_file() and around.can_run_gguf:
         notice = f"no model is named: using the file {around.gguf}"
-        return Answering(f"gguf/{around.gguf}", "gguf", "a model file on disk", notice)
+        return ModelChoice(f"gguf/{around.gguf}", "gguf", "a model file on disk", notice)
     if owner := next(iter(around.key_places), None):
         return _nothing(f"{owner} has a key, but no default model: name one with --model {owner}/ID")
     if ask is not None:
         from ostler.models.scripted import LABEL
 
         notice = f"no model can answer, so this is the {LABEL}; `ostler doctor` shows how to connect one"
-        return Answering("demo", "demo", "nothing else can", notice)
-    return Answering(
+        return ModelChoice("demo", "demo", "nothing else can", notice)
+    return ModelChoice(
         "",
         "nothing",
         "there is no key, no local server and no model file that could be used",
@@ -185,7 +187,7 @@ def can_answer(around: Surroundings, ask: Ask | None = None) -> Answering:
     )
 
 
-def settled(
+def resolve_model(
     settings: Settings,
     *,
     ask: Ask | None = None,
@@ -195,7 +197,7 @@ def settled(
     """The settings with the model that answers. Raises `NoModel` when none can."""
     if settings.model:
         return settings
-    answering = can_answer(Surroundings(settings), ask)
+    answering = choose_model(ModelProbe(settings), ask)
     if not answering.model:
         raise NoModel(answering.notice)
     if answering.notice and (says_demo or answering.why != "demo"):
@@ -203,7 +205,7 @@ def settled(
     return with_model(settings, answering)
 
 
-def with_model(settings: Settings, answering: Answering) -> Settings:
+def with_model(settings: Settings, answering: ModelChoice) -> Settings:
     """The settings with which that model is asked."""
     if answering.why not in ("named", "key"):
         settings = for_any_model(settings)
@@ -214,15 +216,15 @@ def _variable_with_key(provider: Provider, environment: Mapping[str, str]) -> st
     return next((one for one in provider.key_variables if environment.get(one, "").strip()), "")
 
 
-def _by_key(provider: Provider, where: str) -> Answering:
-    return Answering(f"{provider.name}/{provider.default_model}", "key", f"its key is in {where}")
+def _by_key(provider: Provider, where: str) -> ModelChoice:
+    return ModelChoice(f"{provider.name}/{provider.default_model}", "key", f"its key is in {where}")
 
 
-def _nothing(why: str) -> Answering:
-    return Answering("", "nothing", why, why)
+def _nothing(why: str) -> ModelChoice:
+    return ModelChoice("", "nothing", why, why)
 
 
-def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -> Answering | None:
+def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -> ModelChoice | None:
     if not server.models:
         return None
     model = f"{server.provider}/{server.models[0]}"
@@ -235,14 +237,14 @@ def _by_server(server: LocalServer, consent: dict[str, bool], ask: Ask | None) -
         remember_server(server.base_url, allowed=allowed)
     if allowed is False:
         return None
-    return Answering(model, "server", f"found at {server.address}", notice)
+    return ModelChoice(model, "server", f"found at {server.address}", notice)
 
 
 def remember_server(base_url: str, *, allowed: bool) -> None:
     """What a person said about a server: it is not asked again."""
     from ostler.models.credentials import write_privately
 
-    around = Surroundings(Settings())
+    around = ModelProbe(Settings())
     write_privately(server_consent_file(), msgspec.json.encode(around.consent | {base_url: allowed}))
 
 
@@ -267,7 +269,7 @@ class Candidate(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
-def known_models(around: Surroundings, *, set_key: str = "ostler key set") -> list[Candidate]:
+def known_models(around: ModelProbe, *, set_key: str = "ostler key set") -> list[Candidate]:
     """All, those first that can answer now. It looks around: not for the event loop.
 
     `set_key` is what sets the key of a provider, when it is named behind it.
@@ -300,7 +302,7 @@ def known_models(around: Surroundings, *, set_key: str = "ostler key set") -> li
     return sorted(found.values(), key=lambda one: bool(one.to_do))
 
 
-def _is_ready(around: Surroundings, name: str) -> bool:
+def _is_ready(around: ModelProbe, name: str) -> bool:
     """It has a key, or is a server of the user's own that needs none."""
     if name in around.key_places:
         return True
@@ -308,11 +310,11 @@ def _is_ready(around: Surroundings, name: str) -> bool:
     return is_own and not _is_local(around, name)
 
 
-def _is_local(around: Surroundings, name: str) -> bool:
+def _is_local(around: ModelProbe, name: str) -> bool:
     return around.providers[name].is_local and not around.providers[name].key_variables
 
 
-def rescuers(found: list[Candidate], failed: str, kind: str) -> list[Candidate]:
+def fallback_candidates(found: list[Candidate], failed: str, kind: str) -> list[Candidate]:
     """Those that can go on for one that has failed: others' first, and none with a key that was refused."""
     owner = failed.partition("/")[0]
     ready = [one for one in found if not one.to_do and one.name != failed]

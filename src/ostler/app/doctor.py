@@ -14,7 +14,7 @@ import msgspec
 
 from ostler import __version__
 from ostler.app.console import aligned
-from ostler.app.default_model import Answering, Finding, Surroundings, can_answer, with_model
+from ostler.app.default_model import ModelChoice, ModelProbe, ProbeResult, choose_model, with_model
 from ostler.app.options import Parser
 from ostler.app.settings import (
     Settings,
@@ -27,8 +27,8 @@ from ostler.app.settings import (
 from ostler.app.stores import open_store
 from ostler.core.processes import find_program
 from ostler.models.credentials import Key, KeySearch, places_of_key
-from ostler.models.factory import ModelMaker, is_meant_for, key_search
-from ostler.models.local_servers import LocalServer, look_for_servers
+from ostler.models.factory import ModelFactory, key_search, names_vendor_of_key
+from ostler.models.local_servers import LocalServer, find_local_servers
 from ostler.models.providers import Provider
 from ostler.models.scripted import WAYS
 from ostler.permissions.trust import is_trusted
@@ -77,38 +77,38 @@ class Part(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     version: str
     python: str
     platform: str
     places: tuple[Place, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbeResult, ...]
     extras: tuple[Part, ...]
     programs: tuple[Part, ...]
-    answering: Answering
+    answering: ModelChoice
 
     @property
-    def can_answer(self) -> bool:
+    def has_model(self) -> bool:
         return bool(self.answering.model)
 
 
-async def diagnose(cwd: Path) -> Diagnosis:
+async def run_doctor(cwd: Path) -> DoctorReport:
     """Looks at everything. What is broken is part of the answer, never an error."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ProbeResult, ...] = ()
     places = [_configuration(), *_project(cwd)]
     try:
         settings = load_settings(cwd, {}).settings
-        around = Surroundings(settings)
+        around = ModelProbe(settings)
         findings = tuple(around.findings())
-        answering = can_answer(around)
+        answering = choose_model(around)
         settings = with_model(settings, answering)
         fallbacks = tuple(_fallbacks(around, settings))
         findings += fallbacks
         answering = _judged(answering, around, settings, fallbacks)
     except OstlerError as error:
-        answering = Answering("", "nothing", error.message)
+        answering = ModelChoice("", "nothing", error.message)
     places += [_state(), await _store(), *_key_file()]
-    return Diagnosis(
+    return DoctorReport(
         version=__version__,
         python=f"{sys.version.split()[0]} at {sys.executable}",
         platform=f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
@@ -125,8 +125,8 @@ class _NobodyThere(NoModel):
 
 
 def _judged(
-    answering: Answering, around: Surroundings, settings: Settings, fallbacks: Iterable[Finding]
-) -> Answering:
+    answering: ModelChoice, around: ModelProbe, settings: Settings, fallbacks: Iterable[ProbeResult]
+) -> ModelChoice:
     """A model counts only if it can be made, and if somebody is there where it is asked."""
     if not answering.model:
         return answering
@@ -134,25 +134,25 @@ def _judged(
         doubt = _doubt(around, settings, answering.model)
     except _NobodyThere as error:
         if rescuer := next((one.name for one in fallbacks if one.found), ""):
-            return Answering(rescuer, answering.why, f"as a fallback, for {error.message}")
-        return Answering("", "nothing", error.message)
+            return ModelChoice(rescuer, answering.why, f"as a fallback, for {error.message}")
+        return ModelChoice("", "nothing", error.message)
     except OstlerError as error:
-        return Answering("", "nothing", error.message)
+        return ModelChoice("", "nothing", error.message)
     because = f"{answering.because}, though {doubt}" if doubt else answering.because
     return msgspec.structs.replace(answering, because=because)
 
 
-def _fallbacks(around: Surroundings, settings: Settings) -> Iterator[Finding]:
+def _fallbacks(around: ModelProbe, settings: Settings) -> Iterator[ProbeResult]:
     for name in settings.fallback:
         try:
-            yield Finding("fallback", name, True, _doubt(around, settings, name) or "ready")
+            yield ProbeResult("fallback", name, True, _doubt(around, settings, name) or "ready")
         except OstlerError as error:
-            yield Finding("fallback", name, False, error.message)
+            yield ProbeResult("fallback", name, False, error.message)
 
 
-def _doubt(around: Surroundings, settings: Settings, name: str) -> str:
+def _doubt(around: ModelProbe, settings: Settings, name: str) -> str:
     """Makes the model, and says what may keep it from answering. Raises what surely does."""
-    owner, _, model = ModelMaker(settings, around.environment, _key_unasked)(name).name.partition("/")
+    owner, _, model = ModelFactory(settings, around.environment, _key_unasked)(name).name.partition("/")
     provider = around.providers.get(owner)
     server = _server(around, settings, provider) if provider else None
     if provider is None or server is None:
@@ -168,13 +168,13 @@ def _doubt(around: Surroundings, settings: Settings, name: str) -> str:
     return "" if listed else f"{server.address} lists no such model"
 
 
-def _server(around: Surroundings, settings: Settings, provider: Provider) -> LocalServer | None:
+def _server(around: ModelProbe, settings: Settings, provider: Provider) -> LocalServer | None:
     """What was found where the provider's models are asked, if that is on this machine."""
-    named = settings.base_url if is_meant_for(settings, provider) else ""
+    named = settings.base_url if names_vendor_of_key(settings, provider) else ""
     address = named or around.environment.get(provider.base_url_variable, "")
     if not address:
         return next((one for one in around.servers if one.provider == provider.name), None)
-    return next(iter(look_for_servers([msgspec.structs.replace(provider, base_url=address)])), None)
+    return next(iter(find_local_servers([msgspec.structs.replace(provider, base_url=address)])), None)
 
 
 def _key_unasked(provider: Provider, search: KeySearch) -> Key | None:
@@ -291,17 +291,17 @@ def doctor_command(arguments: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="everything as one JSON object")
     options = parser.parse_args(arguments)
-    diagnosis = asyncio.run(diagnose(working_directory()))
+    diagnosis = asyncio.run(run_doctor(working_directory()))
     if options.json:
-        told = {"can_answer": diagnosis.can_answer, "ways": WAYS} | msgspec.to_builtins(diagnosis)
+        told = {"can_answer": diagnosis.has_model, "ways": WAYS} | msgspec.to_builtins(diagnosis)
         sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
     else:
-        for line in lines_of(diagnosis):
+        for line in report_lines(diagnosis):
             print(printable(line))
-    return 0 if diagnosis.can_answer else NoModel.exit_code
+    return 0 if diagnosis.has_model else NoModel.exit_code
 
 
-def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
+def report_lines(diagnosis: DoctorReport) -> Iterator[str]:
     yield f"ostler {diagnosis.version}, Python {diagnosis.python}, {diagnosis.platform}"
     yield ""
     yield from _table([_marked(one.sound, one.name, one.path, one.state) for one in diagnosis.places])
@@ -318,14 +318,14 @@ def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
     )
     yield ""
     answering = diagnosis.answering
-    if diagnosis.can_answer:
+    if diagnosis.has_model:
         yield f"{answering.model} answers: {answering.because}"
         return
     yield f"nothing can answer: {answering.because}"
     yield from (f"  {number}. {way}" for number, way in enumerate(WAYS, 1))
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
+def _row(finding: ProbeResult) -> tuple[str, ...]:
     models = ", ".join(finding.models[:_MODELS_SHOWN])
     if len(finding.models) > _MODELS_SHOWN:
         models += ", …"

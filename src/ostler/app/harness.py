@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.app.console import ask_person, has_terminal, say
-from ostler.app.default_model import settled
+from ostler.app.console import ask_person, has_terminal, print_stderr
+from ostler.app.default_model import resolve_model
 from ostler.app.settings import Settings, load_settings
 from ostler.context.instructions import (
     Instructions,
@@ -22,13 +22,13 @@ from ostler.context.instructions import (
     skills_in,
     system_prompt,
 )
-from ostler.context.session_context import NO_RULES, KeptContext
+from ostler.context.session_context import NO_RULES, SessionContext
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import Model
 from ostler.core.questions import Asker
 from ostler.core.tool import Tool
-from ostler.models.factory import ModelMaker
+from ostler.models.factory import ModelFactory
 from ostler.permissions.guard import configured_rules, remember_answer, user_guard
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.schema.events import Limits
@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 """Tells a person what is wrong, and does not stop anything."""
 
 
-def make_harness(
+def build_harness(
     settings: Settings,
     cwd: Path,
     *,
@@ -67,18 +67,18 @@ def make_harness(
     Without a `model` it is the one that the settings name, or whichever can answer. `agent_tool` starts
     other vendors' agents, for those who have any.
     """
-    settings = settled(settings) if model is None else settings
-    make = ModelMaker(settings)
-    kept = KeptContext(settings.context, limits_of=make.limits, run=context)
+    settings = resolve_model(settings) if model is None else settings
+    make = ModelFactory(settings)
+    kept = SessionContext(settings.context, limits_of=make.limits, run=context)
     harness = Harness(
         model=model or make(settings.model),
         fallbacks=settings.fallback,
         make_model=make,
-        permission=user_guard(
+        permission_hook=user_guard(
             settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
         ),
         remember=remember_answer,
-        permissions=settings.permissions,
+        permission_profile=settings.permissions,
         limits=limits_of(settings),
         reasoning=settings.reasoning,
         max_output_tokens=settings.max_output_tokens,
@@ -91,13 +91,13 @@ def make_harness(
     )
     harness.tools = choose_tools(settings.tools, cwd, say, agent_tool)
     kept.equip(harness)
-    tell_at_first(harness, settings, cwd, date.today(), say)
+    set_system_prompt(harness, settings, cwd, date.today(), say)
     if settings.instructions:
         harness.hooks.add(nested_instructions(cwd, say))
     return harness
 
 
-def tell_at_first(
+def set_system_prompt(
     harness: Harness, settings: Settings, cwd: Path, today: date, say: Say = lambda text: None
 ) -> None:
     """Makes the system prompt, and lets it be made anew from the files that it comes from."""
@@ -105,7 +105,7 @@ def tell_at_first(
 
     def make(instead: str) -> str:
         named = msgspec.structs.replace(settings, system=instead or settings.system)
-        return told_at_first(named, cwd, today, skills, say)
+        return system_prompt_for(named, cwd, today, skills, say)
 
     harness.make_system = make
     harness.system = make("")
@@ -151,14 +151,14 @@ def choose_tools(
     agent_tool: Tool | None = None,
 ) -> dict[str, Tool]:
     """The tools that come with Ostler, or those of them that are named, by name."""
-    from ostler.tools import BUILTIN_TOOLS, ToolToLoad
+    from ostler.tools import BUILTIN_TOOLS, LazyTool
 
     there_are = (*BUILTIN_TOOLS, DELEGATE, SKILL, AGENT)
     names = there_are if names is None else tuple(names)
     unknown = [name for name in names if name not in there_are]
     if unknown:
         raise UsageError(f"there is no tool {unknown[0]!r}; the tools are: {', '.join(sorted(there_are))}")
-    tools: dict[str, Tool] = {name: ToolToLoad(name) for name in names if name in BUILTIN_TOOLS}
+    tools: dict[str, Tool] = {name: LazyTool(name) for name in names if name in BUILTIN_TOOLS}
     if DELEGATE in names:
         tools[DELEGATE] = _delegate(cwd, names, say)
     if SKILL in names and (skill := _skill(cwd, say)):
@@ -198,13 +198,13 @@ def _skill(cwd: Path, say: Say) -> Tool | None:
 LIMITS = ("max_steps", "max_tokens", "max_cost", "max_seconds", "max_children", "max_depth")
 
 
-def settings_from(
+def settings_for(
     options: argparse.Namespace, cwd: Path, by_default: Mapping[str, Any] | None = None
 ) -> Settings:
     """The settings for work in that directory, with what the options say; says what a person should know."""
     loaded = load_settings(cwd, _overrides(options), by_default=by_default)
     for notice in loaded.notices:
-        say(notice)
+        print_stderr(notice)
     if options.no_tools and options.tools is not None:
         raise UsageError("--no-tools and --tools exclude each other")
     if options.yes and options.permissions not in (None, "full"):
@@ -246,7 +246,7 @@ def rules_of(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return rules
 
 
-def equipped(
+def prepare_harness(
     settings: Settings,
     cwd: Path,
     kept_model: str,
@@ -258,9 +258,9 @@ def equipped(
     if not settings.model and kept_model:
         settings = msgspec.structs.replace(settings, model=kept_model)
     ask = ask_person if has_terminal() else None
-    settings = settled(settings, ask=ask, say=say, says_demo=says_demo)
+    settings = resolve_model(settings, ask=ask, say=print_stderr, says_demo=says_demo)
     rules, agents = rules_of(options), terminal_agents(settings)
-    return settings, make_harness(settings, cwd, say=say, context=rules, agent_tool=agents)
+    return settings, build_harness(settings, cwd, say=print_stderr, context=rules, agent_tool=agents)
 
 
 def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool | None:
@@ -283,7 +283,7 @@ def terminal_agents(settings: Settings, on_start: OnStart | None = None) -> Tool
     return AgentTool(agents, on_start=on_start)
 
 
-def told_at_first(
+def system_prompt_for(
     settings: Settings,
     cwd: Path,
     today: date,

@@ -41,7 +41,7 @@ _GIT = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class FileMatch(msgspec.Struct, frozen=True):
     path: str
     """As it is mentioned: relative to the project, or as it was typed. A folder ends with a slash."""
     positions: tuple[int, ...] = ()
@@ -107,7 +107,7 @@ class ProjectFiles:
         """Whether there are more than `MOST_FILES`."""
         return self._listing.is_cut
 
-    def search(self, query: str, limit: int = 20) -> list[Found]:
+    def search(self, query: str, limit: int = 20) -> list[FileMatch]:
         """The best paths for what was typed behind an `@`. Without letters, what lies in the folder that was
         typed; hidden ones only for a query whose part behind the folder begins with a dot.
 
@@ -172,11 +172,11 @@ class ProjectFiles:
     def _listed_by_git(self, *what: str) -> Iterator[str]:
         from subprocess import DEVNULL
 
-        from ostler.core.processes import OwnGroup
+        from ostler.core.processes import OwnedGroup
 
         environment = {**os.environ, "GIT_NO_LAZY_FETCH": "1"}
         rest = b""
-        with OwnGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
+        with OwnedGroup((*_GIT, *what), cwd=self._root, stderr=DEVNULL, environment=environment) as process:
             assert process.stdout is not None
             for piece in self._read(process.stdout.fileno()):
                 *names, rest = (rest + piece).split(b"\0")
@@ -213,17 +213,17 @@ class ProjectFiles:
         shown = (one for one in names if can_be_mentioned(one) and not one.startswith("."))
         return _sorted(shown) if name[:1] != "." else _sorted(filter(can_be_mentioned, names))
 
-    def _ranked(self, query: str, folder: str, names: list[str], limit: int) -> list[Found]:
+    def _ranked(self, query: str, folder: str, names: list[str], limit: int) -> list[FileMatch]:
         if not query:
             return [self._found(folder, name, ()) for name in names[:limit]]
         return [
             self._found(folder, one.text, one.match.positions) for one in completion.best(query, names, limit)
         ]
 
-    def _found(self, folder: str, name: str, positions: Iterable[int]) -> Found:
+    def _found(self, folder: str, name: str, positions: Iterable[int]) -> FileMatch:
         path = folder + name if folder else name_below(self._root, name)
         shift = len(path) - len(name)
-        return Found(path, tuple(place + shift for place in positions))
+        return FileMatch(path, tuple(place + shift for place in positions))
 
 
 class _NoRepository(Exception):

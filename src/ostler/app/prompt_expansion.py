@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.app.console import say
+from ostler.app.console import print_stderr
 from ostler.core.harness import Harness
 from ostler.schema.messages import PlainBlock, as_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ostler.context.slash_commands import Expanded
+    from ostler.context.slash_commands import ExpandedPrompt
 
 
 class Expansion(msgspec.Struct, frozen=True):
@@ -27,19 +27,19 @@ class Expansion(msgspec.Struct, frozen=True):
     """Of the files that are shown, by their paths: the session has read them."""
 
 
-def expanded(
+def expand_typed(
     words: Sequence[str], prompt: str, harness: Harness, commands: Collection[str] = ()
 ) -> tuple[PlainBlock, ...]:
     """The content of a prompt that begins with what was typed: `words`. It is none of the extensions'
     commands, but one of them may be meant."""
     expansion = expansion_of(words, prompt, harness, commands)
     for notice in expansion.notices:
-        say(notice)
-    see(harness, expansion)
+        print_stderr(notice)
+    record_read_files(harness, expansion)
     return expansion.blocks
 
 
-def see(harness: Harness, expansion: Expansion) -> None:
+def record_read_files(harness: Harness, expansion: Expansion) -> None:
     """The session knows the files by now."""
     if expansion.digests:
         from ostler.tools.files import remember
@@ -69,9 +69,9 @@ def expansion_of(
     return Expansion(blocks, mentions.notices, mentions.digests)
 
 
-def command_text(words: Sequence[str], harness: Harness, commands: Collection[str] = ()) -> Expanded:
+def command_text(words: Sequence[str], harness: Harness, commands: Collection[str] = ()) -> ExpandedPrompt:
     """What a slash command stands for; what was typed, if it is none."""
-    from ostler.context.slash_commands import Expanded, expand_prompt
+    from ostler.context.slash_commands import ExpandedPrompt, expand_prompt
 
     typed = " ".join(words).strip()
     if typed.startswith("/skill:"):
@@ -79,7 +79,7 @@ def command_text(words: Sequence[str], harness: Harness, commands: Collection[st
         from ostler.context.skills import expand_skill
 
         skill = expand_skill(typed, skills_in(harness.cwd), harness.cwd)
-        return Expanded(skill, is_own=False) if skill else Expanded(typed)
+        return ExpandedPrompt(skill, is_own=False) if skill else ExpandedPrompt(typed)
     from ostler.context.instructions import skills_in
     from ostler.context.slash_commands import prompt_commands, prompts_here
 

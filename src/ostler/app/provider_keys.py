@@ -26,7 +26,7 @@ from ostler.models.credentials import (
     remove_from_keyring,
     store_key,
 )
-from ostler.models.factory import ModelMaker, for_any_model, is_meant_for, key_search
+from ostler.models.factory import ModelFactory, for_any_model, key_search, names_vendor_of_key
 from ostler.models.providers import Provider, configured_providers
 from ostler.schema.errors import NoModel, NotFound, UsageError
 from ostler.store.paths import key_file
@@ -111,14 +111,14 @@ def _set(options: argparse.Namespace, settings: Settings) -> None:
             "type it when you are asked, or pipe it in"
         )
     provider = provider_named(options.provider, settings)
-    where = keep(provider, _read_key(provider), in_keyring=options.keyring)
+    where = store_provider_key(provider, _read_key(provider), in_keyring=options.keyring)
     print(f"the key for {provider.name} is kept in {where}; `ostler key test {provider.name}` tries it")
     used = next(_places(provider, settings))
     if used.source not in ("file", "keyring"):
         print(f"ostler: the key from {used.where} goes before it", file=sys.stderr)
 
 
-def keep(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
+def store_provider_key(provider: Provider, given: str, *, in_keyring: bool = False) -> str:
     """Keeps a key as it was typed; returns where. Raises `UsageError` for what is none."""
     key = given.strip()
     if not key:
@@ -168,14 +168,14 @@ def _list(settings: Settings, as_json: bool) -> None:
     if as_json:
         for row in _rows(settings):
             sys.stdout.buffer.write(msgspec.json.encode(row) + b"\n")
-    elif lines := listed(settings):
+    elif lines := list_keys(settings):
         for line in lines:
             print(line)
     else:
         print("ostler: there are no keys; `ostler key set PROVIDER` keeps one", file=sys.stderr)
 
 
-def listed(settings: Settings) -> list[str]:
+def list_keys(settings: Settings) -> list[str]:
     """Where keys are found, a line each."""
     rows = list(_rows(settings))
     return list(aligned([_cells(row) for row in rows])) if rows else []
@@ -187,13 +187,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _remove(provider: Provider, settings: Settings) -> None:
-    forget(provider)
+    remove_key(provider)
     print(f"the key for {provider.name} is forgotten")
     if left := next(_places(provider, settings), None):
         print(f"ostler: there is still one from {left.where}", file=sys.stderr)
 
 
-def forget(provider: Provider) -> None:
+def remove_key(provider: Provider) -> None:
     """Raises `NotFound` if none was set."""
     stored = read_key_file(key_file())
     in_keyring = stored.get(provider.name, "") is None or bool(key_in_keyring(provider.name))
@@ -219,15 +219,15 @@ def _test(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _works(provider: Provider, options: argparse.Namespace, settings: Settings) -> bool:
-    from ostler.models.credentials import refusal_of_key
+    from ostler.models.credentials import check_key
 
-    is_own = is_meant_for(settings, provider) and bool(settings.model or options.provider)
+    is_own = names_vendor_of_key(settings, provider) and bool(settings.model or options.provider)
     if not is_own:
         settings = for_any_model(settings)
     model = options.model or _model_to_ask(provider, settings)
     name = model if model.startswith(f"{provider.name}/") else f"{provider.name}/{model}"
     settings = msgspec.structs.replace(settings, model=name, base_url=options.base_url or settings.base_url)
-    refusal = asyncio.run(refusal_of_key(ModelMaker(settings)(name)))
+    refusal = asyncio.run(check_key(ModelFactory(settings)(name)))
     if refusal is not None:
         print(f"ostler: {' '.join(refusal.message.split())}", file=sys.stderr)
         return False

@@ -18,7 +18,7 @@ from ostler.schema.errors import CallRefused, UsageError
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells
-from ostler.sessions.run_tree import AskedOf
+from ostler.sessions.run_tree import QuestionRow
 
 DECLINED = object()
 
@@ -32,7 +32,7 @@ _ABOUT_PERMISSION = {
 }
 
 
-class OpenQuestions:
+class QuestionQueue:
     """Those that nobody has answered yet. The first one is shown; the others wait behind it.
 
     One that is answered elsewhere goes away here: whoever waits for it in `ask` is cancelled.
@@ -102,13 +102,13 @@ class OpenQuestions:
         if asked.question.kind != "form":
             self._answer(text)
             return ""
-        from ostler.core.json_schema import mismatch
+        from ostler.core.json_schema import schema_error
 
         try:
             value = msgspec.json.decode(text)
         except msgspec.DecodeError as error:
             return f"the answer is JSON: {error}"
-        problem = mismatch(value, asked.question.form or {})
+        problem = schema_error(value, asked.question.form or {})
         if not problem:
             self._answer(value)
         return problem
@@ -128,13 +128,13 @@ def _always(question: Question, scope: str) -> str:
     if not rules:
         return ""
 
-    return scope_in_words(scope, rules, sys.maxsize)
+    return scope_text(scope, rules, sys.maxsize)
 
 
 UNSEEN = "•••"
 
 
-def question_in_words(question: Question) -> str:
+def question_text(question: Question) -> str:
     """In a line: of a permission what it was for, and not all that could be answered."""
     details = question.details or {}
     if question.kind != "permission" or "tool" not in details:
@@ -142,7 +142,7 @@ def question_in_words(question: Question) -> str:
     return f"Allow {details['tool']}: {preview(str(details['tool']), details.get('arguments') or {})}"
 
 
-def answer_in_words(question: Question, answer: Any) -> str:
+def answer_text(question: Question, answer: Any) -> str:
     """Without what was typed unseen."""
     if question.secret:
         return "answered"
@@ -150,16 +150,16 @@ def answer_in_words(question: Question, answer: Any) -> str:
         return answer
     fields = (question.form or {}).get("properties")
     if isinstance(answer, dict) and isinstance(fields, dict):
-        answer = {name: UNSEEN if is_unseen(fields.get(name)) else one for name, one in answer.items()}
+        answer = {name: UNSEEN if is_secret_field(fields.get(name)) else one for name, one in answer.items()}
     return msgspec.json.encode(answer).decode()
 
 
-def is_unseen(field: Any) -> bool:
+def is_secret_field(field: Any) -> bool:
     """Whether a schema wants its value not to be shown."""
     return isinstance(field, dict) and (field.get("format") == "password" or bool(field.get("writeOnly")))
 
 
-def in_words(question: Question | AskedOf) -> str:
+def value_text(question: Question | QuestionRow) -> str:
     """What is asked, why, and what an answer may be. The text of a permission says its own answers."""
     words = [question.text]
     if question.kind == "permission":
@@ -182,29 +182,29 @@ _SCOPES = {
 }
 
 
-def scope_in_words(scope: str, rules: list[str], room: int) -> str:
+def scope_text(scope: str, rules: list[str], room: int) -> str:
     """What an answer would allow from now on; how many rules there are, where they do not fit into a line."""
-    said = f"{_SCOPES[scope]}: {'; '.join(map(rule_in_words, rules))}"
+    said = f"{_SCOPES[scope]}: {'; '.join(map(rule_text, rules))}"
     if cells(said) <= room:
         return said
     return f"{_SCOPES[scope]}: {'what is said' if len(rules) == 1 else f'the {len(rules)} rules'} above"
 
 
-def rules_in_words(remember: dict[str, list[str]], room: int) -> list[str]:
+def rules_text(remember: dict[str, list[str]], room: int) -> list[str]:
     """What did not fit, a line for each rule; scopes that would allow the same together."""
     together: dict[tuple[str, ...], list[str]] = {}
     for scope, rules in remember.items():
-        if not scope_in_words(scope, rules, room).endswith(rule_in_words(rules[-1])):
+        if not scope_text(scope, rules, room).endswith(rule_text(rules[-1])):
             together.setdefault(tuple(rules), []).append(_SCOPES[scope].removeprefix("yes, and "))
     return [
         line
         for rules, scopes in together.items()
-        for line in (f"would be allowed {', '.join(scopes)}:", *(f"  {rule_in_words(one)}" for one in rules))
+        for line in (f"would be allowed {', '.join(scopes)}:", *(f"  {rule_text(one)}" for one in rules))
     ]
 
 
 @lru_cache(1024)
-def rule_in_words(rule: str) -> str:
+def rule_text(rule: str) -> str:
     try:
         parsed = parse_rule(rule, "allow")
     except UsageError:

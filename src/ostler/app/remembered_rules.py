@@ -23,7 +23,7 @@ NEWEST_SESSIONS = 20
 Scope = Literal["configuration", "user", "project", "session"]
 
 
-class Known(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule that counts here, and where it is kept."""
 
     number: int
@@ -34,7 +34,7 @@ class Known(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
 
 
-def lines_of(known: Sequence[Known]) -> list[str]:
+def lines_of(known: Sequence[StoredRule]) -> list[str]:
     rows = [
         (str(one.number), one.effect, one_line(one.rule), one.scope, one_line(one.where), one.note)
         for one in known
@@ -42,10 +42,10 @@ def lines_of(known: Sequence[Known]) -> list[str]:
     return list(aligned(rows)) if rows else []
 
 
-def known_rules(cwd: Path, session: str) -> Iterator[Known]:
+def stored_rules(cwd: Path, session: str) -> Iterator[StoredRule]:
     found = _of_session(cwd, session) if session else _all(cwd)
     for number, (effect, rule, scope, where, note) in enumerate(found, 1):
-        yield Known(number, effect, rule, scope, where, note)
+        yield StoredRule(number, effect, rule, scope, where, note)
 
 
 KnownRule = tuple[str, str, Scope, str, str]
@@ -96,7 +96,7 @@ async def _remembered_in_sessions(cwd: Path, session: str) -> list[tuple[str, di
         await store.close()
 
 
-def take_back(one: Known) -> None:
+def revoke_rule(one: StoredRule) -> None:
     if one.scope == "configuration":
         raise UsageError(f"{one.rule} is set in {one.where}: remove it there")
     if one.scope == "session":
@@ -108,11 +108,11 @@ def take_back(one: Known) -> None:
 async def _take_back_in_session(session: str, rule: str) -> None:
     """By its holder, if it has one; else here."""
     from ostler.app.stores import open_store
-    from ostler.app.submit import ask_session, new_request_id
+    from ostler.app.submit import new_request_id, submit_and_wait
     from ostler.schema.requests import RevokePermission
 
     store = open_store()
     try:
-        await ask_session(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))
+        await submit_and_wait(store, session, RevokePermission(id=new_request_id(), by="cli", rule=rule))
     finally:
         await store.close()

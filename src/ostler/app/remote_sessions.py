@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ostler.core.processes import ProcessId
     from ostler.core.store import Store
     from ostler.sessions.live_socket import Batch
-    from ostler.tui.editor.chips import Typed
+    from ostler.tui.editor.chips import PromptDraft
 
 
 class Relayed(Protocol):
@@ -26,7 +26,7 @@ class Relayed(Protocol):
 
 
 @runtime_checkable
-class FarStore(Protocol):
+class RemoteSessions(Protocol):
     """Nothing in it can be held from here. What a person types is expanded there."""
 
     host: str
@@ -68,19 +68,19 @@ ABOUT_THIS_MACHINE = frozenset(
 
 def refusal(store: Store, command: str) -> str:
     """Why a command is not for this session; empty where it is."""
-    if not isinstance(store, FarStore) or command not in ABOUT_THIS_MACHINE:
+    if not isinstance(store, RemoteSessions) or command not in ABOUT_THIS_MACHINE:
         return ""
     return f"/{command} is about the machine that a session runs on: say it there, at {store.host}"
 
 
-def as_typed(typed: Typed) -> tuple[PlainBlock, ...]:
+def as_typed(typed: PromptDraft) -> tuple[PlainBlock, ...]:
     """For whoever expands it: commands and mentions are looked for in the first block only, so a paste that
     looks like one goes behind it."""
     written = typed.text.strip()
-    said = typed.chips.said(written)
+    said = typed.chips.text_with_chips(written)
     if said.text == written or not (said.text.startswith("/") or "@" in said.text):
         return as_content((said.text, *said.images))
     labels = dict.fromkeys(written[begin:end] for begin, end in typed.chips.spans(written))
-    pasted = {label: typed.chips.said(label).text for label in labels}
+    pasted = {label: typed.chips.text_with_chips(label).text for label in labels}
     behind = [Text(f"{label}\n{text}") for label, text in pasted.items() if text != label]
     return (Text(written), *behind, *said.images)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.app.console import aligned, print_json, say
+from ostler.app.console import aligned, print_json, print_stderr
 from ostler.app.options import Parser, at_least_one
 from ostler.app.settings import short_path
 from ostler.app.stores import find_session, open_store
@@ -23,15 +23,15 @@ from ostler.context.skills import FILE, SKILL_FOLDERS, Skill, Skills
 from ostler.context.window import Decision
 from ostler.core.store import SessionSummary
 from ostler.history.context_trace import (
-    ToldDifference,
-    ToldStep,
+    ContextDifference,
+    ContextStep,
+    context_steps,
     difference,
     numbered,
-    told_steps,
-    used,
+    used_tokens,
     with_compactions,
 )
-from ostler.history.costs import By, Group, Spent, spent, start_of_day
+from ostler.history.costs import By, CostTotals, Group, cost_records, start_of_day
 from ostler.models.catalogue import ModelInfo, Prices
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.facts import Fact
@@ -55,13 +55,13 @@ def context_command(arguments: list[str]) -> int:
     if not store_file().exists():
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
     facts = asyncio.run(_facts(options.id))
-    steps = told_steps(facts)
+    steps = context_steps(facts)
     if not steps:
         if options.step or options.diff:
             raise NotFound("no model was asked in this session yet")
-        say("no model was asked in this session yet")
+        print_stderr("no model was asked in this session yet")
         return 0
-    shown: ToldStep | ToldDifference
+    shown: ContextStep | ContextDifference
     if options.diff:
         first, last = sorted(options.diff)
         shown = difference(numbered(steps, first), numbered(steps, last), facts)
@@ -105,7 +105,7 @@ async def _facts(session: str) -> list[Fact]:
 # --- one step ---------------------------------------------------------------------------------------
 
 
-def step_lines(step: ToldStep, last: int) -> Iterator[str]:
+def step_lines(step: ContextStep, last: int) -> Iterator[str]:
     yield f"step {step.step} of {last}, #{step.seq}, {one_line(step.model)}"
     yield ""
     if not step.traced:
@@ -131,7 +131,7 @@ def step_lines(step: ToldStep, last: int) -> Iterator[str]:
         )
 
 
-def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
+def _rows(step: ContextStep) -> Iterator[tuple[str, str, str, str]]:
     tokens = step.tokens
     told, there = step.messages
     is_whole = told >= there  # what fences and notes add are messages, too
@@ -150,7 +150,7 @@ def _rows(step: ToldStep) -> Iterator[tuple[str, str, str, str]]:
         yield "messages", f"{tokens['messages']:,}", which, ""
     else:
         most = "at most " if "at_most" in tokens else ""
-        rest = used(tokens) - tokens.get("reminders", 0)
+        rest = used_tokens(tokens) - tokens.get("reminders", 0)
         yield "system, tools and messages", f"{most}{rest:,}", which, ""
     for decisions in _grouped(step.decisions):
         yield _decided(decisions)
@@ -181,8 +181,8 @@ def _entries(first: int, last: int) -> str:
     return f"#{first}" if first == last else f"#{first} to #{last}"
 
 
-def _bar(step: ToldStep) -> Iterator[str]:
-    window, reserve, taken = step.tokens["window"], step.tokens.get("reserve", 0), used(step.tokens)
+def _bar(step: ContextStep) -> Iterator[str]:
+    window, reserve, taken = step.tokens["window"], step.tokens.get("reserve", 0), used_tokens(step.tokens)
     free = window - reserve - taken
     full = min(BAR, -(-taken * BAR // window))
     kept = min(BAR - full, -(-reserve * BAR // window))
@@ -193,12 +193,12 @@ def _bar(step: ToldStep) -> Iterator[str]:
         yield f"it is {-free:,} tokens over" + ("; nothing was sent" if step.kept else "")
 
 
-def _source(step: ToldStep) -> str:
+def _source(step: ContextStep) -> str:
     source, confidence = step.counted
     return f"{_NUMBERS_OF.get(source, one_line(source))}; confidence {one_line(confidence)}"
 
 
-def _differences(step: ToldStep) -> Iterator[str]:
+def _differences(step: ContextStep) -> Iterator[str]:
     for group, changes in step.policy.items():
         for name, value in changes.items():
             origin = step.origins.get(f"{group}.{name}", "")
@@ -208,11 +208,12 @@ def _differences(step: ToldStep) -> Iterator[str]:
 # --- two steps --------------------------------------------------------------------------------------
 
 
-def _difference_lines(found: ToldDifference) -> Iterator[str]:
+def _difference_lines(found: ContextDifference) -> Iterator[str]:
     before, after = found.before, found.after
     yield f"step {before.step} (#{before.seq}) → step {after.step} (#{after.seq})"
-    yield f"{used(before.tokens):,} → {used(after.tokens):,} tokens, {before.messages[0]} → " + plural(
-        after.messages[0], "message"
+    yield (
+        f"{used_tokens(before.tokens):,} → {used_tokens(after.tokens):,} tokens, {before.messages[0]} → "
+        + plural(after.messages[0], "message")
     )
     if found.same_prefix:
         yield "the later one begins with what the earlier one said"
@@ -224,7 +225,7 @@ def _difference_lines(found: ToldDifference) -> Iterator[str]:
         yield from aligned(rows)
 
 
-def _difference_rows(found: ToldDifference) -> Iterator[tuple[str, str, str]]:
+def _difference_rows(found: ContextDifference) -> Iterator[tuple[str, str, str]]:
     for sign, entries in (("-", found.removed), ("+", found.added)):
         for entry in entries:
             yield sign, f"#{entry.seq} {entry.type}", cut(one_line(entry.text), 60)
@@ -237,7 +238,7 @@ def _difference_rows(found: ToldDifference) -> Iterator[tuple[str, str, str]]:
     yield from _appeared("reminder", found.before.reminders, found.after.reminders)
 
 
-def _kinds(step: ToldStep) -> list[str]:
+def _kinds(step: ContextStep) -> list[str]:
     return [fence.kind for fence in step.fences]
 
 
@@ -307,7 +308,7 @@ async def _run(options: argparse.Namespace) -> None:
     store = open_store()
     try:
         session = "" if options.session is None else await find_session(store, options.session)
-        groups, known = await spent(store, by, since=options.since, session=session)
+        groups, known = await cost_records(store, by, since=options.since, session=session)
     finally:
         await store.close()
     if options.json:
@@ -327,7 +328,7 @@ def lines_of(
     """A row for what each group used itself and one for its children, and the sum of all; for a terminal of
     that width, or whole for a pipe."""
     headings = [heading for one in by for heading in _HEADINGS[one]]
-    rows: list[tuple[list[str], Spent]] = []
+    rows: list[tuple[list[str], CostTotals]] = []
     for group, labels in zip(groups, _labels(groups, by, known, is_short=width is not None), strict=True):
         if group.own.calls:
             rows.append((labels, group.own))
@@ -349,7 +350,7 @@ def lines_of(
     yield from aligned([(*text, *row, cost) for text, row, cost in zip(texts, numbers, costs, strict=True)])
 
 
-def _number_cells(rows: Sequence[Spent], *, is_short: bool) -> list[list[str]]:
+def _number_cells(rows: Sequence[CostTotals], *, is_short: bool) -> list[list[str]]:
     """Flush right, under their headings. A terminal has no room for columns that say nothing."""
     numbers = [_numbers(spent) for spent in rows]
     if is_short:
@@ -387,7 +388,7 @@ def _labels(
         yield [label for one in by for label in of[one]]
 
 
-def _numbers(spent: Spent) -> tuple[int, ...]:
+def _numbers(spent: CostTotals) -> tuple[int, ...]:
     usage = spent.usage
     return (
         spent.calls,

@@ -14,18 +14,18 @@ from ostler.core.state import fold
 from ostler.core.store import Store
 from ostler.schema import events
 from ostler.schema.errors import SessionHeld, UsageError
-from ostler.sessions.run_tree import state_of
+from ostler.sessions.run_tree import load_state
 from ostler.sessions.session import Session, open_session, require_own_agent
 from ostler.store.paths import store_file
 
 
-def collect_garbage_from_here() -> None:
+def enable_gc() -> None:
     """Nothing made so far is garbage: collecting is put off until here, and then leaves all of it alone."""
     gc.freeze()
     gc.enable()
 
 
-async def opened(store: Store, session: str, harness: Harness) -> Session:
+async def open_for_run(store: Store, session: str, harness: Harness) -> Session:
     """The session, unless it is not ours, or somebody else holds it: the error says what can be done."""
     require_own_agent(session, (await store.summary(session)).driver)
     try:
@@ -37,7 +37,7 @@ async def opened(store: Store, session: str, harness: Harness) -> Session:
 
 async def require_free(store: Store, session: str) -> None:
     """Raises when another process is at work there."""
-    holder, run = await store.holder(session), (await state_of(store, session)).run
+    holder, run = await store.holder(session), (await load_state(store, session)).run
     if holder is None or run is None:
         return
     since = datetime.fromtimestamp(run.time_ms / 1000).isoformat(" ", "seconds")
@@ -48,7 +48,7 @@ async def require_free(store: Store, session: str) -> None:
     )
 
 
-def keep_model(options: argparse.Namespace, session: Session) -> None:
+def store_model(options: argparse.Namespace, session: Session) -> None:
     """A session keeps the model that it was given, unless it was with the address of another server."""
     kept = session.state.settings.model
     if options.model is None and kept:
@@ -57,7 +57,7 @@ def keep_model(options: argparse.Namespace, session: Session) -> None:
         session.journal.record(events.SettingsChanged(model=session.harness.model.name, by="cli"))
 
 
-async def kept_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
+async def stored_model(options: argparse.Namespace, settings: Settings, cwd: Path) -> str:
     """The model that the session to go on with was given, if it was given one. It must be one of ours."""
     if not store_file().exists():
         return ""

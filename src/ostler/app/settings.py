@@ -294,9 +294,11 @@ def _checked(values: Mapping[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
     except msgspec.ValidationError:
-        from ostler.core.validation import misfit
+        from ostler.core.validation import describe_mismatch
 
-        raise ConfigurationError(f"{where}: {misfit(dict(values), Settings, strict=False)}") from None
+        raise ConfigurationError(
+            f"{where}: {describe_mismatch(dict(values), Settings, strict=False)}"
+        ) from None
 
 
 def working_directory(named: str | None = None) -> Path:

@@ -16,7 +16,7 @@ from ostler.core.processes import current_process
 from ostler.core.store import SessionSummary, Store
 from ostler.history.costs import root_of
 from ostler.schema.errors import NotFound, SessionHeld, UsageError
-from ostler.sessions.lease import end_processes
+from ostler.sessions.lease import kill_session_processes
 from ostler.store.paths import store_file
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ Family = Sequence[SessionSummary]
 """A session and its children: they are kept together, and they go together."""
 
 
-def unused(
+def unused_sessions(
     sessions: Sequence[SessionSummary], *, unused_since_ms: int | None, keep: int, with_waiting: bool
 ) -> Iterator[Family]:
     """The families to delete, newest first: those that nobody used since then, but never the newest `keep`.
@@ -126,7 +126,7 @@ async def delete_unused(store: Store, family: Family, world: World) -> str:
     try:
         for one in family:
             leases.append(await store.acquire(one.id, owner))
-            await end_processes(store, one.id, world)
+            await kill_session_processes(store, one.id, world)
             if (await store.summary(one.id)).last_seq != one.last_seq:
                 return f"session {one.id} was used meanwhile"
         for one in family:

@@ -17,21 +17,21 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import print_json, prompt_from, say
+from ostler.app.console import print_json, print_stderr, prompt_from
 from ostler.app.options import Parser, add_session, driving_parser, parse_words
 from ostler.app.stores import find_session, open_store
-from ostler.app.submit import ask_session, new_request_id
-from ostler.cli.output import say_waiting
+from ostler.app.submit import new_request_id, submit_and_wait
+from ostler.cli.output import print_waiting
 from ostler.cli.session_runner import (
     NOTHING_TO_GO_ON_WITH,
     Rest,
-    drive_on,
+    continue_session,
     exit_code,
-    go_on,
+    print_held,
+    resume_as_begun,
     run_queue,
-    say_held,
 )
-from ostler.core.json_schema import mismatch
+from ostler.core.json_schema import schema_error
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.schema.errors import NotFound, UsageError
@@ -50,14 +50,14 @@ from ostler.schema.requests import (
 )
 from ostler.schema.text import one_line, plural
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
-from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, open_questions, root_of, state_of
+from ostler.sessions.run_tree import Holder, OpenQuestion, is_stuck, load_state, open_questions, root_of
 from ostler.sessions.session import Session, require_own_agent
 from ostler.store.paths import store_file
 
 Command = Callable[[argparse.Namespace, Store, SessionState], Awaitable[int]]
 
 
-class Requested(msgspec.Struct, frozen=True, omit_defaults=True):
+class SubmittedRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came of a request, as `--json` prints it."""
 
     session: str
@@ -74,7 +74,7 @@ async def with_session(options: argparse.Namespace, command: Command) -> int:
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
     store = open_store()
     try:
-        return await command(options, store, await state_of(store, await find_session(store, options.id)))
+        return await command(options, store, await load_state(store, await find_session(store, options.id)))
     finally:
         await store.close()
 
@@ -91,31 +91,31 @@ def require_open_run(state: SessionState) -> None:
         )
 
 
-async def ask_and_tell(
+async def submit_and_report(
     options: argparse.Namespace, store: Store, session: str, request: AnyRequest, *, done: str, later: str
 ) -> int:
     """Asks, and says what came of it: `done`, or `later` when the session's holder has not got to it yet."""
-    if await ask_session(store, session, request):
-        tell(options, Requested(session, request.id, True), done)
+    if await submit_and_wait(store, session, request):
+        report_outcome(options, SubmittedRequest(session, request.id, True), done)
     else:
-        await tell_later(options, store, session, request, later)
+        await report_later(options, store, session, request, later)
     return 0
 
 
-async def tell_later(
+async def report_later(
     options: argparse.Namespace, store: Store, session: str, request: AnyRequest, later: str
 ) -> None:
     process = await store.holder(session)
     holder = Holder(process.pid, process.host) if process else None
     who = f"process {holder.pid} on {holder.host} holds session {session}: " if holder else ""
-    tell(options, Requested(session, request.id, False, holder), f"{who}{later}")
+    report_outcome(options, SubmittedRequest(session, request.id, False, holder), f"{who}{later}")
 
 
-def tell(options: argparse.Namespace, outcome: Requested, words: str) -> None:
+def report_outcome(options: argparse.Namespace, outcome: SubmittedRequest, words: str) -> None:
     if options.json:
         print_json(outcome)
     else:
-        say(words)
+        print_stderr(words)
 
 
 _RESUME_ABOUT = (
@@ -133,20 +133,20 @@ async def _resume(options: argparse.Namespace, store: Store, state: SessionState
     is_paused = _is_paused(state)
     if is_paused and await store.holder(state.id) is not None:
         resume = Resume(id=new_request_id(), by="cli")
-        return await ask_and_tell(
+        return await submit_and_report(
             options, store, state.id, resume, done="the run goes on", later="it will go on with the run"
         )
     root = await root_of(store, state)
     require_own_agent(root.id, root.driver)
     if root.id != state.id:
-        say(f"session {state.id} works for session {root.id}: that one goes on")
+        print_stderr(f"session {state.id} works for session {root.id}: that one goes on")
         if is_paused:
-            await ask_session(store, state.id, Resume(id=new_request_id(), by="cli"))
+            await submit_and_wait(store, state.id, Resume(id=new_request_id(), by="cli"))
     if root.run and root.run.waiting and not _is_paused(root) and await is_stuck(store, root):
         return await show_waiting(options, store, root)
     if root.run is None and not await _can_begin(store, root):
         raise UsageError(NOTHING_TO_GO_ON_WITH)
-    return await drive_on(options, store, root, go_on)
+    return await resume_as_begun(options, store, root, continue_session)
 
 
 async def _can_begin(store: Store, state: SessionState) -> bool:
@@ -170,7 +170,7 @@ async def show_waiting(options: argparse.Namespace, store: Store, state: Session
         for fact in await store.read(state.id, state.run.first_seq - 1):
             if fact.run == state.run.id:
                 sys.stdout.buffer.write(fact.line() + b"\n")
-    say_waiting(state.run.waiting, state.id, await open_questions(store, state))
+    print_waiting(state.run.waiting, state.id, await open_questions(store, state))
     return exit_code(state.run.waiting)
 
 
@@ -199,16 +199,16 @@ async def _answer(options: argparse.Namespace, store: Store, state: SessionState
     answer = _request(one.asked.id, one.asked.question, options)
     root = await root_of(store, state)
     is_driven = any([await store.holder(session) for session in (root.id, one.session)])
-    if not await ask_session(store, one.session, answer):
-        await tell_later(options, store, one.session, answer, "it will take the answer")
+    if not await submit_and_wait(store, one.session, answer):
+        await report_later(options, store, one.session, answer, "it will take the answer")
         return 0
     if options.record_only or is_driven:
-        tell(options, Requested(one.session, answer.id, True), "the answer is recorded")
+        report_outcome(options, SubmittedRequest(one.session, answer.id, True), "the answer is recorded")
         return 0
-    root = await state_of(store, root.id)
+    root = await load_state(store, root.id)
     if await is_stuck(store, root):
         return await show_waiting(options, store, root)
-    return await drive_on(options, store, root, go_on)
+    return await resume_as_begun(options, store, root, continue_session)
 
 
 async def _answer_secret(
@@ -230,7 +230,7 @@ async def _answer_secret(
         async for quiet in run_queue(session, first):
             yield quiet
 
-    return await drive_on(options, store, state, work)
+    return await resume_as_begun(options, store, state, work)
 
 
 def _chosen(questions: Sequence[OpenQuestion], wanted: str | None, session: str) -> OpenQuestion:
@@ -255,7 +255,7 @@ def _request(asked: str, question: Question, options: argparse.Namespace) -> Ans
     if not text and not options.decline:
         text, notice = prompt_from([])
         if notice:
-            say(notice)
+            print_stderr(notice)
     is_refusal = question.kind == "permission" and text.lower() in _NO
     if options.decline or is_refusal:
         reason = None if is_refusal else text or None
@@ -286,7 +286,7 @@ def _form(question: Question, text: str) -> Any:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise UsageError(f"the answer must be JSON: {error}") from None
-    if problem := mismatch(value, question.form or {}):
+    if problem := schema_error(value, question.form or {}):
         raise UsageError(f"the answer does not fit the form: {problem}")
     return value
 
@@ -311,7 +311,7 @@ async def _cancel(options: argparse.Namespace, store: Store, state: SessionState
     root = await root_of(store, state)
     cancel = Cancel(id=new_request_id(), by="cli", call=options.call)
     what = f"the call {options.call}" if options.call else "the run"
-    code = await ask_and_tell(
+    code = await submit_and_report(
         options,
         store,
         state.id,
@@ -320,9 +320,9 @@ async def _cancel(options: argparse.Namespace, store: Store, state: SessionState
         later=f"it will cancel {what}",
     )
     if not options.json:
-        await say_held(store, await state_of(store, state.id))
+        await print_held(store, await load_state(store, state.id))
     if root.id != state.id and not options.json and await store.holder(root.id) is None:
-        say(f"session {root.id} worked with it: `ostler resume {root.id}` goes on there")
+        print_stderr(f"session {root.id} worked with it: `ostler resume {root.id}` goes on there")
     return code
 
 
@@ -349,7 +349,7 @@ async def _pause(options: argparse.Namespace, store: Store, state: SessionState)
             f"the run of session {state.id} is not under way, because its process is gone: "
             f"`ostler resume {state.id}` goes on, `ostler cancel {state.id}` ends it"
         )
-    return await ask_and_tell(
+    return await submit_and_report(
         options,
         store,
         state.id,
@@ -383,10 +383,10 @@ async def _steer(options: argparse.Namespace, store: Store, state: SessionState)
     steer = Steer(id=new_request_id(), by="cli", content=as_content(text))
     if await store.holder(state.id) is not None:
         told, later = "the model was told", "the model is told before its next step"
-        return await ask_and_tell(options, store, state.id, steer, done=told, later=later)
+        return await submit_and_report(options, store, state.id, steer, done=told, later=later)
     await store.submit(state.id, steer)
     later = f"nobody works on it now; the model is told when the run goes on: `ostler resume {state.id}`"
-    await tell_later(options, store, state.id, steer, later)
+    await report_later(options, store, state.id, steer, later)
     return 0
 
 
@@ -410,14 +410,18 @@ async def _release(options: argparse.Namespace, store: Store, state: SessionStat
     release = ReleasePrompts(id=new_request_id(), by="cli", drop=options.drop)
     if options.drop:
         done, later = f"{prompts} dropped", f"it will drop {prompts}"
-        return await ask_and_tell(options, store, state.id, release, done=done, later=later)
+        return await submit_and_report(options, store, state.id, release, done=done, later=later)
     if state.run is not None or await store.holder(state.id) is not None:
         later = f"{prompts} will be run when the open run has ended"
-        return await ask_and_tell(options, store, state.id, release, done=later, later=later)
-    if not await ask_session(store, state.id, release):
-        tell(options, Requested(state.id, release.id, False), f"{prompts} will be run by another process")
+        return await submit_and_report(options, store, state.id, release, done=later, later=later)
+    if not await submit_and_wait(store, state.id, release):
+        report_outcome(
+            options,
+            SubmittedRequest(state.id, release.id, False),
+            f"{prompts} will be run by another process",
+        )
         return 0
-    return await drive_on(options, store, state, _queue)
+    return await resume_as_begun(options, store, state, _queue)
 
 
 async def _queue(session: Session) -> AsyncIterator[Rest]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ostler.app.harness import make_harness
+from ostler.app.harness import build_harness
 from ostler.app.options import Parser
 from ostler.app.settings import Settings
 from ostler.app.stores import open_store
@@ -28,7 +28,7 @@ from ostler.core.function_tool import in_thread
 from ostler.core.processes import kill_processes_of
 from ostler.core.store import Store
 from ostler.models.scripted import JOB, LABEL, RUNS, SLOW_RUN, DemoModel
-from ostler.permissions.guard import permission_guard
+from ostler.permissions.guard import permission_hook
 from ostler.permissions.rules import parse_rule
 from ostler.schema.errors import CallRefused
 from ostler.schema.events import QuestionAsked, RunEnded, ToolCalled, ToolResultFact
@@ -59,17 +59,17 @@ async def _drive(part: str, folder: Path, session: str) -> int:
     has_person = has_terminal()
     printer = LivePrinter(shows_answers=not has_person)  # a person sees what they typed
     settings = Settings(model="demo", permissions="edit")
-    harness = make_harness(settings, folder, asker=_ask_person if has_person else _Answerer(printer).answer)
+    harness = build_harness(settings, folder, asker=_ask_person if has_person else _Answerer(printer).answer)
     # Whatever is remembered elsewhere. One question is enough to see how it is asked.
     rules = [parse_rule(f"bash(={SLOW_RUN})", "allow")]
-    harness.permission = permission_guard(settings.permissions, folder, rules, scopes=())
+    harness.permission_hook = permission_hook(settings.permissions, folder, rules, scopes=())
     harness.model = DemoModel(TYPING_PAUSE if has_person else 0.0, is_slow=True)
     store = open_store(settings, home=demo_home(folder))
     if part == "begin":
         opened = await create_session(store, harness, session=session)
     else:
         opened = await open_session(store, session, harness)
-    opened.observe(printer.see)
+    opened.subscribe(printer.see)
     quiet = await (opened.prompt(as_content(JOB)) if part == "begin" else opened.advance())
     await opened.close()
     await store.close()

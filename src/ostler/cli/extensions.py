@@ -16,15 +16,21 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from ostler.app.console import ask_person, has_terminal, print_json, say, table
+from ostler.app.console import ask_person, has_terminal, print_json, print_stderr, table
 from ostler.app.options import Parser
 from ostler.app.settings import short_path, working_directory
 from ostler.context.files import Unusable, quoted_path
-from ostler.extensions.extension import ExtensionRow, Standing
+from ostler.extensions.extension import ExtensionSummary, Standing
 from ostler.extensions.idle_host import own_extensions
-from ostler.extensions.install.trial import Tried, try_loading
-from ostler.extensions.loader.code_files import ToTrust
-from ostler.extensions.loader.discovery import Found, Search, check_named, find_extensions, scan_extensions
+from ostler.extensions.install.trial import TrialResult, try_loading
+from ostler.extensions.loader.code_files import ProjectExtension
+from ostler.extensions.loader.discovery import (
+    DiscoveredExtension,
+    ExtensionSearch,
+    check_named,
+    find_extensions,
+    scan_extensions,
+)
 from ostler.extensions.loader.manifest import (
     InstalledExtension,
     Package,
@@ -41,7 +47,7 @@ from ostler.store.paths import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ostler.extensions.install.packages import Outcome
+    from ostler.extensions.install.packages import InstallResult
 
 
 LANGUAGES = ("python", "node", "any")
@@ -164,7 +170,7 @@ def _new(options: argparse.Namespace) -> None:
     folder = Path(cwd, options.name)
     for file in write_scaffold(folder, options.lang):
         print(f"wrote {one_line(str(file.relative_to(cwd) if file.is_relative_to(cwd) else file))}")
-    say(f"`ostler ext install --link {quote(str(folder))}` puts it to use")
+    print_stderr(f"`ostler ext install --link {quote(str(folder))}` puts it to use")
 
 
 def _logs(options: argparse.Namespace) -> None:
@@ -173,16 +179,16 @@ def _logs(options: argparse.Namespace) -> None:
 
 
 def _install(options: argparse.Namespace) -> None:
-    from ostler.extensions.install.packages import Wish, install
+    from ostler.extensions.install.packages import InstallOptions, install
     from ostler.extensions.install.sources import parse_source
 
     source = parse_source(options.source, working_directory())
-    wish = Wish(options.name, tuple(options.include), options.link, options.build)
+    wish = InstallOptions(options.name, tuple(options.include), options.link, options.build)
     scope = _scope(options)
 
     def announce(package: Package) -> None:
         when = "once `ostler trust` has been said here" if options.local else "in all your sessions"
-        say(
+        print_stderr(
             f"{_titled(package)} from {package.source}: {_names(package)} will be loaded now, to try, "
             f"and then {when}, with your rights"
         )
@@ -190,12 +196,12 @@ def _install(options: argparse.Namespace) -> None:
             raise UsageError("nothing was installed")
 
     if source.kind != "path":
-        say(f"fetching {source.identity}")
+        print_stderr(f"fetching {source.identity}")
     outcome = install(scope, source, wish, announce)
     _warn(outcome.tried)
     print(f"installed {_titled(outcome.package)}: {_names(outcome.package)}")
     if options.local:
-        say("it is the project's: look at it, and say `ostler trust`, before it is used")
+        print_stderr("it is the project's: look at it, and say `ostler trust`, before it is used")
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -206,22 +212,24 @@ def _update(options: argparse.Namespace) -> int:
         _there(options, scope)
     names = [one.name for one in read_manifest(scope).packages] if options.all else [options.name]
     if not names:
-        say("there are no packages; `ostler ext install SOURCE` installs one")
+        print_stderr("there are no packages; `ostler ext install SOURCE` installs one")
     failed = False
     for name in names:
         try:
             _tell_update(
-                update(scope, name, lambda new: say(f"{_titled(new)} is loaded, to try: {_names(new)}"))
+                update(
+                    scope, name, lambda new: print_stderr(f"{_titled(new)} is loaded, to try: {_names(new)}")
+                )
             )
         except OstlerError as error:
             if not options.all:
                 raise
             failed = True
-            say(error.message)
+            print_stderr(error.message)
     return 1 if failed else 0
 
 
-def _tell_update(outcome: Outcome) -> None:
+def _tell_update(outcome: InstallResult) -> None:
     package = outcome.package
     if outcome.change == "pinned":
         print(f"{package.name} is pinned to {package.ref}, and stays")
@@ -281,10 +289,10 @@ def _names(package: Package) -> str:
     return one_line(f"{plural(len(package.extensions), 'extension')} ({listed})")
 
 
-def _warn(tried: tuple[Tried, ...]) -> None:
+def _warn(tried: tuple[TrialResult, ...]) -> None:
     for one in tried:
         if one.problem:
-            say(f"{one.name} cannot be loaded: {one.problem}")
+            print_stderr(f"{one.name} cannot be loaded: {one.problem}")
 
 
 HEADINGS = ("NAME", "FROM", "STATE", "VERSION", "BRINGS", "WHERE", "PROBLEM")
@@ -302,7 +310,7 @@ def list_extensions(cwd: Path, *, as_json: bool) -> int:
         print(line)
     if not rows:
         places = f".ostler/extensions/NAME.py here, or {own_extensions()}/NAME.py"
-        say(f"there are no extensions; they are files like {places}")
+        print_stderr(f"there are no extensions; they are files like {places}")
     return 0
 
 
@@ -316,39 +324,41 @@ def validate_extensions(cwd: Path, path: Path | None) -> int:
         else:
             print(one_line(f"{row.name} ({short_path(Path(row.path), cwd)}): {row.problem}"))
     if not rows:
-        say("there is no extension to load")
+        print_stderr("there is no extension to load")
     return 1 if failed else 0
 
 
-def _search(cwd: Path) -> Search:
+def _search(cwd: Path) -> ExtensionSearch:
     from ostler.app.settings import load_settings, project_paths
 
     settings = load_settings(cwd, {}).settings
-    return Search(cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd))
+    return ExtensionSearch(
+        cwd, configured=tuple(map(Path, settings.extensions)), of_project=project_paths(cwd)
+    )
 
 
-def _search_in(path: Path, cwd: Path) -> Search:
+def _search_in(path: Path, cwd: Path) -> ExtensionSearch:
     """For the extension at a path, or those of a package that lies there."""
     named = [path / one for one in scan_extensions(path)] if path.is_dir() else []
-    search = Search(cwd, named=tuple(named or [path]), automatic=False)
+    search = ExtensionSearch(cwd, named=tuple(named or [path]), automatic=False)
     check_named(search)
     return search
 
 
-def _rows(search: Search) -> list[ExtensionRow]:
+def _rows(search: ExtensionSearch) -> list[ExtensionSummary]:
     """In the order of loading. Only what may run is tried."""
     rows = [(one, _not_tried(one)) for one in find_extensions(search)]
     tried = iter(try_loading([one for one, row in rows if row is None], search.cwd))
     return [row or _row(one, next(tried)) for one, row in rows]
 
 
-def _not_tried(found: Found) -> ExtensionRow | None:
+def _not_tried(found: DiscoveredExtension) -> ExtensionSummary | None:
     """What can be told without running anything."""
     standing: Standing = "failed"
     problem = found.problem
     if not problem and found.project is not None:
         try:
-            if ToTrust(found).is_trusted:
+            if ProjectExtension(found).is_trusted:
                 return None
             standing = "changed" if str(found.path.resolve()) in trusted_folders() else "untrusted"
             problem = f"look at it, and say `ostler trust {quoted_path(found.project)}`"
@@ -356,11 +366,13 @@ def _not_tried(found: Found) -> ExtensionRow | None:
             problem = str(unusable)
     if not problem:
         return None
-    return ExtensionRow(found.name, found.origin, str(found.path), found.version, standing, problem=problem)
+    return ExtensionSummary(
+        found.name, found.origin, str(found.path), found.version, standing, problem=problem
+    )
 
 
-def _row(found: Found, tried: Tried) -> ExtensionRow:
-    return ExtensionRow(
+def _row(found: DiscoveredExtension, tried: TrialResult) -> ExtensionSummary:
+    return ExtensionSummary(
         name=tried.name,
         origin=found.origin,
         path=str(found.path),
@@ -380,19 +392,21 @@ def _installed(cwd: Path, *, enabled: bool = True) -> list[InstalledExtension]:
     return [one for scope in scopes for one in installed_extensions(scope, enabled=enabled)]
 
 
-def _disabled(cwd: Path) -> Iterator[ExtensionRow]:
+def _disabled(cwd: Path) -> Iterator[ExtensionSummary]:
     for one in _installed(cwd, enabled=False):
-        yield ExtensionRow(one.name, "installed", str(one.path), one.version, "disabled", package=one.package)
+        yield ExtensionSummary(
+            one.name, "installed", str(one.path), one.version, "disabled", package=one.package
+        )
 
 
-def _cells(row: ExtensionRow, cwd: Path) -> tuple[str, ...]:
+def _cells(row: ExtensionSummary, cwd: Path) -> tuple[str, ...]:
     where = short_path(Path(row.path), cwd)
     origin = f"package {row.package}" if row.package else row.origin
     cells = (row.name, origin, row.state, row.version[:SHORT], _brings(row), where, row.problem)
     return tuple(one_line(one) for one in cells)
 
 
-def _brings(row: ExtensionRow) -> str:
+def _brings(row: ExtensionSummary) -> str:
     brought = ((row.tools, "tool"), (row.commands, "command"), (row.fences, "fence"))
     kinds = (*brought, (row.hooks, "hook"), (row.events, "event"))
     return ", ".join(plural(len(some), what) for some, what in kinds if some)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from ostler.app.console import own_output
+from ostler.app.console import real_stdout
 from ostler.core.harness import Harness
 from ostler.extensions.ui.front_end import Headless
 
 
-class CliFace(Headless):
+class CliFrontEnd(Headless):
     """Shows one session, and lets nobody type: what concerns an editor or themes is as without a face."""
 
     name = "cli"
@@ -19,7 +19,7 @@ class CliFace(Headless):
         self._harness = harness
 
     def size(self) -> tuple[int, int]:
-        for stream in (own_output(), sys.stderr):
+        for stream in (real_stdout(), sys.stderr):
             if stream.isatty():
                 columns, rows = os.get_terminal_size(stream.fileno())
                 return columns, rows

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import aligned, print_json, say
-from ostler.app.harness import choose_tools, tell_at_first
+from ostler.app.console import aligned, print_json, print_stderr
+from ostler.app.harness import choose_tools, set_system_prompt
 from ostler.app.options import Parser
 from ostler.app.settings import Settings, load_settings, working_directory
 from ostler.app.stores import find_session, open_store
@@ -24,10 +24,10 @@ from ostler.context.instructions import nested_instructions
 from ostler.core.harness import Harness
 from ostler.history.audit import audit_entries, why
 from ostler.history.audit_decisions import AuditEntry
-from ostler.history.export import EXTENSION, reading
+from ostler.history.export import EXTENSION, read_export_file
 from ostler.history.items import about_call
 from ostler.history.recording import RecordedRun, Recording, recording_in, recording_of
-from ostler.history.replay import Replayed, Stage, replay
+from ostler.history.replay import ReplayResult, Stage, replay
 from ostler.models.scripted import RecordedModel
 from ostler.permissions.guard import configured_rules, user_guard
 from ostler.schema.errors import NotFound, UsageError
@@ -58,7 +58,7 @@ def audit_command(arguments: list[str]) -> int:
     for line in _rows(entries):
         print(line if width is None else cut(line, width))
     if called is None and not any(entry.run for entry in entries):
-        say("nothing was run in this session yet")
+        print_stderr("nothing was run in this session yet")
     return 0
 
 
@@ -184,12 +184,12 @@ def _replay_parser() -> Parser:
     return parser
 
 
-async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) -> Replayed:
+async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) -> ReplayResult:
     recording = await _recording(options.recording)
     live = options.tools == "live"
     harness = Harness(
         RecordedModel(recording.facts),
-        permission=user_guard(
+        permission_hook=user_guard(
             settings.permissions, cwd, configured_rules(settings.allow, settings.ask, settings.deny)
         )
         if live
@@ -206,7 +206,7 @@ async def _replay(options: argparse.Namespace, settings: Settings, cwd: Path) ->
 
     def as_it_was(harness: Harness, run: RecordedRun) -> None:
         place = Path(run.event.cwd) if run.event.cwd else cwd
-        tell_at_first(harness, settings, place, _day(run))
+        set_system_prompt(harness, settings, place, _day(run))
 
     return await replay(recording, Stage(harness, live=live, before_run=as_it_was))
 
@@ -223,7 +223,7 @@ def _day(run: RecordedRun) -> date:
 
 async def _recording(name: str) -> Recording:
     if _is_file(name):
-        with reading(name) as lines:
+        with read_export_file(name) as lines:
             return await recording_in(lines)
     if "/" in name or name.endswith(EXTENSION) or not store_file().exists():
         raise NotFound(f"there is no file {name}; `ostler sessions` lists the sessions there are")
@@ -238,7 +238,7 @@ def _is_file(name: str) -> bool:
     return name == "-" or Path(name).is_file()
 
 
-def _print(found: Replayed) -> None:
+def _print(found: ReplayResult) -> None:
     counts = (
         f"{_many(found.runs, 'run')}, {_many(found.requests, 'request')}, {_many(found.results, 'result')}"
     )
@@ -257,7 +257,7 @@ def _print(found: Replayed) -> None:
     _say(f"the same until then: {counts}")
 
 
-def _print_json(found: Replayed) -> None:
+def _print_json(found: ReplayResult) -> None:
     outcome: dict[str, Any] = {"identical": found.identical, **msgspec.to_builtins(found)}
     if found.difference is not None:
         outcome["difference"]["diff"] = found.difference.diff()

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import IO
 
-from ostler.app.console import own_output
+from ostler.app.console import real_stdout
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact, encode_lines
 from ostler.sessions.session import Session
@@ -39,7 +39,7 @@ class JsonOutput:
         sys.stdout.flush()
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._out = own_output().fileno()
+        self._out = real_stdout().fileno()
         # A terminal may say that it has room and still block; a pipe keeps to its word.
         self._has_room = None if os.isatty(self._out) else select.poll()
         if self._has_room:

@@ -9,9 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ostler.app.console import own_output, print_own, say
+from ostler.app.console import print_stderr, print_to_stdout, real_stdout
 from ostler.history.costs import priced
-from ostler.history.partial_json import GrowingString
+from ostler.history.partial_json import StreamingString
 from ostler.permissions.rules import preview
 from ostler.schema import events
 from ostler.schema.events import Event, Printed, RunEnded, RunWaiting, Totals
@@ -21,7 +21,7 @@ from ostler.schema.text import plural, printable
 from ostler.sessions.run_tree import OpenQuestion
 
 
-class Notices:
+class NoticePrinter:
     """What a person should know while a run goes on and when it is over, on standard error."""
 
     shows_work = False
@@ -40,22 +40,22 @@ class Notices:
             if isinstance(one, Fact):
                 self._see_fact(one.event)
             elif isinstance(one, events.Printed):
-                say_printed(one)
+                print_printed(one)
 
     def _see_fact(self, event: Event | UnknownEvent) -> None:
         match event:
             case events.ToolResultFact(failed="call_refused", name=name, content=content):
-                say(f"refused: {name}: {text_of(content)}")
+                print_stderr(f"refused: {name}: {text_of(content)}")
             case events.ModelCalled(model=model):
                 self._asked = model
             case events.ModelFailed(failure=failure, rescue=rescue) if rescue:
-                say(f"{failure.message}; going on with {rescue} in place of {self._asked}")
+                print_stderr(f"{failure.message}; going on with {rescue} in place of {self._asked}")
             case events.ModelFailed(failure=failure, retry_in=float()) if failure.kind == "context_overflow":
-                say(f"{failure.message}; what came before is summarised, and it is tried again")
+                print_stderr(f"{failure.message}; what came before is summarised, and it is tried again")
             case events.ModelFailed(failure=failure, retry_in=float(delay)):
-                say(f"{failure.message}; trying again in {delay:g} s")
+                print_stderr(f"{failure.message}; trying again in {delay:g} s")
             case events.Warned(text=text) | events.CommandRan(text=text, failed=True):
-                say(text)
+                print_stderr(text)
             case events.ChildUsed(child=child):
                 self._told[child] = self._told.get(child, Totals()) + event.totals
             case events.ToolCalled() | events.ChildStarted() | events.ChildEnded() if self.shows_work:
@@ -68,29 +68,29 @@ class Notices:
             case events.ToolCalled(name=name):
                 from ostler.history.items import about_call
 
-                say(f"{name}: {about_call(event)}")
+                print_stderr(f"{name}: {about_call(event)}")
             case events.ChildStarted(child=child, agent=agent, task=task, extension=extension):
                 self._children[child] = agent or extension or "delegate"
-                say(f"{self._children[child]}: {task}")
+                print_stderr(f"{self._children[child]}: {task}")
             case events.ChildEnded(child=child, status=status, own=own, children=below):
                 name = self._children.get(child, "delegate")
                 price = priced((own + below + self._told.get(child, Totals())).usage.cost)
                 steps = f"{plural(own.steps, 'step')}, " if own.steps else ""
-                say(f"{name}: {status}, {steps}{price}")
+                print_stderr(f"{name}: {status}, {steps}{price}")
 
     def say_end(
         self, quiet: RunEnded | RunWaiting, session: str, questions: Sequence[OpenQuestion] = ()
     ) -> None:
         if isinstance(quiet, RunWaiting):
-            say_waiting(quiet, session, questions)
+            print_waiting(quiet, session, questions)
         elif quiet.status != "completed":
             has_reason = quiet.reason not in ("", quiet.status)
-            say(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
+            print_stderr(f"{quiet.status}: {quiet.reason}" if has_reason else quiet.status)
         elif quiet.reason:
-            say(quiet.reason)
+            print_stderr(quiet.reason)
 
 
-class PlainOutput(Notices):
+class ConsoleOutput(NoticePrinter):
     """The last answer on standard output, beside the notices."""
 
     def __init__(self) -> None:
@@ -123,45 +123,47 @@ class PlainOutput(Notices):
             self._say_sources()
         self.say_end(quiet, session, questions)
         if isinstance(quiet, RunEnded) and not (quiet.status != "completed" or quiet.reason or self._answer):
-            say("the model's answer is empty")
+            print_stderr("the model's answer is empty")
         self._answer = ""
 
     def _say_sources(self) -> None:
         for source in self._sources:
             if source.call == self._answering_call:
                 where = source.url or (f"document {source.id}" if source.id else "")
-                say(f"source: {printable(', '.join(filter(None, (source.title, where))))}")
+                print_stderr(f"source: {printable(', '.join(filter(None, (source.title, where))))}")
 
 
 def print_text(text: str) -> None:
     """A terminal would obey what it is told; a file gets every byte."""
-    print_own(printable(text) if own_output().isatty() else text)
+    print_to_stdout(printable(text) if real_stdout().isatty() else text)
 
 
 def print_piece(text: str) -> None:
     """A part of a text that is still growing."""
-    out = own_output()
+    out = real_stdout()
     out.write(printable(text) if out.isatty() else text)
     out.flush()
 
 
-def say_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
+def print_waiting(waiting: RunWaiting, session: str, questions: Sequence[OpenQuestion]) -> None:
     """What a run waits for, and how it goes on."""
-    from ostler.app.question_queue import in_words
+    from ostler.app.question_queue import value_text
 
     for one in questions:
         who = f" ({one.agent})" if one.agent else ""
         which = f" [{one.asked.id}]" if len(questions) > 1 else ""
-        say(f"waiting for an answer{who}{which}: {in_words(one.asked.question)}")
+        print_stderr(f"waiting for an answer{who}{which}: {value_text(one.asked.question)}")
     if waiting.reason == "paused":
-        say(f"paused; `ostler resume {session}` goes on")
+        print_stderr(f"paused; `ostler resume {session}` goes on")
     elif questions:
         named = "--question ID " if len(questions) > 1 else ""
         is_permission = all(one.asked.question.kind == "permission" for one in questions)
         answer = "yes" if is_permission else "ANSWER"
-        say(f"the run waits in session {session}; `ostler answer {session} {named}{answer}` goes on")
+        print_stderr(f"the run waits in session {session}; `ostler answer {session} {named}{answer}` goes on")
     else:
-        say(f"the run waits in session {session} for a call that finishes later; `ostler runs` shows it")
+        print_stderr(
+            f"the run waits in session {session} for a call that finishes later; `ostler runs` shows it"
+        )
 
 
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -175,7 +177,7 @@ class LivePrinter:
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._styled = sys.stdout.isatty() and not plain
         self._at_line_start = True
-        self._inputs: dict[str, tuple[str, GrowingString, GrowingString]] = {}
+        self._inputs: dict[str, tuple[str, StreamingString, StreamingString]] = {}
         self._written: set[str] = set()
         """Calls whose file was seen while it was written."""
 
@@ -194,7 +196,7 @@ class LivePrinter:
             case events.TextDelta(text=text):
                 self._put(text)
             case events.ToolInputStarted(call=call, name=name):
-                self._inputs[call] = (name, GrowingString("path"), GrowingString("content"))
+                self._inputs[call] = (name, StreamingString("path"), StreamingString("content"))
             case events.ToolInputDelta(call=call, text=text) if call in self._inputs:
                 self._show_input(call, text)
             case events.ToolCalled(call=call, name=name, arguments=arguments):
@@ -247,7 +249,7 @@ class LivePrinter:
             self._at_line_start = text.endswith(("\n", "\n\x1b[0m"))
 
 
-def say_printed(printed: Printed) -> None:
+def print_printed(printed: Printed) -> None:
     """On standard error, whatever it is: standard output is the answer's, or that of `--json`."""
     text, who = printable(printed.text), f"{printed.extension or 'ostler'}: "
     match printed.level:

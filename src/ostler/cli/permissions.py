@@ -14,7 +14,7 @@ import msgspec
 
 from ostler.app.console import ask_person, has_terminal
 from ostler.app.options import Parser
-from ostler.app.remembered_rules import known_rules, lines_of, take_back
+from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 from ostler.app.settings import (
     PROJECT_FILE,
     ProjectFile,
@@ -26,8 +26,8 @@ from ostler.app.settings import (
 from ostler.context import skills
 from ostler.context.files import Unusable, quoted_path
 from ostler.context.instructions import skills_in
-from ostler.extensions.loader.code_files import ToTrust
-from ostler.extensions.loader.discovery import Found, Search, find_extensions, kind_of
+from ostler.extensions.loader.code_files import ProjectExtension
+from ostler.extensions.loader.discovery import DiscoveredExtension, ExtensionSearch, find_extensions, kind_of
 from ostler.permissions.memory import project_folder, remember
 from ostler.permissions.rules import PROFILES, parse_rule
 from ostler.permissions.trust import EXTENSIONS, distrust, is_trusted, trust, trust_edits, trusted_folders
@@ -79,7 +79,7 @@ def _permissions_parser() -> Parser:
 
 
 def _list_permissions(options: argparse.Namespace) -> None:
-    known = list(known_rules(working_directory(), options.session))
+    known = list(stored_rules(working_directory(), options.session))
     if options.json:
         for one in known:
             sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
@@ -99,7 +99,7 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    known = list(known_rules(working_directory(), options.session))
+    known = list(stored_rules(working_directory(), options.session))
     if options.rule.isdecimal():
         chosen = [one for one in known if one.number == int(options.rule)]
     else:
@@ -111,12 +111,12 @@ def _revoke(options: argparse.Namespace) -> None:
     if len(chosen) > 1:
         numbers = ", ".join(str(one.number) for one in chosen)
         raise UsageError(f"{options.rule} is there several times: say which of the numbers {numbers}")
-    take_back(chosen[0])
+    revoke_rule(chosen[0])
     print(f"revoked {chosen[0].effect} {one_line(chosen[0].rule)} ({chosen[0].scope})")
 
 
 def _test(options: argparse.Namespace) -> None:
-    from ostler.permissions.guard import configured_rules, tried
+    from ostler.permissions.guard import configured_rules, dry_run
 
     tool, colon, what = options.call.partition(":")
     if not colon or not tool.strip() or not what.strip():
@@ -124,7 +124,7 @@ def _test(options: argparse.Namespace) -> None:
     cwd = working_directory()
     settings = load_settings(cwd, {"permissions": options.permissions}).settings
     rules = configured_rules(settings.allow, settings.ask, settings.deny)
-    outcome = tried(tool.strip(), what.strip(), settings.permissions, rules, cwd)
+    outcome = dry_run(tool.strip(), what.strip(), settings.permissions, rules, cwd)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
         return
@@ -323,7 +323,7 @@ def _note_on_extension(path: Path) -> str:
     if kind is None:
         return "  (is no extension now)"
     try:
-        files = ToTrust(Found(path.name, "project", path, kind, project=path.parent))
+        files = ProjectExtension(DiscoveredExtension(path.name, "project", path, kind, project=path.parent))
     except Unusable:
         return "  (changed since)"
     return "" if is_trusted(path, files.content) else "  (changed since)"
@@ -336,12 +336,12 @@ def _note_on_text(file: Path) -> str:
         return "  (cannot be read now)"
 
 
-def extensions_to_trust(cwd: Path) -> list[ToTrust]:
+def extensions_to_trust(cwd: Path) -> list[ProjectExtension]:
     """What a project brings to be run in that folder, trusted or not; without what cannot be used at all."""
     wanted = project_paths(cwd)
-    found: list[ToTrust] = []
-    for one in find_extensions(Search(cwd, configured=tuple(wanted), of_project=wanted)):
+    found: list[ProjectExtension] = []
+    for one in find_extensions(ExtensionSearch(cwd, configured=tuple(wanted), of_project=wanted)):
         if one.project is not None and not one.problem:
             with suppress(Unusable):
-                found.append(ToTrust(one))
+                found.append(ProjectExtension(one))
     return found

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.app.console import prompt_from, say
-from ostler.app.extension_setup import command_in, extended
-from ostler.app.harness import equipped, settings_from
-from ostler.app.prompt_expansion import expanded
+from ostler.app.console import print_stderr, prompt_from
+from ostler.app.extension_setup import command_in, load_extensions
+from ostler.app.harness import prepare_harness, settings_for
+from ostler.app.prompt_expansion import expand_typed
 from ostler.app.session_choice import (
     check_combination,
-    collect_garbage_from_here,
-    keep_model,
-    kept_model,
-    opened,
+    enable_gc,
+    open_for_run,
+    store_model,
+    stored_model,
 )
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import find_session, newest_session, open_store
-from ostler.cli.session_runner import Rest, drive, go_on, permit, run_queue
+from ostler.cli.session_runner import Rest, continue_session, permit, run_queue, run_session
 from ostler.core.harness import Harness
 from ostler.core.lazy import load
 from ostler.core.store import Store
@@ -44,17 +44,17 @@ Content = tuple[PlainBlock, ...]
 
 def run_prompt(options: argparse.Namespace) -> int:
     cwd = working_directory(options.cwd)
-    named = settings_from(options, cwd)
+    named = settings_for(options, cwd)
     check_combination(options)
     prompt, notice = prompt_from(options.words)
     if notice:
-        say(notice)
+        print_stderr(notice)
     if not prompt and options.session is None and not options.continue_:
         raise UsageError("there is no prompt: say it after -p, or pipe it in")
     kept = ""
     if not named.model and (options.continue_ or options.session is not None):
-        kept = asyncio.run(kept_model(options, named, cwd))
-    settings, harness = equipped(named, cwd, kept, options)
+        kept = asyncio.run(stored_model(options, named, cwd))
+    settings, harness = prepare_harness(named, cwd, kept, options)
     if settings.model == "demo" and "demo" not in (named.model, kept):
         options.no_session = True  # nobody asked for the demo: it must not become somebody's conversation
     if options.schema is not None:
@@ -65,17 +65,19 @@ def run_prompt(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace, settings: Settings, harness: Harness, typed: str) -> int:
-    host = await extended(options, settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness))
+    host = await load_extensions(
+        options, settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
+    )
     command = None if options.no_expand else command_in(host, typed, harness)
     is_plain = options.no_expand or command is not None
     others = host.commands() if host else ()
-    prompt = as_content(typed) if is_plain else expanded(options.words, typed, harness, others)
+    prompt = as_content(typed) if is_plain else expand_typed(options.words, typed, harness, others)
     store = open_store(settings, in_memory=options.no_session)
     session = await _session(options, store, harness, prompt)
-    collect_garbage_from_here()
-    keep_model(options, session)
+    enable_gc()
+    store_model(options, session)
     if prompt and _waiting(session) is None:
-        await session.close_broken_run()
+        await session.close_interrupted_run()
 
     async def work(session: Session) -> AsyncIterator[Rest]:
         """Runs the prompt, or goes on without one. A run that waits for permission is driven on first, if
@@ -94,12 +96,12 @@ async def _run(options: argparse.Namespace, settings: Settings, harness: Harness
         elif quiet is not None:
             yield quiet
         else:
-            async for quiet in go_on(session):
+            async for quiet in continue_session(session):
                 yield quiet
 
     if host is not None and command is not None:
         return await run_command(session, host, command, as_lines=options.json)
-    return await drive(session, work, as_lines=options.json)
+    return await run_session(session, work, as_lines=options.json)
 
 
 def _waiting(session: Session) -> RunWaiting | None:
@@ -109,18 +111,18 @@ def _waiting(session: Session) -> RunWaiting | None:
 async def _put_in_inbox(session: Session, prompt: Content) -> None:
     request = Prompt(id=session.journal.world.new_id("req"), by="cli", content=prompt)
     await session.journal.store.submit(session.id, request)
-    say(f"the prompt waits in session {session.id}: it is run when the run before it has ended")
+    print_stderr(f"the prompt waits in session {session.id}: it is run when the run before it has ended")
 
 
 async def _session(options: argparse.Namespace, store: Store, harness: Harness, prompt: Content) -> Session:
     if options.session is not None:
-        return await opened(store, await find_session(store, options.session), harness)
+        return await open_for_run(store, await find_session(store, options.session), harness)
     if options.continue_:
         if newest := await newest_session(store, harness.cwd):
-            return await opened(store, newest, harness)
+            return await open_for_run(store, newest, harness)
         if not prompt:
             raise UsageError(f"there is no session of {harness.cwd} to go on with: say what to do after -p")
-        say(f"there is no session of {harness.cwd} yet: a new one begins")
+        print_stderr(f"there is no session of {harness.cwd} yet: a new one begins")
     return await create_session(store, harness)
 
 
@@ -142,8 +144,8 @@ async def run_command(session: Session, host: ExtensionHost, command: RunCommand
             async for quiet in run_queue(session):
                 yield quiet
 
-    session.observe(see)
-    code = await drive(session, work, as_lines=as_lines)
+    session.subscribe(see)
+    code = await run_session(session, work, as_lines=as_lines)
     return code or int(any(failed))
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ostler.app.console import print_json, say, table
+from ostler.app.console import print_json, print_stderr, table
 from ostler.app.options import Parser
 from ostler.app.reports import (
     AGENT_HEADINGS,
@@ -72,7 +72,7 @@ def agents_command(arguments: list[str]) -> int:
         for line in table(OF_OTHER_VENDORS, [_row_of_other(one) for one in others]):
             print(line)
     for notice in agent_notices(agents) if agents.problems or not others else ():
-        say(notice)
+        print_stderr(notice)
     return 0
 
 
@@ -117,7 +117,7 @@ def skills_command(arguments: list[str]) -> int:
         for line in table(SKILL_HEADINGS, skill_rows(skills, cwd)):
             print(line)
     for notice in skill_notices(skills):
-        say(notice)
+        print_stderr(notice)
     return 0
 
 
@@ -152,10 +152,12 @@ def prompts_command(arguments: list[str]) -> int:
         return 0
     _list([files.found[name] for name in sorted(files.found)], cwd, as_json=options.json)
     for problem in files.problems:
-        say(problem)
+        print_stderr(problem)
     if not files.found and not files.problems:
         own = own_prompts()
-        say(f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md")
+        print_stderr(
+            f"there are no templates; they are files like {PROMPT_FOLDERS[0]}/NAME.md here, or {own}/NAME.md"
+        )
     return 0
 
 
@@ -172,7 +174,7 @@ def _show(file: PromptFile, *, as_json: bool) -> None:
     if as_json:
         print_json(_listed(file))
         return
-    say(f"{file.source}; usage: {file.usage}")
+    print_stderr(f"{file.source}; usage: {file.usage}")
     print(printable(file.body))
 
 

@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from ostler.app.console import aligned, print_json, say
+from ostler.app.console import aligned, print_json, print_stderr
 from ostler.app.options import Parser, add_session, at_least_one, at_least_zero
-from ostler.app.question_queue import in_words
-from ostler.app.session_choice import collect_garbage_from_here
+from ostler.app.question_queue import value_text
+from ostler.app.session_choice import enable_gc
 from ostler.app.stores import open_store
 from ostler.cli.control import with_session
-from ostler.cli.output import Notices, print_piece
+from ostler.cli.output import NoticePrinter, print_piece
 from ostler.cli.session_runner import exit_code
 from ostler.cli.sessions import moment
 from ostler.core.state import SessionState
@@ -27,8 +27,8 @@ from ostler.schema.events import Event, RunEnded, RunWaiting
 from ostler.schema.facts import Fact, UnknownEvent, encode_lines
 from ostler.schema.messages import text_of
 from ostler.schema.text import age, cut, one_line, plural, short_ids
-from ostler.sessions.live_socket import Relay, Unrepeated
-from ostler.sessions.run_tree import RunRow, list_runs, open_questions, state_of
+from ostler.sessions.live_socket import DeltaFilter, Relay
+from ostler.sessions.run_tree import RunRow, list_runs, load_state, open_questions
 from ostler.store.paths import store_file
 
 LIMIT = 20
@@ -39,7 +39,7 @@ _ABOUT_WIDTH = 28
 def runs_command(arguments: list[str]) -> int:
     options = _runs_parser().parse_args(arguments)
     if not store_file().exists():
-        say("there are no sessions yet; `ostler -p PROMPT…` begins one")
+        print_stderr("there are no sessions yet; `ostler -p PROMPT…` begins one")
         return 0
     return asyncio.run(_run(options))
 
@@ -71,9 +71,11 @@ async def _run(options: argparse.Namespace) -> int:
     for line in _lines(rows[:limit], short_ids(known)):
         print(line)
     if not rows:
-        say("nothing was run yet" if options.all else "no run is open; --all shows those that have ended")
+        print_stderr(
+            "nothing was run yet" if options.all else "no run is open; --all shows those that have ended"
+        )
     elif len(rows) > limit:
-        say("there are more; --limit shows them")
+        print_stderr("there are more; --limit shows them")
     return 0
 
 
@@ -117,7 +119,7 @@ def _awaited(row: RunRow) -> Iterator[str]:
     if row.waits == "paused":
         yield "paused"
     for question in row.questions:
-        yield f"asks: {in_words(question)}"
+        yield f"asks: {value_text(question)}"
     for call in row.calls:
         children = ", ".join(call.children)
         yield f"waits for {children or call.note or 'a call that finishes later'} ({call.tool})"
@@ -148,32 +150,34 @@ def _follow_parser() -> Parser:
 
 
 async def _follow(options: argparse.Namespace, store: Store, state: SessionState) -> int:
-    collect_garbage_from_here()
+    enable_gc()
     after = options.after
     if after is None:
         after = state.run.first_seq - 1 if state.run else state.last_seq
     if state.run is None and not options.forever and after >= state.last_seq:
         last = f"; the last one ended: {state.last_status}" if state.last_status else ""
-        say(f"no run is open in session {state.id}{last}")
+        print_stderr(f"no run is open in session {state.id}{last}")
         return 0
     watched = _Watched(state, after)
     output = _Lines() if options.json else _Transcript()
-    relay, fresh = Relay(store, state.id, after, look_again=LOOK_AGAIN), Unrepeated()
+    relay, fresh = Relay(store, state.id, after, look_again=LOOK_AGAIN), DeltaFilter()
     problem = ""
     async for batch in relay.batches():
         output.see(fresh.among(batch))
         if relay.problem and relay.problem != problem:
             problem = relay.problem
-            say(f"{problem}: only facts are shown")
+            print_stderr(f"{problem}: only facts are shown")
         if watched.see(batch) and watched.quiet:
-            questions = await open_questions(store, await state_of(store, state.id))
+            questions = await open_questions(store, await load_state(store, state.id))
             output.say_end(watched.quiet, state.id, questions)
         if options.forever:
             continue
         if watched.is_over:
             return exit_code(watched.quiet) if watched.quiet else 0
         if watched.is_running and await _is_cut(store, state.id, watched.seen):
-            say(f"nobody works on the run of session {state.id} any more; `ostler resume {state.id}` goes on")
+            print_stderr(
+                f"nobody works on the run of session {state.id} any more; `ostler resume {state.id}` goes on"
+            )
             return 1
     raise AssertionError("a session is followed for ever")
 
@@ -221,7 +225,7 @@ async def _is_cut(store: Store, session: str, seen: int) -> bool:
     return await store.holder(session) is None and await store.last_seq(session) == seen
 
 
-class _Lines(Notices):
+class _Lines(NoticePrinter):
     """What happens, as it is."""
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
@@ -230,7 +234,7 @@ class _Lines(Notices):
         sys.stdout.buffer.flush()
 
 
-class _Transcript(Notices):
+class _Transcript(NoticePrinter):
     """The run for people: what is said on standard output, as it comes; what is done on standard error."""
 
     shows_work = True
@@ -297,14 +301,14 @@ class _Transcript(Notices):
                 self._end_line()
         match event:
             case events.UserMessage(hidden=False, source=source, content=content):
-                say(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
+                print_stderr(f"{'you' if source == 'prompt' else source}: {text_of(content)}")
             case events.ToolResultFact(failed=str(kind), name=name, content=content) if (
                 kind != "call_refused"
             ):
-                say(f"{name} failed: {text_of(content)}")
+                print_stderr(f"{name} failed: {text_of(content)}")
             case events.QuestionAnswered(outcome="answered", answer=answer) if answer is not None:
-                say(f"answered: {answer}")
+                print_stderr(f"answered: {answer}")
             case events.QuestionAnswered(outcome=outcome):
-                say(f"the question was {outcome}")
+                print_stderr(f"the question was {outcome}")
             case _:
                 super()._see_fact(event)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ostler.app.console import print_json, say
+from ostler.app.console import print_json, print_stderr
 from ostler.app.settings import working_directory
 from ostler.app.stores import find_session
-from ostler.app.submit import ask_session, new_request_id
+from ostler.app.submit import new_request_id, submit_and_wait
 from ostler.core.harness import Harness
 from ostler.core.journal import World
 from ostler.core.lazy import load
@@ -25,7 +25,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.requests import CollapseBranch, Compact, Label, Navigate, Rename, UndoCompaction
 from ostler.schema.text import cut, one_line, plural
 from ostler.sessions.branches import TreeRequest
-from ostler.sessions.run_tree import require_no_parent_at_work, state_of
+from ostler.sessions.run_tree import load_state, require_no_parent_at_work
 from ostler.sessions.session import delete_session
 from ostler.store.paths import store_file
 from ostler.store.sqlite_maintenance import Unnamed, collect_output, shrink, unnamed_output
@@ -42,7 +42,9 @@ async def tree(options: argparse.Namespace, store: Store) -> None:
     for line in rows(nodes):
         print(cut(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
     if not any(node.leaf for node in nodes):
-        say("the next entry goes before the first one" if nodes else "the session has no entries yet")
+        print_stderr(
+            "the next entry goes before the first one" if nodes else "the session has no entries yet"
+        )
 
 
 async def navigate(options: argparse.Namespace, store: Store) -> None:
@@ -89,17 +91,17 @@ async def uncompact(options: argparse.Namespace, store: Store) -> None:
 
 async def _harness(options: argparse.Namespace, state: SessionState) -> Harness:
     """What the session's own process would have: its directory, its model, and the extensions there."""
-    from ostler.app.extension_setup import extended
-    from ostler.app.harness import make_harness
+    from ostler.app.extension_setup import load_extensions
+    from ostler.app.harness import build_harness
     from ostler.app.settings import load_settings
 
     cwd = _directory_of(state)
     loaded = load_settings(cwd, {"model": options.model or state.settings.model or None})
     for notice in loaded.notices:
-        say(notice)
-    harness = make_harness(loaded.settings, cwd)
-    await extended(
-        _NO_OPTIONS, loaded.settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness)
+        print_stderr(notice)
+    harness = build_harness(loaded.settings, cwd)
+    await load_extensions(
+        _NO_OPTIONS, loaded.settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
     )
     return harness
 
@@ -119,9 +121,9 @@ async def _ask(
     needs_model: bool = False,
 ) -> None:
     session = await find_session(store, options.id)
-    make = partial(_harness, options, await state_of(store, session)) if needs_model else None
-    if not await ask_session(store, session, request, make):
-        say(f"session {session} is held by another process, which takes this up when it gets to it")
+    make = partial(_harness, options, await load_state(store, session)) if needs_model else None
+    if not await submit_and_wait(store, session, request, make):
+        print_stderr(f"session {session} is held by another process, which takes this up when it gets to it")
 
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -142,11 +144,13 @@ async def check(options: argparse.Namespace, store: Store) -> int:
             print(one_line(str(problem)))
     if not problems:
         number = len(ids) or len(await store.sessions())
-        say(f"{plural(number, 'session')} checked, nothing is wrong")
+        print_stderr(f"{plural(number, 'session')} checked, nothing is wrong")
     elif any(problem.number in MENDABLE for problem in problems):
-        say(f"{plural(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts")
+        print_stderr(
+            f"{plural(len(problems), 'problem')}; `ostler sessions repair` mends what follows from the facts"
+        )
     else:
-        say(f"{plural(len(problems), 'problem')}")
+        print_stderr(f"{plural(len(problems), 'problem')}")
     return 1 if problems else 0
 
 
@@ -159,20 +163,20 @@ async def repair(options: argparse.Namespace, store: Store) -> int:
     for problem in outcome.left:
         print(f"left as it is: {one_line(str(problem))}")
     if outcome.copy:
-        say(f"the store as it was before is kept in {outcome.copy}; delete it when all is well")
+        print_stderr(f"the store as it was before is kept in {outcome.copy}; delete it when all is well")
     elif not outcome.left:
-        say("nothing is wrong")
+        print_stderr("nothing is wrong")
     return 1 if outcome.left else 0
 
 
 async def prune(options: argparse.Namespace, store: Store) -> None:
-    from ostler.app.stores import delete_unused, unused
+    from ostler.app.stores import delete_unused, unused_sessions
 
     world, path = World(), store_file()
     families = []
     if options.older_than is not None or options.keep is not None:
         since = None if options.older_than is None else world.now_ms() - options.older_than
-        found = unused(
+        found = unused_sessions(
             await store.sessions(),
             unused_since_ms=since,
             keep=options.keep or 0,
@@ -183,22 +187,22 @@ async def prune(options: argparse.Namespace, store: Store) -> None:
         for family in families:
             _print_family("would delete", family)
         left = await asyncio.to_thread(unnamed_output, path, world)
-        say(f"{_output(left)} could be collected; nothing was changed")
+        print_stderr(f"{_output(left)} could be collected; nothing was changed")
         return
     if families and not options.yes and not _is_agreed([one for family in families for one in family]):
-        say("nothing was deleted")
+        print_stderr("nothing was deleted")
         return
     for family in families:
         if reason := await delete_unused(store, family, world):
-            say(f"kept: {reason}")
+            print_stderr(f"kept: {reason}")
         else:
             _print_family("deleted", family)
     collected = await asyncio.to_thread(collect_output, path, world)
     freed = await asyncio.to_thread(shrink, path, world)
     if freed is None:
-        say(f"{_output(collected)} collected; the file keeps its size while others work with it")
+        print_stderr(f"{_output(collected)} collected; the file keeps its size while others work with it")
     else:
-        say(f"{_output(collected)} collected; the file is {_size(freed)} smaller")
+        print_stderr(f"{_output(collected)} collected; the file is {_size(freed)} smaller")
 
 
 def age(text: str) -> int:
@@ -233,7 +237,7 @@ async def delete(options: argparse.Namespace, store: Store) -> None:
     for session in sessions:
         await require_no_parent_at_work(store, session)
     if not options.yes and not _is_agreed([await store.summary(one) for one in sessions]):
-        say("nothing was deleted")
+        print_stderr("nothing was deleted")
         return
     for session in sessions:
         await delete_session(store, session)

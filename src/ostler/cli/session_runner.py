@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import say
-from ostler.app.extension_setup import extended
-from ostler.app.harness import LIMITS, equipped, settings_from
-from ostler.app.session_choice import collect_garbage_from_here, keep_model, opened, require_free
+from ostler.app.console import print_stderr
+from ostler.app.extension_setup import load_extensions
+from ostler.app.harness import LIMITS, prepare_harness, settings_for
+from ostler.app.session_choice import enable_gc, open_for_run, require_free, store_model
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
 from ostler.core.lazy import load
@@ -62,20 +62,20 @@ Work = Callable[[Session], AsyncIterator[Rest]]
 """Drives one run after the other, and says where each came to rest."""
 
 
-async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
+async def run_session(session: Session, work: Work, *, as_lines: bool) -> int:
     """Does the work, prints what comes of it, and gives the session back. Returns the exit code."""
     if as_lines:
         return await _drive_to_lines(session, work)
-    from ostler.cli.output import PlainOutput
+    from ostler.cli.output import ConsoleOutput
 
-    output = PlainOutput()
-    session.observe(output.see)
+    output = ConsoleOutput()
+    session.subscribe(output.see)
     _on_signals(session.cancel)
     quiet: Rest | None = None
     async for quiet in work(session):
         output.finish(quiet, session.id, await _questions(session, quiet))
-        await session.rest()
-    await session.rest()
+        await session.drain()
+    await session.drain()
     await _say_held(session)
     await session.close()
     await _tidy(session)
@@ -84,18 +84,18 @@ async def drive(session: Session, work: Work, *, as_lines: bool) -> int:
 
 async def _drive_to_lines(session: Session, work: Work) -> int:
     from ostler.cli.json_output import JsonOutput
-    from ostler.cli.output import Notices
+    from ostler.cli.output import NoticePrinter
 
     def end(reason: str) -> None:
         output.hurry()
         session.cancel(reason)
 
     output = JsonOutput(session)
-    notices = Notices()
+    notices = NoticePrinter()
     if session.state.run is not None:
         output.see(await _facts_of_run(session, session.state.run.id))
-    session.observe(output.see)
-    session.observe(notices.see)
+    session.subscribe(output.see)
+    session.subscribe(notices.see)
     _on_signals(end)
     try:
         quiet = await _last(session, work)
@@ -112,7 +112,7 @@ async def _drive_to_lines(session: Session, work: Work) -> int:
     await _tidy(session)
     if read_to_its_end:
         return code
-    say("the output was not read to its end, and is not waited for any longer")
+    print_stderr("the output was not read to its end, and is not waited for any longer")
     return code or exit_code(RunEnded("cancelled", TERMINATED))
 
 
@@ -120,8 +120,8 @@ async def _last(session: Session, work: Work) -> Rest | None:
     last = None
     async for quiet in work(session):
         last = quiet
-        await session.rest()
-    await session.rest()
+        await session.drain()
+    await session.drain()
     return last
 
 
@@ -133,22 +133,22 @@ async def _questions(session: Session, quiet: Rest | None) -> list[OpenQuestion]
 
 async def _say_held(session: Session) -> None:
     if session.state.held:
-        await say_held(session.journal.store, session.state)
+        await print_held(session.journal.store, session.state)
 
 
 def _code(quiet: Rest | None, session: Session) -> int:
     if quiet is None:
         return 0
     is_complete = isinstance(quiet, RunEnded) and quiet.status == "completed"
-    if is_complete and session.harness.answer_schema and (problem := unfit(session)):
-        say(problem)
+    if is_complete and session.harness.answer_schema and (problem := schema_problem(session)):
+        print_stderr(problem)
         return 1
     return exit_code(quiet)
 
 
 async def _tidy(session: Session) -> None:
     """Nothing more is read. The store is not closed: that would cost the next start a file of its own."""
-    await session.journal.store.tidy()
+    await session.journal.store.checkpoint()
 
 
 async def _facts_of_run(session: Session, run: str) -> list[Fact]:
@@ -169,7 +169,7 @@ def _on_signals(end: Callable[[str], None]) -> None:
 # --- what a session is driven to do -----------------------------------------------------------------
 
 
-async def go_on(session: Session) -> AsyncIterator[Rest]:
+async def continue_session(session: Session) -> AsyncIterator[Rest]:
     """Without a prompt: an open run goes on from its last fact, one that failed from its messages.
 
     Prompts that wait in the inbox come after it.
@@ -202,7 +202,7 @@ async def run_queue(session: Session, quiet: Rest | None = None) -> AsyncIterato
 
 async def permit(session: Session) -> Rest | None:
     """Says yes to everything that the run and its children want to be permitted, and drives the run on."""
-    from ostler.sessions.submit import answer_in_tree
+    from ostler.sessions.submit import answer_question
 
     store = session.journal.store
     quiet = None
@@ -213,25 +213,27 @@ async def permit(session: Session) -> Rest | None:
         if one.asked.question.kind == "permission" and one.asked.id not in answered
     ]:
         answered.add(asked[0].asked.id)
-        quiet = await answer_in_tree(session, asked[0], "yes", by="cli")
+        quiet = await answer_question(session, asked[0], "yes", by="cli")
     return quiet
 
 
-async def drive_on(options: argparse.Namespace, store: Store, state: SessionState, work: Work) -> int:
+async def resume_as_begun(options: argparse.Namespace, store: Store, state: SessionState, work: Work) -> int:
     """Opens the session with what its run needs, in its own directory, and does the work."""
     await require_free(store, state.id)
     cwd = _place(options, state)
-    settings = settings_from(options, cwd)
+    settings = settings_for(options, cwd)
     if state.run is not None:
         settings = _as_begun(settings, state.run, options)
-    settings, harness = equipped(settings, cwd, state.settings.model, options)
+    settings, harness = prepare_harness(settings, cwd, state.settings.model, options)
     if settings.durability != "process":
         store = open_store(settings)
-    await extended(options, settings, harness, lambda: load("ostler.cli.front_end:CliFace")(harness))
-    session = await opened(store, state.id, harness)
-    collect_garbage_from_here()
-    keep_model(options, session)
-    return await drive(session, work, as_lines=options.json)
+    await load_extensions(
+        options, settings, harness, lambda: load("ostler.cli.front_end:CliFrontEnd")(harness)
+    )
+    session = await open_for_run(store, state.id, harness)
+    enable_gc()
+    store_model(options, session)
+    return await run_session(session, work, as_lines=options.json)
 
 
 def _place(options: argparse.Namespace, state: SessionState) -> Path:
@@ -241,7 +243,7 @@ def _place(options: argparse.Namespace, state: SessionState) -> Path:
     if not place.is_dir():
         raise UsageError(f"session {state.id} worked in {place}, which is gone: say where with --cwd")
     if not place.samefile("."):
-        say(f"working in {place}, where the session is")
+        print_stderr(f"working in {place}, where the session is")
     return working_directory(state.cwd)
 
 
@@ -258,7 +260,7 @@ def _as_begun(settings: Settings, run: RunState, options: argparse.Namespace) ->
     begun_with = run.started.permissions
     is_unsaid = options.permissions is None and not options.yes
     if is_unsaid and begun_with in PROFILES[PROFILES.index(settings.permissions) + 1 :]:
-        say(f"the run began with --permissions {begun_with}; until you say so again, it asks")
+        print_stderr(f"the run began with --permissions {begun_with}; until you say so again, it asks")
         changes["permissions"] = max(settings.permissions, "ask", key=PROFILES.index)
         changes["on_question"] = "wait"
     if run.waiting or run.still_ms:
@@ -268,13 +270,15 @@ def _as_begun(settings: Settings, run: RunState, options: argparse.Namespace) ->
     return msgspec.structs.replace(settings, **changes)
 
 
-async def say_held(store: Store, state: SessionState) -> None:
+async def print_held(store: Store, state: SessionState) -> None:
     if not state.held:
         return
     held = [one for one in await store.pending(state.id) if isinstance(one, Prompt | Continue)]
     if held:
         prompts, release = plural(len(held), "prompt"), f"ostler release {state.id}"
-        say(f"{prompts} held, because the run did not complete; `{release}` goes on, or with --drop forgets")
+        print_stderr(
+            f"{prompts} held, because the run did not complete; `{release}` goes on, or with --drop forgets"
+        )
 
 
 def read_schema(file: Path) -> dict[str, Any]:
@@ -291,16 +295,16 @@ def read_schema(file: Path) -> dict[str, Any]:
     return schema
 
 
-def unfit(session: Session) -> str:
+def schema_problem(session: Session) -> str:
     """Why the answer is not what `--schema` asked for; empty when it is, or when nothing was asked for."""
     schema = session.harness.answer_schema
     if schema is None:
         return ""
-    from ostler.core.json_schema import mismatch
+    from ostler.core.json_schema import schema_error
 
     try:
         answer = msgspec.json.decode(session.state.transcript[-1].text)
     except msgspec.DecodeError as error:
         return f"the answer is not JSON ({error})"
-    problem = mismatch(answer, schema)
+    problem = schema_error(answer, schema)
     return f"the answer does not fit the schema: {problem}" if problem else ""

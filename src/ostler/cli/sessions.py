@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ostler.app.console import aligned, print_json, say
+from ostler.app.console import aligned, print_json, print_stderr
 from ostler.app.options import Parser, at_least_one
 from ostler.app.settings import working_directory
 from ostler.app.stores import find_session, open_store
 from ostler.cli import session_maintenance
 from ostler.core.journal import World
 from ostler.core.store import Hit, SessionSummary, Store
-from ostler.history.export import EXTENSIONS, exported, format_of, reading, written
+from ostler.history.export import EXTENSIONS, export_text, format_of, read_export_file, write_export
 from ostler.schema.errors import NotFound
 from ostler.schema.text import age, cells, cut, cut_start, one_line, printable, short_ids
-from ostler.sessions.run_tree import as_it_is
+from ostler.sessions.run_tree import current_status
 from ostler.store.paths import home_folder, store_file
 
 SEARCH_LIMIT = 50
@@ -39,7 +39,7 @@ async def list_sessions(options: argparse.Namespace, store: Store) -> None:
     if not options.all:
         shown = [one for one in shown if not one.child_of and (one.preview or one.status)]
     limit = options.limit or (None if options.all else LIST_LIMIT)
-    listed = [await as_it_is(store, one) for one in shown[:limit]]
+    listed = [await current_status(store, one) for one in shown[:limit]]
     if options.json:
         for one in listed:
             print_json(one)
@@ -47,13 +47,13 @@ async def list_sessions(options: argparse.Namespace, store: Store) -> None:
     for line in rows(listed, known):
         print(line)
     if not shown:
-        say(
+        print_stderr(
             f"there are no sessions of {here} yet"
             if here
             else "there are no sessions to show; --all shows empty ones"
         )
     elif limit is not None and len(shown) > limit:
-        say(f"{len(shown) - limit} more; --limit or --all shows them")
+        print_stderr(f"{len(shown) - limit} more; --limit or --all shows them")
 
 
 async def show(options: argparse.Namespace, store: Store) -> None:
@@ -66,7 +66,7 @@ async def show(options: argparse.Namespace, store: Store) -> None:
     from ostler.history.export import transcript
     from ostler.history.item_builder import as_revised
 
-    for line in transcript(await as_it_is(store, await store.summary(session)), as_revised(facts)):
+    for line in transcript(await current_status(store, await store.summary(session)), as_revised(facts)):
         print(line)
 
 
@@ -80,7 +80,7 @@ async def search(options: argparse.Namespace, store: Store) -> None:
     for line in hit_rows(hits, await store.sessions()):
         print(line)
     if not hits:
-        say("no message holds all of these words")
+        print_stderr("no message holds all of these words")
 
 
 Command = Callable[[argparse.Namespace, Store], Awaitable[int | None]]
@@ -118,7 +118,7 @@ def _without_store(options: argparse.Namespace) -> None:
     """Looking at sessions must not make a file; there is nothing in it to see yet."""
     if options.command not in _ABOUT_ALL or getattr(options, "ids", None):
         raise NotFound("there are no sessions yet; `ostler -p PROMPT…` begins one")
-    say("there are no sessions yet; `ostler -p PROMPT…` begins one")
+    print_stderr("there are no sessions yet; `ostler -p PROMPT…` begins one")
 
 
 def _sessions_parser() -> Parser:
@@ -324,16 +324,16 @@ async def export(options: argparse.Namespace, store: Store) -> None:
     session = await find_session(store, options.id)
     wanted = options.format or format_of(options.file)
     if options.file == "-":
-        async for piece in exported(store, session, wanted):
+        async for piece in export_text(store, session, wanted):
             sys.stdout.buffer.write(piece)
         return
-    print(await written(store, session, Path(options.file), wanted))
+    print(await write_export(store, session, Path(options.file), wanted))
 
 
 async def import_(options: argparse.Namespace, store: Store) -> None:
     from ostler.store.portable import import_session
 
-    with reading(options.file) as lines:
+    with read_export_file(options.file) as lines:
         print(await import_session(store, lines, str(working_directory()), World()))
 
 

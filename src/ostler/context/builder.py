@@ -11,7 +11,7 @@ from ostler.context.calibration import (
     Account,
     Calibration,
     Coefficient,
-    corrected,
+    corrected_count,
     corrected_decision,
     since_reported,
     too_much,
@@ -19,20 +19,37 @@ from ostler.context.calibration import (
 from ostler.context.compaction import SYSTEM, ClosedChapter, Compaction, closed_chapter, compact, keeps_from
 from ostler.context.policy import ContextPolicy
 from ostler.context.providers import (
-    Fence,
-    Fenced,
-    FenceRequest,
+    ContextProvider,
+    ProviderRequest,
+    ProviderText,
     Reminder,
     Rule,
     as_message,
     as_text,
-    due,
-    fenced,
+    due_reminders,
     in_order,
-    within,
+    provider_texts,
+    within_limit,
 )
-from ostler.context.window import Conversation, Kept, Shown, Tally, Window, conversation, ruled
-from ostler.core.context import NO_TOKENS, Built, Count, Occasion, Order, Tokenizer, Told, total
+from ostler.context.window import (
+    Conversation,
+    KeptResult,
+    Tally,
+    VisibleMessage,
+    Window,
+    apply_policy,
+    conversation,
+)
+from ostler.core.context import (
+    NO_TOKENS,
+    BuiltContext,
+    CompactionReason,
+    CompactionRequest,
+    ContextInput,
+    Count,
+    Tokenizer,
+    total,
+)
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import ToolOffer
@@ -65,7 +82,7 @@ class ModelRoom(msgspec.Struct, frozen=True):
 RoomOf = Callable[[str], ModelRoom]
 
 
-class SessionContext:
+class ContextBuilder:
     """Keeps what was counted, so that a step costs what is new in it."""
 
     def __init__(
@@ -73,7 +90,7 @@ class SessionContext:
         policy: ContextPolicy,
         tokenizer: Tokenizer,
         room_of: RoomOf,
-        fences: tuple[Fence, ...] = (),
+        fences: tuple[ContextProvider, ...] = (),
         reminders: dict[str, Rule] | None = None,
         origins: Mapping[str, str] | None = None,
     ) -> None:
@@ -82,8 +99,8 @@ class SessionContext:
         """Which layer has set each rule: for the trace."""
         self._tokenizer = tokenizer
         self._room_of = room_of
-        self._fences: tuple[Fence, ...] = ()
-        self.bring(fences)
+        self._fences: tuple[ContextProvider, ...] = ()
+        self.set_providers(fences)
         self._reminders = reminders or {}
         self._model = ""
         self._window = Window(policy, self._count)
@@ -96,8 +113,8 @@ class SessionContext:
         self._most = 0
         """Less than was sent, once its vendor has said that this was too much."""
         self._run = ""
-        self._in_prompt: tuple[Fenced, ...] = ()
-        self._left_out: list[Fenced] = []
+        self._in_prompt: tuple[ProviderText, ...] = ()
+        self._left_out: list[ProviderText] = []
         """Fences for which there was no room."""
         self._echoed = ""
         self._in_system: list[str] | None = None
@@ -108,21 +125,21 @@ class SessionContext:
         self._in_vain: tuple[Transcript | None, int] = (None, 0)
         """What could not be compacted, and how long it was."""
 
-    def anew(self) -> SessionContext:
-        return SessionContext(
+    def for_child(self) -> ContextBuilder:
+        return ContextBuilder(
             self.policy, self._tokenizer, self._room_of, self._fences, self._reminders, self._origins
         )
 
-    def bring(self, fences: tuple[Fence, ...]) -> None:
+    def set_providers(self, fences: tuple[ContextProvider, ...]) -> None:
         """These fences from now on; those before the prompt, from the next run on."""
         self._fences = in_order(fences)
 
     # --- building -------------------------------------------------------------------------------------
 
-    async def build(self, journal: Journal, told: Told) -> Built:
+    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext:
         self._use(told.model.name)
         reserve, most = self._reserve(), self._sendable()
-        reminders = list(due(journal.state, self.policy.reminders, self._reminders))
+        reminders = list(due_reminders(journal.state, self.policy.reminders, self._reminders))
         reported = self._reported(journal, told)
         if reported and reported.tokens <= most and self._tells_everything:
             return self._everything(journal, told, reported, reserve, reminders)
@@ -152,19 +169,19 @@ class SessionContext:
             kept = self._kept(present, fixed)
             trace["kept"] = msgspec.to_builtins(kept)
             problem = too_much(self._model, trace["tokens"], kept)
-        return Built(system, shown.transcript, (*at_end, *told.said, *said), trace, problem)
+        return BuiltContext(system, shown.transcript, (*at_end, *told.said, *said), trace, problem)
 
-    def _kept(self, present: Conversation, fixed: Count) -> list[Kept]:
+    def _kept(self, present: Conversation, fixed: Count) -> list[KeptResult]:
         """What stays although it does not fit."""
         kept = self._window.kept(present)
-        sizes = corrected([one.tokens for one in kept], self._coefficient(fixed))
+        sizes = corrected_count([one.tokens for one in kept], self._coefficient(fixed))
         return [msgspec.structs.replace(one, tokens=size) for one, size in zip(kept, sizes, strict=True)]
 
     def _changed_system(self, now: list[str]) -> str:
         before, self._in_system = self._in_system, now
         return "" if before is None or before == now else "by what the fences say"
 
-    def _reported(self, journal: Journal, told: Told) -> Count | None:
+    def _reported(self, journal: Journal, told: ContextInput) -> Count | None:
         """What the next request takes: as the vendor counted the last one, and what is new by estimate."""
         state = journal.state
         if not state.context_tokens or state.context_messages > len(told.transcript):
@@ -181,8 +198,8 @@ class SessionContext:
         return not self._fences and not self._window.has_rules and not self._window.is_cut
 
     def _everything(
-        self, journal: Journal, told: Told, reported: Count, reserve: int, reminders: list[Reminder]
-    ) -> Built:
+        self, journal: Journal, told: ContextInput, reported: Count, reserve: int, reminders: list[Reminder]
+    ) -> BuiltContext:
         tail = self._said(reminders)
         tokens = {"window": self._window_tokens(), "reserve": reserve}
         if tail:
@@ -194,7 +211,7 @@ class SessionContext:
             "messages": [len(told.transcript), len(told.transcript)],
         }
         self._echo(journal, trace, reminders)
-        return Built(told.system, told.transcript, tail, trace)
+        return BuiltContext(told.system, told.transcript, tail, trace)
 
     def _use(self, model: str) -> None:
         if model != self._model:
@@ -235,14 +252,14 @@ class SessionContext:
         """What vendors report from now on corrects the counts, and what they have reported of late."""
         if self._heard is journal:
             return
-        self.leave()
+        self.release()
         first = max(0, journal.state.last_seq - LOOKED_BACK)
         reports = await journal.store.read(journal.session, first)
         self._heard, self._calibration = journal, Calibration()
         self._take_note(reports)
-        self._stop_hearing = journal.observe(self._take_note)
+        self._stop_hearing = journal.subscribe(self._take_note)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Hears no more of the session."""
         self._heard = None
         self._stop_hearing()
@@ -253,7 +270,7 @@ class SessionContext:
             if isinstance(event, ModelCalled | UsageReported):
                 self._calibration.apply(event)
 
-    def _fixed(self, told: Told) -> Count:
+    def _fixed(self, told: ContextInput) -> Count:
         """The system prompt and the tools, each counted once, and what a hook adds to the whole run."""
         fixed = self._sized(told.system) + self._sized_tools(told.tools)
         if not told.said:
@@ -273,20 +290,20 @@ class SessionContext:
 
     # --- fences and reminders -------------------------------------------------------------------------
 
-    async def _injected(self, journal: Journal, room: int) -> list[Fenced]:
+    async def _injected(self, journal: Journal, room: int) -> list[ProviderText]:
         """What the fences bring: those before the prompt once in a run, so that the prefix stays."""
         if not self._fences and not self._in_prompt:
             return []
         run = journal.state.run.id if journal.state.run else ""
         is_new_run, self._run = run != self._run, run
-        found: list[Fenced] = []
+        found: list[ProviderText] = []
         for fence in self._fences:
             if fence.placement == "prompt" and not is_new_run:
                 found += [one for one in self._in_prompt if one.fence.kind == fence.kind]
                 continue
-            request = FenceRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
+            request = ProviderRequest(journal.session, run, self._model, max(1, int(room * fence.share)))
             try:
-                one = await fenced(
+                one = await provider_texts(
                     fence, request, lambda text: self._tokenizer.text(text, self._model).tokens
                 )
             except Exception as error:  # a host's own code: the run goes on without it
@@ -295,12 +312,12 @@ class SessionContext:
                 continue
             if one is not None:
                 found.append(one)
-        told = within(found, room)
+        told = within_limit(found, room)
         self._left_out = [one for one in found if one not in told]
         self._in_prompt = tuple(one for one in told if one.fence.placement == "prompt")
         return told
 
-    def _at_end(self, injected: list[Fenced]) -> tuple[Message, ...]:
+    def _at_end(self, injected: list[ProviderText]) -> tuple[Message, ...]:
         return as_message(one for one in injected if one.fence.placement == "end")
 
     def _said(self, reminders: list[Reminder]) -> tuple[Message, ...]:
@@ -308,7 +325,9 @@ class SessionContext:
 
     # --- the trace ------------------------------------------------------------------------------------
 
-    def _trace(self, account: Account, fixed: Count, shown: Shown, injected: list[Fenced]) -> dict[str, Any]:
+    def _trace(
+        self, account: Account, fixed: Count, shown: VisibleMessage, injected: list[ProviderText]
+    ) -> dict[str, Any]:
         """Everything in tokens as the vendor counts them, as far as that is known."""
         counted = msgspec.structs.replace(fixed + self._certainty, tokens=account.total)
         coefficient = self._coefficient(fixed)
@@ -324,12 +343,12 @@ class SessionContext:
         elif shown.decisions:
             trace["left"] = len(shown.decisions)
         if injected:
-            sizes = corrected([one.tokens for one in injected], coefficient)
+            sizes = corrected_count([one.tokens for one in injected], coefficient)
             trace["fences"] = [
                 [one.fence.kind, size, one.is_cut] for one, size in zip(injected, sizes, strict=True)
             ]
         if self._left_out:
-            sizes = corrected([one.tokens for one in self._left_out], coefficient)
+            sizes = corrected_count([one.tokens for one in self._left_out], coefficient)
             kinds = [one.fence.kind for one in self._left_out]
             trace["fences_left_out"] = [[kind, size] for kind, size in zip(kinds, sizes, strict=True)]
         return trace
@@ -347,7 +366,7 @@ class SessionContext:
 
     # --- compaction -----------------------------------------------------------------------------------
 
-    async def is_full(self, journal: Journal, told: Told) -> bool:
+    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
         self._use(told.model.name)
         await self._hear(journal)
         if self._closed_chapter(told):
@@ -356,25 +375,27 @@ class SessionContext:
             return False
         return self._is_too_much(journal, told) and self._place(told, "automatic") is not None
 
-    def _is_too_much(self, journal: Journal, told: Told) -> bool:
+    def _is_too_much(self, journal: Journal, told: ContextInput) -> bool:
         at = self.policy.summaries.at
         reported = self._reported(journal, told)
         if reported and self._tells_everything:
             return reported.tokens > self._sendable() * at
         room = self._room(told)
         told_so_far = self._conversation(told)
-        return self._tally.total > room * at and ruled(told_so_far, self.policy) > room * at
+        return self._tally.total > room * at and apply_policy(told_so_far, self.policy) > room * at
 
-    def _room(self, told: Told) -> int:
+    def _room(self, told: ContextInput) -> int:
         fixed = self._fixed(told)
         return self._space(fixed) - fixed.tokens - self._beside
 
-    def _place(self, told: Told, occasion: Occasion) -> int | None:
+    def _place(self, told: ContextInput, occasion: CompactionReason) -> int | None:
         """Before it, messages can be summarised; None if there are too few."""
         keep = int(max(1, self._room(told)) * self.policy.summaries.keep)
         return keeps_from(self._conversation(told), keep, occasion)
 
-    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+    async def compact(
+        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+    ) -> str:
         self._use(told.model.name)
         await self._hear(journal)
         if order.occasion == "overflow":
@@ -404,15 +425,15 @@ class SessionContext:
         instructions = self._sized(SYSTEM).tokens
         return max(1, window - min(self.policy.summaries.longest, window // 2) - instructions)
 
-    def _was_in_vain(self, told: Told) -> bool:
+    def _was_in_vain(self, told: ContextInput) -> bool:
         transcript, length = self._in_vain
         return told.transcript is transcript and len(told.transcript) < length + TRY_AGAIN_AFTER
 
-    def _closed_chapter(self, told: Told) -> ClosedChapter | None:
+    def _closed_chapter(self, told: ContextInput) -> ClosedChapter | None:
         rules = self.policy.checkpoints
         return closed_chapter(self._conversation(told), rules.keep_calls) if rules.offered else None
 
-    def _conversation(self, told: Told) -> Conversation:
+    def _conversation(self, told: ContextInput) -> Conversation:
         return conversation(
             told.transcript, told.sources, told.prompts, self._tally, self._count, told.steers
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.window import Decision, Kept
+from ostler.context.window import Decision, KeptResult
 from ostler.core.context import Confidence, Count, Source
 from ostler.schema.events import Event, ModelCalled, UsageReported
 from ostler.schema.usage import Usage
@@ -145,8 +145,8 @@ class Account(msgspec.Struct, frozen=True):
     def traced(self, coefficient: Coefficient) -> dict[str, int]:
         """Corrected: the parts add up to `all`. What is not there is left out."""
         beside = (self.fixed, self.fences, self.reminders)
-        fixed, fences, reminders, messages = corrected((*beside, self.messages), coefficient)
-        room = corrected((*beside, max(0, self.room)), coefficient)[-1]
+        fixed, fences, reminders, messages = corrected_count((*beside, self.messages), coefficient)
+        room = corrected_count((*beside, max(0, self.room)), coefficient)[-1]
         parts = {"fixed": fixed, "fences": fences, "reminders": reminders}
         return {
             "window": self.window,
@@ -158,7 +158,7 @@ class Account(msgspec.Struct, frozen=True):
         }
 
 
-def corrected(parts: Iterable[int], coefficient: Coefficient) -> list[int]:
+def corrected_count(parts: Iterable[int], coefficient: Coefficient) -> list[int]:
     """Each part, so that the sum is what the coefficient makes of the sum."""
     value = coefficient.value if coefficient.applies else 1
     sums = [ceil(so_far * value) for so_far in accumulate(parts, initial=0)]
@@ -166,7 +166,10 @@ def corrected(parts: Iterable[int], coefficient: Coefficient) -> list[int]:
 
 
 def corrected_decision(one: Decision, coefficient: Coefficient) -> Decision:
-    (before,), (after,) = corrected([one.before], coefficient), corrected([one.after], coefficient)
+    (before,), (after,) = (
+        corrected_count([one.before], coefficient),
+        corrected_count([one.after], coefficient),
+    )
     return msgspec.structs.replace(one, before=before, after=after)
 
 
@@ -178,7 +181,7 @@ def since_reported(reported: int, new: Count) -> Count:
     return Count(tokens, "reported", confidence)
 
 
-def too_much(model: str, tokens: dict[str, int], kept: Iterable[Kept]) -> str:
+def too_much(model: str, tokens: dict[str, int], kept: Iterable[KeptResult]) -> str:
     """Why a request cannot be made to fit, in one line."""
     rules: dict[str, int] = {}
     for one in kept:

@@ -12,12 +12,12 @@ from ostler.context.policy import ContextPolicy
 from ostler.context.tokenizers import estimated_tokens
 from ostler.context.window import CHARACTERS_A_TOKEN, Conversation
 from ostler.core.cancellation import CancelToken
-from ostler.core.completion import ask_aside
-from ostler.core.context import Occasion, Order
-from ostler.core.function_tool import checked
+from ostler.core.completion import complete
+from ostler.core.context import CompactionReason, CompactionRequest
+from ostler.core.function_tool import validate_arguments
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedCompaction, Refuse, Summary
-from ostler.core.journal import Journal, oversight
+from ostler.core.journal import Journal, hook_scope
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.core.transcript import SUMMARY, Transcript
 from ostler.schema.errors import InvalidArguments, OstlerError
@@ -55,14 +55,14 @@ class Compaction(msgspec.Struct, frozen=True):
     told: Conversation
     place: int
     policy: ContextPolicy
-    order: Order
+    order: CompactionRequest
     room_of: Callable[[str], int]
     """The tokens that a model may be told which writes the summary."""
     summary: str = ""
     """By the model that closed a chapter."""
 
 
-def keeps_from(told: Conversation, keep: int, occasion: Occasion) -> int | None:
+def keeps_from(told: Conversation, keep: int, occasion: CompactionReason) -> int | None:
     """The first message that stays as it is: the newest within `keep` tokens, no call without its result.
 
     None when fewer than two messages lie before it. A person who asks for it gets the most of it.
@@ -138,8 +138,8 @@ async def _summary(
 ) -> str | _Refused:
     """By a hook, by the model that closed a chapter, or by the one that the policy names."""
     if "before_compact" in harness.hooks:
-        planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.wish)
-        over = oversight(journal, CancelToken())
+        planned = PlannedCompaction(tuple(old), compaction.order.occasion, compaction.order.instructions)
+        over = hook_scope(journal, CancelToken())
         verdict = await harness.hooks.before_compact(planned, over)
         if isinstance(verdict, Refuse):
             return _Refused(verdict.reason or "a hook refused it")
@@ -158,7 +158,7 @@ async def _summary(
     room = compaction.room_of(harness.model.name)
     asked, size, is_cut = _record(compaction, old, room)
     trace = {"tokens": {"room": room, "all": size}, "messages": [len(old), len(old)], "cut": is_cut}
-    written = await ask_aside(journal, harness, "compaction", SYSTEM, Transcript([asked]), trace)
+    written = await complete(journal, harness, "compaction", SYSTEM, Transcript([asked]), trace)
     if not isinstance(written, str):
         return _Refused(f"the summary could not be written: {written.message}")
     return written[: longest * CHARACTERS_A_TOKEN * 2]
@@ -190,8 +190,8 @@ def _asked(compaction: Compaction, earlier: str, record: str) -> Message:
         parts.append("Bring the earlier summary up to date with this record: one summary of both.")
     else:
         parts.append("Summarise this record.")
-    if compaction.order.wish:
-        parts.append(f"Pay attention to this: {compaction.order.wish}")
+    if compaction.order.instructions:
+        parts.append(f"Pay attention to this: {compaction.order.instructions}")
     return user("\n\n".join(parts))
 
 
@@ -304,7 +304,7 @@ class ChapterTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> Chapter:
-        chapter = checked(arguments, Chapter, NAME)
+        chapter = validate_arguments(arguments, Chapter, NAME)
         if not chapter.summary.strip():
             raise InvalidArguments("the summary is empty: say what you need to go on")
         if (tokens := estimated_tokens(chapter.summary)) > self._longest:

@@ -13,14 +13,14 @@ class Unusable(Exception):
     """Says in one line why a file cannot be used."""
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class FileHead(msgspec.Struct, frozen=True):
     """The first bytes of a file, and the size of the whole."""
 
     content: bytes
     size: int
 
 
-def read_beginning(path: Path, project: Path | None, limit: int) -> Beginning | None:
+def read_head(path: Path, project: Path | None, limit: int) -> FileHead | None:
     """At most `limit` bytes; None where there is no such file.
 
     A file of a project must lie in it: a link could show the model what is none of the project's business.
@@ -32,7 +32,7 @@ def read_beginning(path: Path, project: Path | None, limit: int) -> Beginning | 
         if project is not None and not path.resolve().is_relative_to(project):
             raise Unusable("it is a link that leads out of the project")
         with path.open("rb") as file:
-            return Beginning(file.read(limit), os.fstat(file.fileno()).st_size)
+            return FileHead(file.read(limit), os.fstat(file.fileno()).st_size)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.context.files import Beginning, Unusable, folders_up_to, printable_path, read_beginning
+from ostler.context.files import FileHead, Unusable, folders_up_to, printable_path, read_head
 from ostler.core.hooks import FinishedCall, Hook
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.messages import Text
 from ostler.store.paths import configuration_file, home_folder
-from ostler.tools.files import digest_of, shown
+from ostler.tools.files import digest_of, display_path
 from ostler.tools.truncation import byte_length, size_text
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def instructions_for(path: Path, cwd: Path, root: Path, told: Mapping[str, str])
     found = search.found()
     # Whoever reads or writes such a file knows what it says.
     new = (one for one in found.sources if one.path != str(path))
-    sources = tuple(one for one in new if told.get(shown(Path(one.path), cwd)) != one.digest)
+    sources = tuple(one for one in new if told.get(display_path(Path(one.path), cwd)) != one.digest)
     return Instructions(sources, found.problems)
 
 
@@ -149,7 +149,7 @@ def _folders_to_look_into(path: str, cwd: str, root: str) -> list[str]:
 
 class _Search:
     def __init__(self) -> None:
-        self._files: dict[Path, tuple[Path, Beginning]] = {}
+        self._files: dict[Path, tuple[Path, FileHead]] = {}
         """By where the links lead, so that nothing is told twice."""
         self._problems: list[str] = []
 
@@ -157,7 +157,7 @@ class _Search:
         for name in NAMES:
             path = folder / name
             try:
-                beginning = read_beginning(path, project, LARGEST_FILE)
+                beginning = read_head(path, project, LARGEST_FILE)
             except Unusable as error:
                 self._complain(path, f"{error}; the model is not told of it")
                 return
@@ -181,7 +181,7 @@ class _Search:
             sources.append(Source(printable_path(path), beginning.size, digest_of(beginning.content), told))
         return Instructions(tuple(reversed(sources)), tuple(self._problems))
 
-    def _text(self, path: Path, beginning: Beginning) -> str:
+    def _text(self, path: Path, beginning: FileHead) -> str:
         if b"\0" in beginning.content:
             self._complain(path, "it is not text; the model is not told of it")
             return ""
@@ -274,7 +274,7 @@ def nested_instructions(cwd: Path, say: Callable[[str], None] = lambda text: Non
                 say(problem)
         if not found.sources:
             return None
-        told = {shown(Path(source.path), cwd): source for source in found.sources}
+        told = {display_path(Path(source.path), cwd): source for source in found.sources}
         blocks = tuple(_block(name, source) for name, source in told.items())
         named = {name: source.digest for name, source in told.items()}
         return msgspec.structs.replace(

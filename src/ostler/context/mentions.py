@@ -18,8 +18,8 @@ import msgspec
 from ostler.context.markdown import outside_code
 from ostler.schema.errors import ToolFailed
 from ostler.schema.messages import PlainBlock, Text
-from ostler.tools.files import missing, resolve, shown
-from ostler.tools.read import look_at
+from ostler.tools.files import display_path, not_found, resolve
+from ostler.tools.read import read_file
 from ostler.tools.truncation import (
     MAX_LINES,
     LineWindow,
@@ -99,7 +99,7 @@ class _Room:
         if text > self._text or attached > self._attached:
             limit = size_text(MOST_ATTACHED if attached else MOST_TEXT)
             self._notices.append(f"@{target.given} is not shown: with it there would be more than {limit}")
-            name = shown(target.path, self._cwd)
+            name = display_path(target.path, self._cwd)
             self.blocks.append(Text(f"{name} is not shown here, since it would be too much: use read or ls"))
             return
         self._text -= text
@@ -116,7 +116,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
         raise ToolFailed(f"line {target.last} comes before line {target.first}")
     limit = MAX_LINES if target.last is None else target.last - target.first + 1
     window = LineWindow(target.first, limit)
-    found = look_at(target.path, target.given, window, cwd, lambda: False)
+    found = read_file(target.path, target.given, window, cwd, lambda: False)
     details = found.details or {}
     first, *others = found.content
     if others or not isinstance(first, Text):
@@ -128,7 +128,7 @@ def _blocks(target: _Target, cwd: Path) -> tuple[tuple[PlainBlock, ...], str]:
 def _listing(folder: Path, cwd: Path) -> str:
     from ostler.tools.files import in_path_order, is_folder, walk
 
-    name = without_surrogates(shown(folder, cwd)).rstrip("/")
+    name = without_surrogates(display_path(folder, cwd)).rstrip("/")
     seen = 0
 
     def stop() -> bool:
@@ -199,7 +199,7 @@ def _existing(given: str, cwd: Path) -> Path | None:
 
 def _complaint(given: str, cwd: Path) -> str:
     try:
-        return missing(resolve(given, cwd), given).message
+        return not_found(resolve(given, cwd), given).message
     except ToolFailed as error:
         return error.message
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ostler.core.validation import misfit
+from ostler.core.validation import describe_mismatch
 from ostler.schema.errors import ConfigurationError
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -171,7 +171,7 @@ def check_rules(fields: dict[str, Any], *, strict: bool = True) -> ContextPolicy
     try:
         return msgspec.convert(fields, ContextPolicy, strict=strict)
     except msgspec.ValidationError:
-        raise ConfigurationError(misfit(fields, ContextPolicy, "context", strict=strict)) from None
+        raise ConfigurationError(describe_mismatch(fields, ContextPolicy, "context", strict=strict)) from None
 
 
 _ORDERED = (("window.reserve", "window.tokens"), ("summaries.keep", "summaries.at"))

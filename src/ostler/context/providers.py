@@ -23,7 +23,7 @@ Placement = Literal["system", "prompt", "end"]
 _KIND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-class FenceRequest(msgspec.Struct, frozen=True):
+class ProviderRequest(msgspec.Struct, frozen=True):
     """What a fence may look at."""
 
     session: str
@@ -35,10 +35,10 @@ class FenceRequest(msgspec.Struct, frozen=True):
 
 Content = str | None
 
-Source = Callable[[FenceRequest], Content | Awaitable[Content]]
+Source = Callable[[ProviderRequest], Content | Awaitable[Content]]
 
 
-class Fence(msgspec.Struct, frozen=True):
+class ContextProvider(msgspec.Struct, frozen=True):
     """A kind of injected context. Nothing is told, and no tag is left, when it has no content."""
 
     kind: str
@@ -60,16 +60,16 @@ class Fence(msgspec.Struct, frozen=True):
             )
 
 
-class Fenced(msgspec.Struct, frozen=True):
+class ProviderText(msgspec.Struct, frozen=True):
     """A fence with its content, as it is told."""
 
-    fence: Fence
+    fence: ContextProvider
     text: str
     tokens: int
     is_cut: bool
 
 
-def in_order(fences: Iterable[Fence]) -> tuple[Fence, ...]:
+def in_order(fences: Iterable[ContextProvider]) -> tuple[ContextProvider, ...]:
     """By priority; refuses two of a kind."""
     ordered = tuple(sorted(fences, key=lambda fence: (-fence.priority, fence.kind)))
     kinds = [fence.kind for fence in ordered]
@@ -78,7 +78,9 @@ def in_order(fences: Iterable[Fence]) -> tuple[Fence, ...]:
     return ordered
 
 
-async def fenced(fence: Fence, request: FenceRequest, count: Callable[[str], int]) -> Fenced | None:
+async def provider_texts(
+    fence: ContextProvider, request: ProviderRequest, count: Callable[[str], int]
+) -> ProviderText | None:
     """The fence's content in its tags, cut to its share; None when there is none."""
     content = fence.source(request)
     if inspect.isawaitable(content):
@@ -92,10 +94,10 @@ async def fenced(fence: Fence, request: FenceRequest, count: Callable[[str], int
         text = text[: min(len(text) - 1, len(text) * request.room // tokens)]
         tokens = count(_tagged(fence.kind, f"{text}\n[cut]"))
     told = _tagged(fence.kind, f"{text}\n[cut]" if is_cut else text)
-    return Fenced(fence, told, tokens, is_cut)
+    return ProviderText(fence, told, tokens, is_cut)
 
 
-def within(found: list[Fenced], room: int) -> list[Fenced]:
+def within_limit(found: list[ProviderText], room: int) -> list[ProviderText]:
     """Those that there is room for: the weakest is left out first, unless it must be kept."""
     told = list(found)
     while sum(one.tokens for one in told) > room:
@@ -110,7 +112,7 @@ def _tagged(kind: str, text: str) -> str:
     return f"<{kind}>\n{text}\n</{kind}>"
 
 
-def as_message(fenced_ones: Iterable[Fenced]) -> tuple[Message, ...]:
+def as_message(fenced_ones: Iterable[ProviderText]) -> tuple[Message, ...]:
     """One message for all of them, if there are any."""
     text = "\n\n".join(one.text for one in fenced_ones)
     return (Message("user", (Text(text),)),) if text else ()
@@ -125,7 +127,7 @@ class Reminder(msgspec.Struct, frozen=True):
     text: str
 
 
-def due(state: SessionState, policy: Reminders, own: dict[str, Rule]) -> Iterator[Reminder]:
+def due_reminders(state: SessionState, policy: Reminders, own: dict[str, Rule]) -> Iterator[Reminder]:
     """Those whose time is now, in a fixed order."""
     run = state.run
     if run is None:

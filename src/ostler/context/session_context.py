@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.core.context import Built, Order, Told
+from ostler.core.context import BuiltContext, CompactionRequest, ContextInput
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.run_state import REMIND_AT
@@ -16,9 +16,9 @@ from ostler.core.tool import ResultLimits
 from ostler.schema.messages import File, Message, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from ostler.context.builder import ModelRoom, SessionContext
+    from ostler.context.builder import ContextBuilder, ModelRoom
     from ostler.context.policy import ContextPolicy, Rules
-    from ostler.context.providers import Fence, Rule
+    from ostler.context.providers import ContextProvider, Rule
     from ostler.core.context import Tokenizer
 
 
@@ -58,14 +58,14 @@ def catalogue_limits(model: str) -> tuple[int, int | None]:
     return Catalogue().limits(model)
 
 
-class Brought:
+class ContextParts:
     """What extensions bring along: the same for a session, its runs and its children."""
 
-    fences: tuple[Fence, ...] = ()
+    fences: tuple[ContextProvider, ...] = ()
 
 
-class KeptContext:
-    """Tells everything while that is easy, and leaves the rest to `SessionContext`.
+class SessionContext:
+    """Tells everything while that is easy, and leaves the rest to `ContextBuilder`.
 
     The rules are those of the settings, changed by the agent's, and those by the run's.
     """
@@ -77,10 +77,10 @@ class KeptContext:
         limits_of: LimitsOf = catalogue_limits,
         agent: Rules = NO_RULES,
         run: Rules = NO_RULES,
-        fences: tuple[Fence, ...] = (),
+        fences: tuple[ContextProvider, ...] = (),
         reminders: Mapping[str, Rule] = NO_REMINDERS,
         tokenizer: Tokenizer | None = None,
-        brought: Brought | None = None,
+        brought: ContextParts | None = None,
     ) -> None:
         self._layers = {"settings": rules, "agent": agent, "run": run}
         self._has_rules = any(self._layers.values())
@@ -89,20 +89,20 @@ class KeptContext:
         self._fences = fences
         self._reminders = dict(reminders)
         self._tokenizer = tokenizer
-        self._brought = brought or Brought()
-        self._used: tuple[Fence, ...] = ()
-        self._whole: SessionContext | None = None
+        self._brought = brought or ContextParts()
+        self._used: tuple[ContextProvider, ...] = ()
+        self._whole: ContextBuilder | None = None
         self._room_of = cache(self._find_room)
         self._find_limits = limits_of
         self._limits_of = cache(limits_of)
         self._sizes: dict[tuple[str, ...], int] = {}
         self._echoed = ""
-        self._looked_at: tuple[Told | None, int] = (None, 0)
+        self._looked_at: tuple[ContextInput | None, int] = (None, 0)
 
-    def anew(self) -> KeptContext:
+    def for_child(self) -> SessionContext:
         return self._with(self._layers["agent"], self._layers["run"])
 
-    def for_agent(self, rules: Rules) -> KeptContext:
+    def for_agent(self, rules: Rules) -> SessionContext:
         """Another one, for a child whose agent has rules of its own. Raises for rules that are wrong."""
         from ostler.context.policy import combined
 
@@ -110,20 +110,20 @@ class KeptContext:
         other.policy()
         return other
 
-    def for_run(self, rules: Rules) -> KeptContext:
+    def for_run(self, rules: Rules) -> SessionContext:
         """The one by which the next run is told what it is: this one, if nothing is to be different."""
         if rules == self._layers["run"]:
             return self
         other = self._with(self._layers["agent"], rules)
         other.policy()
         if self._whole is not None:
-            self._whole.leave()
+            self._whole.release()
         if self._echoed or self._whole is not None:  # something was told by these rules
             other._changed = ANOTHER_POLICY
         return other
 
-    def _with(self, agent: Rules, run: Rules) -> KeptContext:
-        return KeptContext(
+    def _with(self, agent: Rules, run: Rules) -> SessionContext:
+        return SessionContext(
             self._layers["settings"],
             limits_of=self._find_limits,
             agent=agent,
@@ -134,7 +134,7 @@ class KeptContext:
             brought=self._brought,
         )
 
-    def bring(self, fences: Iterable[Fence]) -> list[str]:
+    def set_providers(self, fences: Iterable[ContextProvider]) -> list[str]:
         """The fences of extensions, from the next step on, in place of those before; here, and in every
         context that was made of this one. Returns the kinds that the host has itself: its own are told."""
         brought = tuple(fences)
@@ -158,29 +158,31 @@ class KeptContext:
         if self._has_rules or harness.result_limits != ResultLimits() or CLOSE_CHAPTER in harness.tools:
             follow_policy(harness, self.policy())
 
-    async def build(self, journal: Journal, told: Told) -> Built:
+    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext:
         if tokens := self._easily(journal, told):
-            built = Built(told.system, told.transcript, told.said, self._trace(journal, told, tokens))
+            built = BuiltContext(told.system, told.transcript, told.said, self._trace(journal, told, tokens))
         else:
             built = await self.whole().build(journal, told)
         if self._changed and built.trace is not None:
             built.trace["changed"], self._changed = self._changed, ""
         return built
 
-    async def is_full(self, journal: Journal, told: Told) -> bool:
-        return not self._easily(journal, told) and await self.whole().is_full(journal, told)
+    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
+        return not self._easily(journal, told) and await self.whole().needs_compaction(journal, told)
 
-    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+    async def compact(
+        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+    ) -> str:
         return await self.whole().compact(journal, harness, told, order)
 
-    def whole(self) -> SessionContext:
+    def whole(self) -> ContextBuilder:
         fences = (*self._fences, *self._brought.fences)
         if self._whole is None:
-            from ostler.context.builder import SessionContext
+            from ostler.context.builder import ContextBuilder
             from ostler.context.policy import origins_of
             from ostler.context.tokenizers import RoutedTokenizer
 
-            self._whole = SessionContext(
+            self._whole = ContextBuilder(
                 self.policy(),
                 self._tokenizer or RoutedTokenizer(),
                 self._room_of,
@@ -189,7 +191,7 @@ class KeptContext:
                 origins_of(tuple(self._layers), tuple(self._layers.values())),
             )
         elif fences != self._used:
-            self._whole.bring(fences)
+            self._whole.set_providers(fences)
         self._used = fences
         return self._whole
 
@@ -198,13 +200,13 @@ class KeptContext:
 
         return ModelRoom(*self._limits_of(model))
 
-    def _easily(self, journal: Journal, told: Told) -> int:
+    def _easily(self, journal: Journal, told: ContextInput) -> int:
         """A number of tokens that the request surely does not exceed, if that is far from all; else 0."""
         if self._looked_at[0] is not told:  # a step asks twice: whether it is full, and then for it
             self._looked_at = (told, self._bound(journal, told))
         return self._looked_at[1]
 
-    def _bound(self, journal: Journal, told: Told) -> int:
+    def _bound(self, journal: Journal, told: ContextInput) -> int:
         state, run = journal.state, journal.state.run
         if self._has_rules or self._fences or self._reminders or self._whole is not None:
             return 0
@@ -225,13 +227,13 @@ class KeptContext:
         tokens = (state.context_tokens if counted else 0) + characters // LEAST_CHARACTERS_A_TOKEN + 1
         return tokens if tokens <= self._limits_of(told.model.name)[0] * EASILY else 0
 
-    def _size_of_tools(self, told: Told) -> int:
+    def _size_of_tools(self, told: ContextInput) -> int:
         names = tuple([tool.name for tool in told.tools])
         if names not in self._sizes:
             self._sizes[names] = len(msgspec.json.encode(told.tools))
         return self._sizes[names]
 
-    def _trace(self, journal: Journal, told: Told, tokens: int) -> dict[str, Any]:
+    def _trace(self, journal: Journal, told: ContextInput, tokens: int) -> dict[str, Any]:
         run = journal.state.run.id if journal.state.run else ""
         number = len(told.transcript)
         window = self._limits_of(told.model.name)[0]
@@ -255,7 +257,7 @@ def follow_policy(harness: Harness, policy: ContextPolicy) -> None:
 
         tools.append(ChapterTool(policy.summaries.longest))
     if len(tools) != len(harness.tools):
-        harness.use(tools)
+        harness.set_tools(tools)
 
 
 def _is_near_its_end(steps: int, limit: int | None) -> bool:

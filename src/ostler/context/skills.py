@@ -22,13 +22,13 @@ from ostler.context.files import (
     folders_up_to,
     printable_path,
     quoted_path,
-    read_beginning,
+    read_head,
 )
-from ostler.core.function_tool import checked
+from ostler.core.function_tool import validate_arguments
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.schema.errors import InvalidArguments, ToolFailed, UsageError
 from ostler.schema.outcomes import Display, Ok, ok
-from ostler.tools.files import digest_of, in_thread, shown
+from ostler.tools.files import digest_of, display_path, run_cancellable
 from ostler.tools.truncation import byte_length, without_surrogates
 
 SKILL_FOLDERS = (".ostler/skills", ".agents/skills")
@@ -197,7 +197,7 @@ class _Search:
 
 
 def _content(path: Path, project: Path | None) -> bytes | None:
-    beginning = read_beginning(path, project, LARGEST_FILE)
+    beginning = read_head(path, project, LARGEST_FILE)
     if beginning is None:
         return None
     if beginning.size > LARGEST_FILE:
@@ -319,7 +319,7 @@ def activated(skill: Skill, cwd: Path) -> str:
     files = list(_files(path.parent))
     if files:
         parts += ["", "Paths in it are relative to its folder, which has these files:"]
-        parts += [without_surrogates(shown(file, cwd)) for file in files[:MOST_FILES]]
+        parts += [without_surrogates(display_path(file, cwd)) for file in files[:MOST_FILES]]
     if len(files) > MOST_FILES:
         parts.append("[there are more: list the folder]")
     return "\n".join(parts)
@@ -359,11 +359,11 @@ def expand_skill(text: str, skills: Skills, cwd: Path) -> str | None:
     if invocation is None:
         return None
     name, rest = invocation[1], invocation[2].rstrip()
-    told = told_of(name, skills, cwd)
+    told = skill_notice(name, skills, cwd)
     return f"{told}\n\n{rest}" if rest else told
 
 
-def told_of(name: str, skills: Skills, cwd: Path) -> str:
+def skill_notice(name: str, skills: Skills, cwd: Path) -> str:
     """What the model is told of a skill. Raises `UsageError` for one that cannot be used."""
     if name not in skills.found:
         for one in skills.to_trust:
@@ -414,7 +414,7 @@ class SkillTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> Activation:
-        activation = checked(arguments, Activation, NAME)
+        activation = validate_arguments(arguments, Activation, NAME)
         if activation.name not in self.skills:
             known = ", ".join(self.skills)
             raise InvalidArguments(f"there is no skill {activation.name!r}; the skills are: {known}")
@@ -423,8 +423,8 @@ class SkillTool:
     async def run(self, arguments: Activation, context: ToolContext) -> Ok:
         skill = self.skills[arguments.name]
         try:
-            told = await in_thread(lambda stop: activated(skill, context.cwd))
+            told = await run_cancellable(lambda stop: activated(skill, context.cwd))
         except Unusable as error:
             raise ToolFailed(f"the skill {skill.name} cannot be used: {error}") from None
-        details = {"skill": skill.name, "source": shown(Path(skill.source), context.cwd)}
+        details = {"skill": skill.name, "source": display_path(Path(skill.source), context.cwd)}
         return ok(told, details=details, summary=skill.description)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
+from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_head
 from ostler.context.markdown import InvalidFrontMatter, read_front_matter
 from ostler.context.templates import (
     InvalidTemplate,
@@ -31,7 +31,7 @@ from ostler.store.paths import configuration_file
 _COMMAND = re.compile(r"/(?:([A-Za-z][A-Za-z0-9_-]*):)?([A-Za-z0-9_][A-Za-z0-9_.-]*)(?=\s|\Z)")
 
 
-class Expanded(msgspec.Struct, frozen=True):
+class ExpandedPrompt(msgspec.Struct, frozen=True):
     """What is said to the model."""
 
     text: str
@@ -46,13 +46,13 @@ class Kind(msgspec.Struct, frozen=True):
     """One kind of slash commands."""
 
     names: Collection[str]
-    expand: Callable[[str, Sequence[Word]], Expanded]
+    expand: Callable[[str, Sequence[Word]], ExpandedPrompt]
     """Makes the text from one of the names and the words behind it. Raises `UsageError`."""
 
 
 def expand_prompt(
     typed: str | Sequence[str], kinds: Mapping[str, Kind], others: Collection[str] = ()
-) -> Expanded:
+) -> ExpandedPrompt:
     """What was typed, or what its slash command stands for.
 
     `typed` is a text, or the words that a shell made of it: those keep their blanks. `kinds` has the
@@ -63,16 +63,16 @@ def expand_prompt(
     parts = (typed,) if isinstance(typed, str) else tuple(typed)
     text = " ".join(parts).strip()
     if text.startswith("//") and _COMMAND.match(text, 1):
-        return Expanded(text[1:])
+        return ExpandedPrompt(text[1:])
     command = _COMMAND.match(text)
     if command is None:
-        return Expanded(text)
+        return ExpandedPrompt(text)
     prefix, name = command[1] or "", command[2]
     kind = kinds.get(prefix)
     if kind and name in kind.names:
         return kind.expand(name, _words_behind(command[0], parts))
     if Path(command[0]).exists():  # `/tmp` and the like
-        return Expanded(text)
+        return ExpandedPrompt(text)
     raise UsageError(_unknown(command[0], kinds, others))
 
 
@@ -161,14 +161,14 @@ def find_prompts(cwd: Path, root: Path, own: Path) -> PromptFiles:
 def prompt_commands(files: PromptFiles, model: str) -> Kind:
     """The templates as slash commands, for a model named `provider/id`."""
 
-    def expand(name: str, words: Sequence[Word]) -> Expanded:
+    def expand(name: str, words: Sequence[Word]) -> ExpandedPrompt:
         if name in files.unusable:
             raise UsageError(files.unusable[name])
         file = files.found[name]
         filled = fill(file.template, words, model)
         if not filled.text.strip():
             raise UsageError(f"/{name} has nothing to say to {model}: {file.source}")
-        return Expanded(filled.text, file.source, file.scope == "user", filled.used)
+        return ExpandedPrompt(filled.text, file.source, file.scope == "user", filled.used)
 
     return Kind({*files.found, *files.unusable}, expand)
 
@@ -234,7 +234,7 @@ def _prompt_file(path: Path, project: Path | None, problems: list[str]) -> Promp
 
 
 def _content(path: Path, project: Path | None) -> str:
-    beginning = read_beginning(path, project, LARGEST_FILE)
+    beginning = read_head(path, project, LARGEST_FILE)
     if beginning is None:
         raise Unusable("it is a link to nothing")
     if beginning.size > LARGEST_FILE:

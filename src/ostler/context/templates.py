@@ -37,7 +37,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     has_position: bool = True
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class GivenArguments(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[Word, ...]
     """Those that are neither flags nor `name=value`."""
     named: Mapping[str, str | bool]
@@ -46,7 +46,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """How many words the declared arguments take."""
 
 
-def assign(parameters: Sequence[Parameter], words: Sequence[Word], command: str) -> Given:
+def assign(parameters: Sequence[Parameter], words: Sequence[Word], command: str) -> GivenArguments:
     """Raises `UsageError` for a flag that is not declared, or has no value.
 
     Where nothing is declared, all words are words. Behind `--`, too.
@@ -61,7 +61,7 @@ def assign(parameters: Sequence[Parameter], words: Sequence[Word], command: str)
             missing.append(_upper(parameter.name))
         elif parameter.name not in named and parameter.default is not None:
             named[parameter.name] = parameter.default
-    return Given(words=tuple(rest), named=named, missing=tuple(missing), room=len(open_))
+    return GivenArguments(words=tuple(rest), named=named, missing=tuple(missing), room=len(open_))
 
 
 def usage(command: str, parameters: Sequence[Parameter], words: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def is_given(value: str | bool) -> bool:
     return value is not False and value != ""
 
 
-def said(value: str | bool) -> str:
+def spoken_value(value: str | bool) -> str:
     return value if isinstance(value, str) else "true" if value else "false"
 
 
@@ -214,7 +214,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     """What to say behind its name, in its author's words."""
 
 
-class Filled(msgspec.Struct, frozen=True):
+class FilledTemplate(msgspec.Struct, frozen=True):
     text: str
     used: tuple[str, ...]
     """What was put in: `@`, `+`, numbers and names, each once."""
@@ -227,7 +227,7 @@ def parse(text: str) -> tuple[Piece, ...]:
     return pieces
 
 
-def fill(template: Template, words: Sequence[Word], model: str) -> Filled:
+def fill(template: Template, words: Sequence[Word], model: str) -> FilledTemplate:
     """The text for these words and this model. Raises `UsageError` where the words do not fit.
 
     Words that a template has no place for at all are said below its text.
@@ -243,7 +243,7 @@ def fill(template: Template, words: Sequence[Word], model: str) -> Filled:
     if given.words and not takes_words:
         text = f"{text.rstrip()}\n\n{joined(given.words)}".lstrip()
         used.append("@")
-    return Filled(text, tuple(dict.fromkeys(used)))
+    return FilledTemplate(text, tuple(dict.fromkeys(used)))
 
 
 def for_model(text: str, model: str) -> str:
@@ -372,16 +372,16 @@ def _declares_positions(template: Template) -> bool:
     return any(one.has_position for one in template.parameters)
 
 
-def _put_in(place: Place, given: Given) -> str:
+def _put_in(place: Place, given: GivenArguments) -> str:
     value = _value(place, given)
     if place.operator == "-" and not is_given(value):
         return place.other
     if place.operator == "+":
         return place.other if is_given(value) else ""
-    return said(value)
+    return spoken_value(value)
 
 
-def _value(place: Place, given: Given) -> str | bool:
+def _value(place: Place, given: GivenArguments) -> str | bool:
     if place.what in "@+":
         end = None if place.count is None else place.first - 1 + place.count
         return joined(given.words[place.first - 1 : end])
@@ -391,7 +391,7 @@ def _value(place: Place, given: Given) -> str | bool:
     return given.named[place.what]
 
 
-def _check_number(template: Template, places: Sequence[Place], given: Given) -> None:
+def _check_number(template: Template, places: Sequence[Place], given: GivenArguments) -> None:
     """Raises where words are missing, or there are more than places for them."""
     usage = f"usage: {_usage(template, places)}"
     if given.missing:
@@ -412,7 +412,7 @@ def _needed(places: Sequence[Place]) -> int:
     return max([*numbers, *[1 for one in places if one.what == "+"]], default=0)
 
 
-def _room(places: Sequence[Place], given: Given) -> int | None:
+def _room(places: Sequence[Place], given: GivenArguments) -> int | None:
     """How many words there are places for; nothing where any number will do."""
     if any(one.what in "@+" for one in places):
         return None

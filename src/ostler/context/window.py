@@ -36,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True):
     """Tokens."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptResult(msgspec.Struct, frozen=True):
     """Entries that are told although there is no room for them, and by which rule."""
 
     first: int
@@ -96,12 +96,12 @@ def plan(told: Conversation, policy: ContextPolicy, room: int) -> Plan:
     return planner.planned()
 
 
-def kept(told: Conversation, policy: ContextPolicy) -> tuple[Kept, ...]:
+def kept_results(told: Conversation, policy: ContextPolicy) -> tuple[KeptResult, ...]:
     """By which rule each part stays, of a conversation of which nothing more can be left out."""
     return tuple(_Planner(told, policy).kept())
 
 
-def ruled(told: Conversation, policy: ContextPolicy) -> int:
+def apply_policy(told: Conversation, policy: ContextPolicy) -> int:
     """The tokens that the rules alone leave: what a compaction is judged by."""
     planner = _Planner(told, policy)
     planner.apply_rules()
@@ -151,10 +151,10 @@ class _Planner:
         is_summary = place == 0 and text_of(self._told.messages[0].content).startswith(SUMMARY)
         return "summary" if is_summary else ""
 
-    def kept(self) -> Iterator[Kept]:
+    def kept(self) -> Iterator[KeptResult]:
         for atom in self._atoms:
             first, last = self._told.sources[atom.first], self._told.sources[atom.last]
-            yield Kept(first, last, atom.kept_by or "newest", atom.tokens)
+            yield KeptResult(first, last, atom.kept_by or "newest", atom.tokens)
 
     # --- rules that hold in any case ------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class _Planner:
                 counts += told.counts[atom.first : atom.last + 1]
             else:
                 counts += [told.count(message) for message in atom.messages]
-        return Plan(messages, sources, counts, tuple(joined(self._decisions)), self._left_out)
+        return Plan(messages, sources, counts, tuple(join_messages(self._decisions)), self._left_out)
 
 
 def _all_with_cut_results(
@@ -303,7 +303,7 @@ def _cut(block: Block, limit: int, modes: dict[str, ResultMode]) -> Block:
     return msgspec.structs.replace(block, content=(Text(text),))
 
 
-def joined(decisions: Sequence[Decision]) -> Iterator[Decision]:
+def join_messages(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """In the order of the entries; neighbours that were left out as one, with what was cut of them before."""
     last: Decision | None = None
     for one in sorted(decisions, key=lambda one: (one.first, -one.last, not _is_left_out(one))):
@@ -357,7 +357,7 @@ class Tally:
             self.total += self.counts[-1]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class VisibleMessage(msgspec.Struct, frozen=True):
     """What the window shows of a conversation."""
 
     transcript: Transcript
@@ -402,7 +402,9 @@ class Window:
         """Not everything was told as it is."""
         return self._derived is not None
 
-    def show(self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]) -> Shown:
+    def show(
+        self, told: Conversation, source: Transcript, room: int, inserts: tuple[Message, ...]
+    ) -> VisibleMessage:
         """All of the source that there is room for, with `inserts` before the prompt of the present run."""
         self._changed = ""
         is_another = source is not self._source or len(source) < self._taken
@@ -422,7 +424,7 @@ class Window:
             self._derive()
             self._changed = self._changed or "by what the fences say"
         transcript = self._source if self._derived is None else self._derived
-        return Shown(transcript, self._tokens, tuple(self._decisions), self._changed)
+        return VisibleMessage(transcript, self._tokens, tuple(self._decisions), self._changed)
 
     def _take(self, told: Conversation, until: int) -> None:
         """The messages up to there, which are told together for the first time."""
@@ -440,9 +442,9 @@ class Window:
             for message in new:
                 self._derived.append(message)
 
-    def kept(self, told: Conversation) -> tuple[Kept, ...]:
+    def kept(self, told: Conversation) -> tuple[KeptResult, ...]:
         """Of what is told, by which rule each part of it is, when there is no room."""
-        return kept(self._present(told), self._policy)
+        return kept_results(self._present(told), self._policy)
 
     def _present(self, told: Conversation) -> Conversation:
         """What is told now, however long the session is: what was left out stays left out."""
@@ -457,7 +459,7 @@ class Window:
                 self._derive()
             return
         self._left_out += planned.left_out
-        self._decisions = [*joined([*self._decisions, *planned.decisions])]
+        self._decisions = [*join_messages([*self._decisions, *planned.decisions])]
         self._messages, self._sources, self._counts = planned.messages, planned.sources, planned.counts
         self._tokens = sum(planned.counts) + self._note_tokens()
         self._derive()

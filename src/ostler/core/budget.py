@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.run_state import RunState, Used
+from ostler.core.run_state import BudgetUse, RunState
 from ostler.schema.errors import StoreError
 from ostler.schema.events import Limits, RunEnded, Warned
 from ostler.schema.usage import NOTHING_USED, Usage
@@ -44,12 +44,12 @@ class Budget:
         self._parent = parent
         self._children: dict[str, Budget] = {}
         """Those that this process drives, by their session."""
-        self._at_rest: dict[str, Used] = {}
+        self._at_rest: dict[str, BudgetUse] = {}
         """What the others had used when they were last looked at: they wait, or were cut."""
         self._reserved: Usage | None = None
         self._beside: list[Usage] = []
         """What is reserved for calls beside the steps."""
-        self._at_the_end: Used | None = None
+        self._at_the_end: BudgetUse | None = None
         if parent is not None:
             parent._children[journal.session] = self
             parent._at_rest.pop(journal.session, None)
@@ -68,11 +68,11 @@ class Budget:
     def _run(self) -> RunState | None:
         return self._journal.state.run
 
-    def used(self) -> Used:
+    def used(self) -> BudgetUse:
         """By the run and its children, ended or not."""
         if self._at_the_end is not None:
             return self._at_the_end
-        total = self._run.used() if self._run is not None else Used()
+        total = self._run.used() if self._run is not None else BudgetUse()
         for used in (*(child.used() for child in self._children.values()), *self._at_rest.values()):
             total.add(used)
             total.children += 1
@@ -84,7 +84,7 @@ class Budget:
         self._reserved = None
         self._beside.clear()
 
-    def count(self, child: str, used: Used) -> None:
+    def count(self, child: str, used: BudgetUse) -> None:
         """What a child that nobody drives here has used so far."""
         self._at_rest[child] = used
 
@@ -101,11 +101,11 @@ class Budget:
         self._reserved = None if reason else next_call
         return reason
 
-    def settle(self) -> None:
+    def release(self) -> None:
         """The call has its usage."""
         self._reserved = None
 
-    async def reserve_beside(self) -> Usage | str:
+    async def reserve_side_call(self) -> Usage | str:
         """Sets aside what a call beside the steps will use, to be settled with that; or says which limit
         forbids it."""
         await self.warn()
@@ -116,7 +116,7 @@ class Budget:
         self._beside.append(call)
         return call
 
-    def settle_beside(self, call: Usage) -> None:
+    def release_side_call(self, call: Usage) -> None:
         """That call has its usage, unless the run ended before."""
         if call in self._beside:
             self._beside.remove(call)
@@ -131,10 +131,10 @@ class Budget:
                 return reason
         return ""
 
-    def let_in(self, child: str) -> str:
+    def admit_child(self, child: str) -> str:
         """Counts a child of the run that has no budget, being another vendor's agent; or says which limit
         forbids it."""
-        self.count(child, Used())
+        self.count(child, BudgetUse())
         for budget, depth in self._with_parents():
             if reason := budget._refusal(depth + 1, budget.used().children):
                 return reason

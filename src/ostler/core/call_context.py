@@ -34,7 +34,7 @@ from ostler.schema.events import (
     ToolOutput,
     ToolResultFact,
 )
-from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import BlobRef, PlainBlock, Text, text_of
 from ostler.schema.outcomes import Question
 from ostler.schema.usage import Usage
@@ -238,7 +238,7 @@ class CallContext:
             raise CallRefused(NOBODY_TO_ASK)
         question_id = self.journal.world.new_id("q")
         asked = QuestionAsked(question_id, question, self.call, asked_by="tool", durable=False)
-        problem = storing_problem(asked)
+        problem = storage_problem(asked)
         if problem:
             raise CallRefused(f"the question cannot be asked: {problem}")
         self.journal.record(asked)
@@ -270,7 +270,7 @@ class CallContext:
 
     async def update_todo(self, items: Sequence[TodoItem]) -> None:
         updated = TodoUpdated(tuple(items))
-        if problem := storing_problem(updated):
+        if problem := storage_problem(updated):
             raise CallRefused(f"the to-do list cannot be stored: {problem}")
         self.journal.record(updated)
         await self.journal.commit()

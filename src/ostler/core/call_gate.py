@@ -9,21 +9,21 @@ import msgspec
 
 from ostler.core.call_context import results_in
 from ostler.core.harness import Harness
-from ostler.core.hooks import Allow, Ask, Oversight, PlannedCall, Refuse
+from ostler.core.hooks import Allow, Ask, HookScope, PlannedCall, Refuse
 from ostler.core.journal import Journal
-from ostler.core.json_schema import normalised
+from ostler.core.json_schema import coerce
 from ostler.core.questions import NOBODY_TO_ASK, grants
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool
 from ostler.schema import events
-from ostler.schema.errors import InvalidArguments, StoreError, in_words
+from ostler.schema.errors import InvalidArguments, StoreError, describe_error
 from ostler.schema.ids import blake2b
 from ostler.schema.outcomes import Failed, Settled, failed, ok
 
 REFUSED = "The call was refused."
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ApprovedCall(msgspec.Struct, frozen=True):
     """A call that may run now, with its arguments as judged and as the tool wants them."""
 
     tool: Tool
@@ -36,15 +36,15 @@ class Ready(msgspec.Struct, frozen=True):
     allowed_by: str = ""
 
 
-class Judging:
+class CallGate:
     """Decides about the calls of a session, one after the other."""
 
-    def __init__(self, journal: Journal, harness: Harness, over: Oversight) -> None:
+    def __init__(self, journal: Journal, harness: Harness, over: HookScope) -> None:
         self._journal = journal
         self._harness = harness
         self._over = over
 
-    async def decide(self, call: CallState, step: StepState) -> Ready | Settled | events.QuestionAsked:
+    async def check(self, call: CallState, step: StepState) -> ApprovedCall | Settled | events.QuestionAsked:
         """Whether a call may run: the tool exists, its arguments fit, hooks and permission agree."""
         called = call.called
         tool = self._harness.tools.get(called.name)
@@ -57,10 +57,10 @@ class Judging:
                 f"invalid arguments for {called.name}: {called.malformed}", kind="invalid_arguments"
             )
         if call.answered and call.question:
-            return self.after_answer(call, tool, call.question, call.answered)
+            return self.resume(call, tool, call.question, call.answered)
         if call.started and tool.spec.reattaches:  # it was permitted, and its child knows what it was told
             return self._ready_again(tool, call.arguments)
-        arguments = normalised(called.arguments, tool.spec.schema)
+        arguments = coerce(called.arguments, tool.spec.schema)
         validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
@@ -69,13 +69,13 @@ class Judging:
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(problem, kind="invalid_arguments")
-        if self._harness.permission is None and "before_tool" not in self._harness.hooks:
+        if self._harness.permission_hook is None and "before_tool" not in self._harness.hooks:
             return self._ready(tool, arguments, validated)
         planned = PlannedCall(called.call, called.name, tool.spec.kind, arguments, step.number)
         if remembered := self._remembered():
             planned = msgspec.structs.replace(planned, remembered=tuple(remembered.items()))
         planned, obstacle = await self._harness.hooks.before_tool(
-            planned, self._over, last_guard=self._harness.permission
+            planned, self._over, last_guard=self._harness.permission_hook
         )
         if isinstance(obstacle, Refuse):
             return failed(obstacle.reason or REFUSED, kind="call_refused")
@@ -83,7 +83,7 @@ class Judging:
         if problem:
             return failed(f"a hook rewrote the arguments wrongly: {problem}", kind="call_refused")
         if isinstance(obstacle, Ask):
-            if problem := await self._objection(tool, validated):
+            if problem := await self._precheck(tool, validated):
                 return failed(problem)
             return self._question(call, obstacle, planned.arguments)
         allowed_by = obstacle.by if isinstance(obstacle, Allow) else ""
@@ -95,25 +95,27 @@ class Judging:
         own = self._journal.state.permissions
         return {**place.permissions(), **own} if place else own
 
-    def _ready(self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = "") -> Ready:
+    def _ready(
+        self, tool: Tool, arguments: dict[str, Any], validated: Any, allowed_by: str = ""
+    ) -> ApprovedCall:
         scope, run = tool.spec.idempotent, self._journal.state.run
         if scope == "no" or run is None:
-            return Ready(tool, arguments, validated, allowed_by=allowed_by)
+            return ApprovedCall(tool, arguments, validated, allowed_by=allowed_by)
         within = run.id if scope == "run" else "session"
         key = idempotency_key(tool.spec.name, arguments, within)
-        return Ready(tool, arguments, validated, key, allowed_by=allowed_by)
+        return ApprovedCall(tool, arguments, validated, key, allowed_by=allowed_by)
 
-    async def _objection(self, tool: Tool, validated: Any) -> str:
+    async def _precheck(self, tool: Tool, validated: Any) -> str:
         """Why the call would fail whatever a person says: nobody is asked about that."""
-        objection = getattr(tool, "objection", None)
-        if objection is None:
+        precheck = getattr(tool, "precheck", None)
+        if precheck is None:
             return ""
         try:
-            return str(await objection(validated, _Before(self._journal, self._harness)))
+            return str(await precheck(validated, _Before(self._journal, self._harness)))
         except StoreError:
             raise
         except Exception as error:
-            return f"{tool.spec.name} could not be checked: {in_words(error)}"
+            return f"{tool.spec.name} could not be checked: {describe_error(error)}"
 
     def _question(
         self, call: CallState, ask: Ask, arguments: dict[str, Any]
@@ -129,9 +131,9 @@ class Judging:
             state={"arguments": arguments},
         )
 
-    def after_answer(
+    def resume(
         self, call: CallState, tool: Tool, asked: events.QuestionAsked, answered: events.QuestionAnswered
-    ) -> Ready | Settled:
+    ) -> ApprovedCall | Settled:
         """What an answered question makes of its call."""
         if asked.asked_by in ("permission", "hook"):
             if not grants(asked, answered):
@@ -157,11 +159,11 @@ class Judging:
 
     def _ready_again(
         self, tool: Tool, arguments: dict[str, Any], answer: Any = None, state: Any = None
-    ) -> Ready | Failed:
+    ) -> ApprovedCall | Failed:
         validated, problem = _validated(tool, arguments)
         if problem:
             return failed(f"the tool changed meanwhile: {problem}", kind="invalid_arguments")
-        return Ready(tool, arguments, validated, "", answer, state)
+        return ApprovedCall(tool, arguments, validated, "", answer, state)
 
 
 class _Before:
@@ -189,7 +191,7 @@ def _validated(tool: Tool, arguments: dict[str, Any]) -> tuple[Any, str]:
     except InvalidArguments as error:
         return None, error.message
     except Exception as error:
-        return None, f"{tool.spec.name} could not read its arguments: {in_words(error)}"
+        return None, f"{tool.spec.name} could not read its arguments: {describe_error(error)}"
 
 
 def _as_text(answer: Any) -> str:

@@ -67,18 +67,18 @@ CLOCK_SLACK = 0.001
 Result = TypeVar("Result")
 
 
-class Stopped(Exception):
+class ScopeCancelled(Exception):
     """The token fired."""
 
 
-class Silent(Exception):
+class SilenceTimeout(Exception):
     """Nothing was heard for too long."""
 
 
-class stops_with:
-    """`async with stops_with(token):` ends the block with `Stopped` when the token fires.
+class cancel_scope:
+    """`async with cancel_scope(token):` ends the block with `ScopeCancelled` when the token fires.
 
-    With `silence` it ends with `Silent` when that many seconds have passed since it began, or since `heard`.
+    With `silence` it ends with `SilenceTimeout` when that many seconds have passed since it began, or since `heard`.
     May be used again.
     """
 
@@ -88,9 +88,9 @@ class stops_with:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
 
-    async def __aenter__(self) -> stops_with:
+    async def __aenter__(self) -> cancel_scope:
         if self._token.cancelled:
-            raise Stopped
+            raise ScopeCancelled
         self._loop = asyncio.get_running_loop()
         self._task = task = asyncio.current_task()
         assert task is not None
@@ -98,12 +98,12 @@ class stops_with:
         self._ending: type[Exception] | None = None
         self._firing: asyncio.Handle | None = None
         self._forget = self._token.on_cancel(self._fire_soon)
-        self.heard()
+        self.reset()
         if self._silence is not None and self._timer is None:
             self._listen_for(self._silence)
         return self
 
-    def heard(self) -> None:
+    def reset(self) -> None:
         self._last_heard = self._loop.time()
 
     def _listen_for(self, seconds: float) -> None:
@@ -118,14 +118,14 @@ class stops_with:
             return
         left = self._last_heard + self._silence - self._loop.time()
         if left < CLOCK_SLACK:
-            self._fire(Silent)
+            self._fire(SilenceTimeout)
         else:
             self._listen_for(left)
 
     def _fire_soon(self) -> None:
         # Not at once: the token may be fired by the task itself, from a callback it makes inside the
         # block. A task that cancels itself and then leaves the block would carry the cancellation out.
-        self._firing = self._loop.call_soon(self._fire, Stopped)
+        self._firing = self._loop.call_soon(self._fire, ScopeCancelled)
 
     def _fire(self, ending: type[Exception]) -> None:
         if self._ending is None and self._task is not None:
@@ -145,7 +145,7 @@ class stops_with:
             raise self._ending from error
 
 
-def _listen(watch: weakref.ref[stops_with]) -> None:
+def _listen(watch: weakref.ref[cancel_scope]) -> None:
     if (present := watch()) is not None:
         present.listen()
 
@@ -185,7 +185,7 @@ running_stopwatch: ContextVar[Stopwatch | None] = ContextVar("running_stopwatch"
 """Of the handler that runs here: a question to a person stops it."""
 
 
-async def run_bounded(
+async def run_with_timeout(
     work: Coroutine[Any, Any, Result],
     token: CancelToken,
     timeout: float | None,

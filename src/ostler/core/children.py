@@ -14,7 +14,7 @@ from msgspec import Raw
 from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken
 from ostler.core.journal import Journal
-from ostler.core.run_state import Used
+from ostler.core.run_state import BudgetUse
 from ostler.schema.errors import NotFound, OstlerError, StoreError
 from ostler.schema.events import ChildEnded, ChildEvent, ChildStarted, Event, Limits, RunStatus, Totals
 from ostler.schema.facts import Fact
@@ -95,11 +95,11 @@ class ChildResult(msgspec.Struct, frozen=True):
         return self.status == "completed"
 
 
-class ChildPeek(msgspec.Struct, frozen=True):
+class ChildStatus(msgspec.Struct, frozen=True):
     """How a child stands: whether only somebody else can move it, and what it and its own have used."""
 
     waits: bool
-    used: Used
+    used: BudgetUse
 
 
 class ChildWaits(Exception):
@@ -129,7 +129,7 @@ async def _nothing() -> None:
     return None
 
 
-class Spawned:
+class SpawnedChildren:
     """Those of a run, or, without a budget, those that a session has between its runs.
 
     - A run neither ends nor waits before they have ended. What cuts the run cuts them.
@@ -219,7 +219,7 @@ class Spawned:
 
     # --- ends ---------------------------------------------------------------------------------------
 
-    async def rest(self, cancel: CancelToken) -> bool:
+    async def join(self, cancel: CancelToken) -> bool:
         """Waits until all have ended, or the run is cancelled. Says whether there were any."""
         if not self._tasks:
             return False
@@ -231,7 +231,7 @@ class Spawned:
             cancelled.cancel()
         return True
 
-    async def end(self) -> None:
+    async def cancel(self) -> None:
         """Cuts those that are under way, and waits for their ends."""
         while self._tasks:
             for cut in tuple(self._tasks.values()):

@@ -41,7 +41,7 @@ def retry_delay(failure: Failure, tries: int, random: Random) -> float | None:
     return None
 
 
-def is_rescuable(failure: Failure) -> bool:
+def can_fall_back(failure: Failure) -> bool:
     """Whether another model may answer what this one did not."""
     return failure.kind not in _NO_OTHER_MODEL_HELPS
 
@@ -53,7 +53,7 @@ OnText = Callable[[str], Awaitable[None]]
 """Is given each piece of the answer as it comes; the stream waits for it."""
 
 
-async def ask_aside(
+async def complete(
     journal: Journal,
     harness: Harness,
     purpose: Purpose,
@@ -65,11 +65,11 @@ async def ask_aside(
 
     After an answer its `usage` is recorded, to be committed together with what comes of it.
     """
-    end = await answer_aside(journal, harness, purpose, system, transcript, trace)
+    end = await complete_message(journal, harness, purpose, system, transcript, trace)
     return text_in(end) if isinstance(end, ModelDone) else end
 
 
-async def answer_aside(
+async def complete_message(
     journal: Journal,
     harness: Harness,
     purpose: Purpose,
@@ -78,7 +78,7 @@ async def answer_aside(
     trace: Any = None,
     on_text: OnText | None = None,
 ) -> ModelDone | Failure:
-    """The answer as it ended, or why there is none; otherwise as `ask_aside`."""
+    """The answer as it ended, or why there is none; otherwise as `complete`."""
     tries = 0
     while True:
         tries += 1
@@ -93,7 +93,7 @@ async def answer_aside(
             max_output_tokens=harness.max_output_tokens,
         )
         called = ModelCalled(call, model.name, request.digest(), tries, purpose, len(transcript), trace)
-        journal.asides.add(call)
+        journal.side_calls.add(call)
         try:
             journal.record(called)
             await journal.commit()
@@ -103,7 +103,7 @@ async def answer_aside(
             await journal.commit()
             raise
         finally:
-            journal.asides.discard(call)
+            journal.side_calls.discard(call)
         if isinstance(end, ModelDone):
             _record_usage(journal, called, end.usage)
             return end

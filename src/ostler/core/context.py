@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from ostler.core.journal import Journal
 
 
-Occasion = Literal["automatic", "overflow", "user", "checkpoint"]
+CompactionReason = Literal["automatic", "overflow", "user", "checkpoint"]
 """Why it is compacted: it is about to be full, the vendor says so, a person or the model wants it."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class CompactionRequest(msgspec.Struct, frozen=True):
     """That the context shall be compacted: why, with what in mind, and at whose request."""
 
-    occasion: Occasion
-    wish: str = ""
+    occasion: CompactionReason
+    instructions: str = ""
     request: str = ""
 
 
-class Told(msgspec.Struct, frozen=True):
+class ContextInput(msgspec.Struct, frozen=True):
     """What could be told: all that is on the session's path, and what the agent works with."""
 
     system: str
@@ -51,7 +51,7 @@ class Told(msgspec.Struct, frozen=True):
     """What a hook adds behind the messages, in each request of a run."""
 
 
-class Built(msgspec.Struct, frozen=True):
+class BuiltContext(msgspec.Struct, frozen=True):
     """What is told."""
 
     system: str
@@ -70,35 +70,39 @@ class Context(Protocol):
     - A call is never parted from its result.
     """
 
-    async def build(self, journal: Journal, told: Told) -> Built: ...
+    async def build(self, journal: Journal, told: ContextInput) -> BuiltContext: ...
 
-    def anew(self) -> Context:
+    def for_child(self) -> Context:
         """Another one by the same rules, for a child's session."""
         ...
 
-    async def is_full(self, journal: Journal, told: Told) -> bool:
+    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
         """Whether a compaction is due before the next call."""
         ...
 
-    async def compact(self, journal: Journal, harness: Harness, told: Told, order: Order) -> str:
+    async def compact(
+        self, journal: Journal, harness: Harness, told: ContextInput, order: CompactionRequest
+    ) -> str:
         """Records a `compacted`, and commits it. Returns why not, if it did not."""
         ...
 
 
-def all_told(
+def context_input(
     journal: Journal,
     harness: Harness,
     model: Model,
     tools: tuple[ToolOffer, ...],
     plan: RunPlan | None = None,
-) -> Told:
+) -> ContextInput:
     """Everything on the session's path, and what a hook has planned to tell besides."""
     state, system = journal.state, harness.system
     said: tuple[Message, ...] = ()
     if plan is not None:
         system = "\n\n".join(part for part in (system, plan.system) if part)
-        said = tuple(Message("user", as_content(text)) for text in plan.told)
-    return Told(system, state.transcript, state.sources, state.prompts, tools, model, state.steers, said)
+        said = tuple(Message("user", as_content(text)) for text in plan.messages)
+    return ContextInput(
+        system, state.transcript, state.sources, state.prompts, tools, model, state.steers, said
+    )
 
 
 FIRST = "it is the first"
@@ -110,7 +114,7 @@ WITH_A_HOOK = f"{ANOTHER_SYSTEM}, with what a hook adds before the run"
 BY_A_HOOK = "by a hook that is asked for each context"
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class RequestPrefix(msgspec.Struct, frozen=True):
     """What a request said first. A transcript only grows, so its length says what was in it."""
 
     system: str
@@ -120,14 +124,14 @@ class Beginning(msgspec.Struct, frozen=True):
     """A hook has chosen the messages."""
 
 
-def traced(journal: Journal, built: Built, request: ModelRequest) -> Any:
+def trace_with_prefix(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
     """The trace of a call, with what those who chose the context could not know.
 
     In the first call of a process, and whenever it is another one, it names the system prompt by a digest.
     """
     before, transcript = journal.begun, request.transcript
     is_hooked = transcript is not built.transcript
-    now = journal.begun = Beginning(request.system, transcript, len(transcript), is_hooked)
+    now = journal.begun = RequestPrefix(request.system, transcript, len(transcript), is_hooked)
     if built.trace is None:
         return None
     found: dict[str, str] = {}
@@ -139,7 +143,7 @@ def traced(journal: Journal, built: Built, request: ModelRequest) -> Any:
     return {**built.trace, **found} if found else built.trace
 
 
-def _why_it_changed(before: Beginning, now: Beginning, built: Built) -> str:
+def _why_it_changed(before: RequestPrefix, now: RequestPrefix, built: BuiltContext) -> str:
     if (before.is_hooked or now.is_hooked) and not _begins_with(now.transcript, before):
         return BY_A_HOOK
     if before.system == now.system:
@@ -150,7 +154,7 @@ def _why_it_changed(before: Beginning, now: Beginning, built: Built) -> str:
     return WITH_A_HOOK if adds.get("system") else ANOTHER_SYSTEM
 
 
-def _begins_with(transcript: Transcript, before: Beginning) -> bool:
+def _begins_with(transcript: Transcript, before: RequestPrefix) -> bool:
     told = before.transcript.messages[: before.length]
     return list(transcript.messages[: before.length]) == list(told)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from ostler.core.json_schema import Schema, mismatch, parameters_of, read_docstring, referred
+from ostler.core.json_schema import Schema, parameters_of, read_docstring, resolve_reference, schema_error
 from ostler.core.json_schema import schema_of as schema_of
 from ostler.core.tool import BeforeCall, ToolContext, ToolOptions, ToolSpec, as_outcome
 from ostler.schema.errors import InvalidArguments, ToolError
@@ -67,7 +67,7 @@ _LIMITS = {
 _EXCERPT = 60
 
 
-def checked(arguments: dict[str, Any], parameters: type[Parameters], tool: str) -> Parameters:
+def validate_arguments(arguments: dict[str, Any], parameters: type[Parameters], tool: str) -> Parameters:
     """The arguments as a struct; an error that tells the model which one is wrong and what is expected."""
     unknown = [name for name in arguments if name not in parameters.__struct_encode_fields__]
     if unknown:
@@ -128,14 +128,14 @@ def _inner(schema: Schema, step: str | int) -> Any:
 
 
 def _misfits(allowed: list[Schema], name: str, value: Any, whole: Schema) -> bool:
-    return all(mismatch(value, _inner(schema, name), whole) for schema in allowed if _inner(schema, name))
+    return all(schema_error(value, _inner(schema, name), whole) for schema in allowed if _inner(schema, name))
 
 
 def _alternatives(schema: Any, whole: Schema) -> Iterator[Schema]:
     if not isinstance(schema, dict):
         return
     if "$ref" in schema:
-        yield from _alternatives(referred(schema["$ref"], whole), whole)
+        yield from _alternatives(resolve_reference(schema["$ref"], whole), whole)
     elif "anyOf" in schema:
         for option in schema["anyOf"]:
             yield from _alternatives(option, whole)
@@ -210,7 +210,7 @@ class ToolClass(msgspec.Struct, metaclass=_Declared):
 
     @classmethod
     def validate(cls, arguments: dict[str, Any]) -> Self:
-        return checked(arguments, cls, cls.spec.name)
+        return validate_arguments(arguments, cls, cls.spec.name)
 
     async def run(self, context: ToolContext) -> Any:
         raise NotImplementedError
@@ -274,15 +274,15 @@ class FunctionTool:
         self.__name__ = spec.name
 
     def validate(self, arguments: dict[str, Any]) -> msgspec.Struct:
-        return checked(arguments, self._parameters, self.spec.name)
+        return validate_arguments(arguments, self._parameters, self.spec.name)
 
-    def objecting(self, check: Callable[..., Any]) -> Callable[..., Any]:
+    def prechecker(self, check: Callable[..., Any]) -> Callable[..., Any]:
         """Decorates a coroutine function that takes the same, with a `BeforeCall` as its context, and raises
         what the call would fail with."""
         self._check = check
         return check
 
-    async def objection(self, arguments: msgspec.Struct, before: BeforeCall) -> str:
+    async def precheck(self, arguments: msgspec.Struct, before: BeforeCall) -> str:
         if self._check is None:
             return ""
         try:
@@ -310,12 +310,12 @@ def _values(arguments: msgspec.Struct) -> dict[str, Any]:
 
 async def in_thread(work: Callable[[], Any]) -> Any:
     """Runs plain code beside the event loop, in a thread that keeps nobody from leaving when it hangs."""
-    return await done_by(
+    return await _task_done(
         lambda job: threading.Thread(target=job, daemon=True, name="ostler-tool").start(), work
     )
 
 
-async def done_by(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
+async def _task_done(post: Callable[[Callable[[], None]], None], work: Callable[[], Any]) -> Any:
     """What the work returns or raises, once whoever it is posted to has done it in a thread."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

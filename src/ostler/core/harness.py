@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from ostler.core.budget import Budget
-from ostler.core.children import MAX_TOGETHER, ChildPeek, ChildRequest, ChildResult
+from ostler.core.children import MAX_TOGETHER, ChildRequest, ChildResult, ChildStatus
 from ostler.core.context import Context
 from ostler.core.hooks import Hook, Hooks
 from ostler.core.journal import Journal
@@ -23,7 +23,7 @@ from ostler.schema.events import Event, Limits, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
-    from ostler.core.children import Spawned
+    from ostler.core.children import SpawnedChildren
     from ostler.core.questions import Questions
 
 
@@ -51,7 +51,7 @@ SILENCE_LIMIT = 120.0
 ONE_MODEL_ONLY = "this session works with one model only"
 
 
-class Place(msgspec.Struct, frozen=True):
+class TreePosition(msgspec.Struct, frozen=True):
     """Where a child stands in the tree of runs."""
 
     root: str
@@ -87,7 +87,7 @@ class Children(Protocol):
         """Starts the child, or goes on with it, until its end. Raises `ChildWaits` when it waits."""
         ...
 
-    async def peek(self, child: str) -> ChildPeek:
+    async def status(self, child: str) -> ChildStatus:
         """How a child stands that nobody drives here."""
         ...
 
@@ -100,7 +100,7 @@ class Children(Protocol):
         ...
 
 
-class Attended(Protocol):
+class OpenSession(Protocol):
     """A session that this process holds, as those see it who go along with it."""
 
     journal: Journal
@@ -116,7 +116,7 @@ class Attended(Protocol):
         ...
 
     @property
-    def spawned(self) -> Spawned:
+    def spawned(self) -> SpawnedChildren:
         """The children that no call has: those of the run under way, else those between runs."""
         ...
 
@@ -126,28 +126,28 @@ class Attended(Protocol):
     def cancel(self, reason: str = ...) -> None: ...
 
 
-class Attendant(Protocol):
+class SessionListener(Protocol):
     """Goes along with every session that is opened with a harness, a child's too: the extensions do."""
 
-    def attend(self, session: Attended) -> None:
+    def on_open(self, session: OpenSession) -> None:
         """A session was opened."""
 
-    async def before_step(self, session: Attended) -> None:
+    async def before_step(self, session: OpenSession) -> None:
         """What changed outside takes effect here: the harness is read anew afterwards."""
 
-    async def come_to_rest(self, session: Attended) -> None:
+    async def on_idle(self, session: OpenSession) -> None:
         """The run has ended or waits, and its facts are committed: what follows from them is done here."""
 
-    async def rest(self, session: Attended) -> None:
+    async def drain(self, session: OpenSession) -> None:
         """There is nothing more to do: those who go along may finish what they do, and ask people."""
 
-    async def leave(self, session: Attended) -> None:
+    async def on_close(self, session: OpenSession) -> None:
         """The session is given back."""
 
-    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+    def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
         """The code of a tool failed: whoever brought it is told where."""
 
-    async def run_command(self, session: Attended, name: str, arguments: str) -> str:
+    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
         """What an extension's command says. Raises `NotFound`, or whatever went wrong."""
         ...
 
@@ -160,9 +160,9 @@ class Harness(msgspec.Struct):
     system: str = ""
     make_system: MakeSystem | None = None
     hooks: Hooks = field(default_factory=Hooks)
-    permission: Hook | None = None
+    permission_hook: Hook | None = None
     """The last guard before a tool runs."""
-    permissions: str = "full"
+    permission_profile: str = "full"
     """The name of the profile, for the record."""
     remember: Remember | None = None
     limits: Limits = field(default_factory=Limits)
@@ -190,14 +190,14 @@ class Harness(msgspec.Struct):
     tags: dict[str, Tag] = field(default_factory=dict)
     """Said of each run, for whoever reads its log, and to its tools."""
     agent: str = ""
-    place: Place | None = None
+    place: TreePosition | None = None
     """Where its runs belong when they are a child's."""
     children: Children | None = None
     """Set by whoever drives the session."""
     children_together: int = MAX_TOGETHER
     attend: Callable[[Journal], None] | None = None
     """Told of each session that is opened with it, a child's too: to observe it."""
-    attendant: Attendant | None = None
+    attendant: SessionListener | None = None
     span: Span | None = None
     """Wraps each run, model call and tool call, for telemetry."""
     _made: dict[str, Model] = field(default_factory=dict)
@@ -213,10 +213,10 @@ class Harness(msgspec.Struct):
         self.model = self.make_model(name)
         self.reasoning = cast(ReasoningLevel, reasoning) if reasoning else self.reasoning
 
-    def span_of(self, name: str, **about: Any) -> AbstractContextManager[Any]:
+    def start_span(self, name: str, **about: Any) -> AbstractContextManager[Any]:
         return NO_SPAN if self.span is None else self.span(name, about)
 
-    def rescuer(self, failed: Model, report: Callable[[str], None]) -> Model | None:
+    def next_fallback(self, failed: Model, report: Callable[[str], None]) -> Model | None:
         """The next model of the chain that can be made; `report` hears of those that cannot."""
         chain = [self._made.get(one) if isinstance(one, str) else one for one in self.fallbacks]
         asked = [place for place, one in enumerate(chain) if one is not None and one.name == failed.name]
@@ -237,12 +237,12 @@ class Harness(msgspec.Struct):
             self._made[name] = self.make_model(name)
         return self._made[name]
 
-    def use(self, tools: Iterable[Tool]) -> None:
+    def set_tools(self, tools: Iterable[Tool]) -> None:
         """Swaps the tools."""
         self.tools = {tool.spec.name: tool for tool in tools}
         self._offers = ((), ())
 
-    def offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
+    def tool_offers(self, names: tuple[str, ...]) -> tuple[ToolOffer, ...]:
         """The named tools as the model is told of them, in the given (sorted) order."""
         if self._offers[0] != names:
             specs = (self.tools[name].spec for name in names)

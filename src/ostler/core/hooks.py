@@ -19,12 +19,12 @@ from ostler.core.cancellation import (
     CancelToken,
     Stopwatch,
     is_being_cancelled,
-    run_bounded,
+    run_with_timeout,
     running_stopwatch,
 )
 from ostler.core.model import Model
 from ostler.core.tool import ToolKind
-from ostler.schema.errors import Failure, ToolCancelled, UsageError, in_words
+from ostler.schema.errors import Failure, ToolCancelled, UsageError, describe_error
 from ostler.schema.messages import Block, Message, PlainBlock, StopReason, Text, as_content, text_of
 from ostler.schema.outcomes import FailureKind, Question
 
@@ -85,7 +85,7 @@ class RunPlan(msgspec.Struct, frozen=True):
     prompt: tuple[PlainBlock, ...]
     system: str = ""
     """Told after the system prompt."""
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     """Told after the messages of each request."""
 
 
@@ -240,7 +240,7 @@ class Hook(msgspec.Struct, frozen=True):
 Report = Callable[[Hook, str], None]
 
 
-class Oversight(msgspec.Struct, frozen=True):
+class HookScope(msgspec.Struct, frozen=True):
     """Who hears of a handler's failure, and what stops one that runs."""
 
     report: Report
@@ -278,7 +278,7 @@ class Hooks:
         for hook in new:
             self.add(hook)
 
-    async def input(self, draft: InputDraft, over: Oversight) -> InputDraft | Handled | Refuse:
+    async def input(self, draft: InputDraft, over: HookScope) -> InputDraft | Handled | Refuse:
         for hook in self._of("input"):
             decision = await _ask_handler(hook, draft, over)
             if isinstance(decision, Handled | Refuse):
@@ -287,7 +287,7 @@ class Hooks:
                 draft = decision
         return draft
 
-    async def before_run(self, plan: RunPlan, over: Oversight) -> RunPlan | Refuse:
+    async def before_run(self, plan: RunPlan, over: HookScope) -> RunPlan | Refuse:
         for hook in self._of("before_run"):
             decision = await _ask_handler(hook, plan, over)
             if isinstance(decision, Refuse):
@@ -296,7 +296,7 @@ class Hooks:
                 plan = decision
         return plan
 
-    async def before_leaving(self, planned: PlannedFork | PlannedSwitch, over: Oversight) -> Refuse | None:
+    async def before_leaving(self, planned: PlannedFork | PlannedSwitch, over: HookScope) -> Refuse | None:
         """Whether somebody does not want that a session is forked, or left for another."""
         point: Point = "before_fork" if isinstance(planned, PlannedFork) else "before_switch"
         for hook in self._of(point):
@@ -305,7 +305,7 @@ class Hooks:
                 return decision
         return None
 
-    async def before_step(self, plan: StepPlan, over: Oversight) -> StepPlan | Refuse:
+    async def before_step(self, plan: StepPlan, over: HookScope) -> StepPlan | Refuse:
         for hook in self._of("before_step"):
             decision = await _ask_handler(hook, plan, over)
             if isinstance(decision, Refuse):
@@ -314,7 +314,7 @@ class Hooks:
                 plan = decision
         return plan
 
-    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft | Refuse:
+    async def context(self, draft: ContextDraft, over: HookScope) -> ContextDraft | Refuse:
         for hook in self._of("context"):
             decision = await _ask_handler(hook, draft, over)
             if isinstance(decision, Refuse):  # a guard that failed
@@ -324,7 +324,7 @@ class Hooks:
         return draft
 
     async def before_tool(
-        self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, over: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
         """The call as it would run, and what stands in its way, or who allowed it.
 
@@ -349,7 +349,7 @@ class Hooks:
                 allowed = decision
         return planned, question or allowed
 
-    async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
+    async def after_tool(self, finished: FinishedCall, over: HookScope) -> FinishedCall:
         for hook in self._of("after_tool"):
             decision = await _ask_handler(hook, finished, over)
             if isinstance(decision, Refuse):  # a guard that failed: what it should have judged is not told
@@ -359,7 +359,7 @@ class Hooks:
                 finished = decision
         return finished
 
-    async def before_message(self, draft: DraftMessage, over: Oversight) -> Suppress | Replace | None:
+    async def before_message(self, draft: DraftMessage, over: HookScope) -> Suppress | Replace | None:
         shown: Replace | None = None
         for hook in self._of("before_message"):
             decision = await _ask_handler(hook, draft, over)
@@ -370,7 +370,7 @@ class Hooks:
                 draft = msgspec.structs.replace(draft, text=decision.text)
         return shown
 
-    async def after_failure(self, failed: FailedCall, over: Oversight) -> Retry | GiveUp | None:
+    async def after_failure(self, failed: FailedCall, over: HookScope) -> Retry | GiveUp | None:
         for hook in self._of("after_failure"):
             decision = await _ask_handler(hook, failed, over)
             if isinstance(decision, Refuse):  # a guard that failed
@@ -379,7 +379,7 @@ class Hooks:
                 return decision
         return None
 
-    async def before_compact(self, planned: PlannedCompaction, over: Oversight) -> Refuse | Summary | None:
+    async def before_compact(self, planned: PlannedCompaction, over: HookScope) -> Refuse | Summary | None:
         for hook in self._of("before_compact"):
             decision = await _ask_handler(hook, planned, over)
             if isinstance(decision, Refuse | Summary):
@@ -390,7 +390,7 @@ class Hooks:
         return tuple(self._hooks.get(point, ()))
 
 
-async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
+async def _ask_handler(hook: Hook, subject: Any, over: HookScope) -> Any:
     """What a handler decides; None, or a refusal from a guard, when it fails, hangs or decides nonsense."""
     asked_in.set(over.session)
     try:
@@ -410,7 +410,7 @@ async def _ask_handler(hook: Hook, subject: Any, over: Oversight) -> Any:
             raise
         problem = "it cancelled itself"
     except (Exception, SystemExit, GeneratorExit) as error:
-        problem = in_words(error)
+        problem = describe_error(error)
     over.report(hook, problem)
     if hook.guard:
         return Refuse(f"refused because the guard {hook.name or hook.point!r} failed ({problem})")
@@ -428,7 +428,7 @@ async def _within(seconds: float, decision: Awaitable[Any], cancel: CancelToken)
             raise RuntimeError(f"it tried to exit the process ({error.code})") from None
 
     try:
-        status, task = await run_bounded(decide(), cancel, seconds, watch)
+        status, task = await run_with_timeout(decide(), cancel, seconds, watch)
     finally:
         if inspect.iscoroutine(decision) and inspect.getcoroutinestate(decision) == inspect.CORO_CREATED:
             decision.close()  # stopped before its first step: Python would warn that nobody awaited it

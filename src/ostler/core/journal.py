@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.hooks import Hook, Oversight, Report
+from ostler.core.hooks import Hook, HookScope, Report
 from ostler.core.processes import ProcessId, current_process, kill_processes_of
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Lease, Store
@@ -22,7 +22,7 @@ from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.ids import NewId, new_id
 
 if TYPE_CHECKING:
-    from ostler.core.context import Beginning
+    from ostler.core.context import RequestPrefix
 
 
 class World(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class World(msgspec.Struct, frozen=True):
     """Who we are to others."""
 
 
-Observer = Callable[[Sequence[Fact | Event]], None]
+EventHandler = Callable[[Sequence[Fact | Event]], None]
 """Sees committed facts and live events, in order, in batches. It must not block."""
 
 
@@ -61,17 +61,17 @@ class Journal:
         """A tool has started processes of its own since the session was opened."""
         self.is_moved = False
         """The leaf was moved, and the state is still the one before."""
-        self.asides: set[str] = set()
+        self.side_calls: set[str] = set()
         """Model calls beside the steps that are under way here: whoever recovers leaves them alone."""
         self.handed_over: dict[str, Any] = {}
         """Secret answers by their requests: the inbox, which is a file, holds the requests without them."""
-        self.begun: Beginning | None = None
+        self.begun: RequestPrefix | None = None
         """What the last request for a step began with."""
-        self._observers: list[Observer] = []
+        self._observers: list[EventHandler] = []
         self._staged: list[Fact] = []
         self._appending: list[Fact] = []
         self._settled: dict[str, int] = {}
-        self.is_elsewhere = False
+        self.is_detached = False
         """Somebody else has the session: what is recorded meanwhile becomes a fact when it is ours again."""
         self._aside: list[tuple[Event, str, str]] = []
         """What waits for that: with its run, and the request that it settles."""
@@ -111,7 +111,7 @@ class Journal:
             time_ms=self.world.now_ms(),
             parent=state.leaf if isinstance(event, Entry) else None,
         )
-        if self.is_elsewhere:
+        if self.is_detached:
             self._aside.append((event, run or "", settles))
             return fact
         state.apply(fact)
@@ -197,7 +197,7 @@ class Journal:
                 text = f"an observer failed and sees no more: {type(error).__name__}: {error}"
                 self.publish([Warned(text, about="hook")])
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: EventHandler) -> Callable[[], None]:
         """Adds an observer. Returns how to take it off."""
         self._observers.append(observer)
 
@@ -212,9 +212,9 @@ class Journal:
         """The last fact that is in the log, as far as it is known here."""
         return self._staged[0].seq - 1 if self._staged else self.state.last_seq
 
-    async def leave_to_others(self) -> None:
+    async def detach(self) -> None:
         """Somebody else has the session now. What is not committed comes behind what they do."""
-        self.is_elsewhere = True
+        self.is_detached = True
         if not self._staged:
             return
         settles = {seq: request for request, seq in self._settled.items()}
@@ -224,12 +224,12 @@ class Journal:
         self._staged, self._settled = [], {}
         await self.reload()
 
-    async def take_up(self, lease: Lease) -> None:
+    async def reattach(self, lease: Lease) -> None:
         """The session is ours again."""
-        await self.leave_to_others()
+        await self.detach()
         self.lease = lease
         await self.reload()
-        self.is_elsewhere = False
+        self.is_detached = False
         aside, self._aside = self._aside, []
         for event, run, settles in aside:
             self.record(event, run=run, settles=settles)
@@ -268,9 +268,9 @@ def hook_reporter(journal: Journal) -> Report:
     return report
 
 
-def oversight(journal: Journal, cancel: CancelToken) -> Oversight:
+def hook_scope(journal: Journal, cancel: CancelToken) -> HookScope:
     """Over the hooks that are asked in a session."""
-    return Oversight(hook_reporter(journal), cancel, journal.session)
+    return HookScope(hook_reporter(journal), cancel, journal.session)
 
 
 async def open_journal(store: Store, lease: Lease, world: World) -> Journal:

@@ -26,13 +26,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def mismatch(value: Any, schema: Any, whole: Schema | None = None, where: str = "it") -> str:
+def schema_error(value: Any, schema: Any, whole: Schema | None = None, where: str = "it") -> str:
     """Why the value does not fit, in words; empty when it does. Words that are not known forbid nothing."""
     whole = schema if whole is None else whole
     if isinstance(schema, bool):
         return "" if schema else f"{where} is not allowed"
     if "$ref" in schema:
-        return mismatch(value, referred(schema["$ref"], whole), whole, where)
+        return schema_error(value, resolve_reference(schema["$ref"], whole), whole, where)
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is_of_kind(value, kind) for kind in kinds):
@@ -42,10 +42,10 @@ def mismatch(value: Any, schema: Any, whole: Schema | None = None, where: str = 
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} is none of {', '.join(map(repr, schema['enum']))}"
     for options in (schema.get("anyOf"), schema.get("oneOf")):
-        if options and all(mismatch(value, option, whole, where) for option in options):
+        if options and all(schema_error(value, option, whole, where) for option in options):
             return f"{where} fits none of its {len(options)} forms"
     for part in schema.get("allOf", ()):
-        if problem := mismatch(value, part, whole, where):
+        if problem := schema_error(value, part, whole, where):
             return problem
     if isinstance(value, dict):
         return _object_mismatch(value, schema, whole, where)
@@ -82,7 +82,7 @@ def _is_of_kind(value: Any, kind: str) -> bool:
     return isinstance(value, _KINDS.get(kind, (object,)))
 
 
-def referred(reference: str, whole: Schema) -> Any:
+def resolve_reference(reference: str, whole: Schema) -> Any:
     """The schema that a reference such as `#/$defs/place` leads to; one that allows everything if to none."""
     found: Any = whole
     for name in reference.removeprefix("#").strip("/").split("/"):
@@ -100,7 +100,7 @@ def _object_mismatch(value: dict[str, Any], schema: Schema, whole: Schema, where
     for name, one in value.items():
         if name not in properties and others is False:
             return f"{where} has {name!r}, which is not allowed"
-        if problem := mismatch(one, properties.get(name, others), whole, f"{name!r}"):
+        if problem := schema_error(one, properties.get(name, others), whole, f"{name!r}"):
             return problem
     return ""
 
@@ -111,7 +111,7 @@ def _array_mismatch(value: list[Any], schema: Schema, whole: Schema, where: str)
     if len(value) > schema.get("maxItems", len(value)):
         return f"{where} has more than {schema['maxItems']} items"
     for number, one in enumerate(value, 1):
-        if problem := mismatch(one, schema.get("items", True), whole, f"item {number} of {where}"):
+        if problem := schema_error(one, schema.get("items", True), whole, f"item {number} of {where}"):
             return problem
     return ""
 
@@ -318,7 +318,7 @@ _MAX_HOPS = 20
 """References may lead in a circle."""
 
 
-def normalised(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def coerce(arguments: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """The arguments with `"5"`, `"TRUE"`, `1`, `3.0` or `"[1, 2]"` as the value that the schema asks for.
 
     - Only where the schema leaves one reading. What does not fit stays as it is, for validation to refuse.
@@ -359,7 +359,7 @@ def _only_reading(schema: Any, whole: Schema) -> tuple[str, Schema]:
             break
         kinds, options = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
         if type(schema.get("$ref")) is str:
-            schema = referred(schema["$ref"], whole)
+            schema = resolve_reference(schema["$ref"], whole)
         elif type(options) is list:
             left = [one for one in options if type(one) is not dict or one.get("type") != "null"]
             schema = left[0] if len(left) == 1 else None

@@ -21,18 +21,18 @@ from typing import Protocol
 import msgspec
 
 from ostler.core.budget import Budget, limits_of, time_limit
-from ostler.core.cancellation import CancelToken, Stopped, stops_with
-from ostler.core.children import Spawned
+from ostler.core.cancellation import CancelToken, ScopeCancelled, cancel_scope
+from ostler.core.children import SpawnedChildren
 from ostler.core.completion import INTERRUPTED, record_failure, retry_delay
-from ostler.core.context import Built, Context, Order, Told, all_told
-from ostler.core.harness import Attended, Harness
+from ostler.core.context import BuiltContext, CompactionRequest, Context, ContextInput, context_input
+from ostler.core.harness import Harness, OpenSession
 from ostler.core.hooks import Refuse, RunPlan, StepPlan
-from ostler.core.journal import Journal, oversight
+from ostler.core.journal import Journal, hook_scope
 from ostler.core.model import Model, ModelFailure, ToolOffer
-from ostler.core.model_call import Answering, record_usage
+from ostler.core.model_call import ModelCaller, record_usage
 from ostler.core.questions import Questions, run_of
 from ostler.core.run_state import STOP_AT, RunState, StepState, most_repeated, reminder
-from ostler.core.tool_calls import Calls
+from ostler.core.tool_calls import ToolRunner
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import RunEnded, RunStatus, RunWaiting
@@ -44,7 +44,7 @@ PROTOCOL_ERRORS_AT_MOST = 4
 """Calls in a row that the model may make without being understood."""
 
 
-class Steering(Protocol):
+class SteerReader(Protocol):
     """Where the loop finds what was said to the model while it worked, in order of arrival."""
 
     def take(self) -> list[Steer]: ...
@@ -68,19 +68,19 @@ class Loop:
         self._harness = harness
         self._cancel = cancel
         self._questions = questions
-        self.steering: Steering | None = None
-        self.attended: Attended | None = None
+        self.steering: SteerReader | None = None
+        self.attended: OpenSession | None = None
         """The session, for those who go along with it."""
-        self._over = oversight(journal, cancel)
-        self._answering = Answering(journal, harness, cancel, self._over)
+        self._over = hook_scope(journal, cancel)
+        self._answering = ModelCaller(journal, harness, cancel, self._over)
         run = journal.state.run
         self._limits = limits_of(run.started.limits, harness.limits) if run else harness.limits
         self.budget = Budget(journal, self._limits, harness.place.budget if harness.place else None)
-        self.calls = Calls(journal, harness, cancel, questions, self._over, self.budget)
-        self.spawned = Spawned(journal, harness, harness.children, self.budget)
+        self.calls = ToolRunner(journal, harness, cancel, questions, self._over, self.budget)
+        self.spawned = SpawnedChildren(journal, harness, harness.children, self.budget)
         self._pause = ""
         """The request to pause before the next step."""
-        self.compaction: Order | None = None
+        self.compaction: CompactionRequest | None = None
         """Somebody wants the context to be compacted before the next call."""
         self._rescuers: dict[str, Model] = {}
         """Those that took the place of a model which failed, by its name, for the rest of the run."""
@@ -92,7 +92,7 @@ class Loop:
 
     async def advance(self) -> RunEnded | RunWaiting:
         """Goes on until the run has ended, or waits for somebody. Harmless to call twice."""
-        with self._harness.span_of("run", session=self._journal.session):
+        with self._harness.start_span("run", session=self._journal.session):
             async with time_limit(self._journal, self._limits.seconds, self._cancel):
                 return await self._advance()
 
@@ -102,7 +102,7 @@ class Loop:
         while (run := journal.state.run) is not None:
             step = run.step
             if self._ending is not None:
-                if self._ending.status == "completed" and await self.spawned.rest(self._cancel):
+                if self._ending.status == "completed" and await self.spawned.join(self._cancel):
                     self._ending = None if self._cancel.cancelled else self._ending
                 else:
                     await self._conclude(run, self._ending)
@@ -112,7 +112,7 @@ class Loop:
                 return await self._rest(run, run.waiting)
             elif step is None or step.ended:
                 if self._pause and not self._is_last(step):
-                    if await self.spawned.rest(self._cancel):
+                    if await self.spawned.join(self._cancel):
                         continue
                     return await self._rest(run, RunWaiting("paused", request=self._pause))
                 await self._next_step(run)
@@ -125,7 +125,7 @@ class Loop:
                 if has_moved and run.waiting:
                     self._journal.record(events.RunResumed())
                 await self.calls.run(step)
-                if step.open_calls() and await self.spawned.rest(self._cancel):
+                if step.open_calls() and await self.spawned.join(self._cancel):
                     continue
                 if step.open_calls() and not self._cancel.cancelled and not await self.calls.find_moved(step):
                     return await self._wait(run, step)
@@ -225,7 +225,7 @@ class Loop:
                 self._end("limit", f"the same call had the same result {STOP_AT} times in a row")
                 return True
         if step is not None and not step.calls:  # the model is finished: the last chance to say more
-            await self.spawned.rest(self._cancel)
+            await self.spawned.join(self._cancel)
             if self._cancel.cancelled:
                 return True
             if self.steering:
@@ -272,9 +272,9 @@ class Loop:
                 return
             await self._journal.commit()
             try:
-                async with stops_with(self._cancel):
+                async with cancel_scope(self._cancel):
                     await asyncio.sleep(step.failure.retry_in)
-            except Stopped:
+            except ScopeCancelled:
                 return
         plan = self._plan
         if plan is None or plan.number != step.number:
@@ -289,7 +289,7 @@ class Loop:
             self._journal.record(events.StepEnded(step.number))
             self._end("limit", reason)
             return
-        offers = self._harness.offers(plan.tools)
+        offers = self._harness.tool_offers(plan.tools)
         if refusal := await self._plan_run():
             self._end_refused(step.number, refusal)
             return
@@ -300,9 +300,9 @@ class Loop:
             self._journal.record(events.StepEnded(step.number, trace=built.trace))
             self._end("failed", built.problem, Failure("context_overflow", built.problem))
             return
-        chosen = await self._answering.answer(step, built, plan.model, offers, plan.tool_choice)
+        chosen = await self._answering.attempt(step, built, plan.model, offers, plan.tool_choice)
         if self.budget.is_limited:
-            self.budget.settle()
+            self.budget.release()
             await self.budget.warn()
         if isinstance(chosen, Refuse):
             self._end_refused(step.number, chosen)
@@ -313,20 +313,22 @@ class Loop:
                 self._rescuers[plan.model.name] = chosen
             self._plan = msgspec.structs.replace(plan, model=chosen)
 
-    async def _context(self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]) -> Built | None:
+    async def _context(
+        self, step: StepState, model: Model, tools: tuple[ToolOffer, ...]
+    ) -> BuiltContext | None:
         """What the model is told now. Room is made first, if there is none or somebody wants it.
 
         None when the run is cancelled meanwhile.
         """
         journal, harness, context = self._journal, self._harness, self._harness.context
-        told = all_told(journal, harness, model, tools, self._run_plan)
+        told = context_input(journal, harness, model, tools, self._run_plan)
         if context is None:
-            return Built(told.system, told.transcript, told.said)
+            return BuiltContext(told.system, told.transcript, told.said)
         if order := await self._compaction_due(step, context, told):
             self.compaction = None
             problem = "the run was cancelled"
-            with suppress(Stopped):
-                async with stops_with(self._cancel):
+            with suppress(ScopeCancelled):
+                async with cancel_scope(self._cancel):
                     problem = await context.compact(journal, harness, told, order)
             if problem and journal.state.transcript is told.transcript:
                 reason = f"the context was not compacted: {problem}"
@@ -334,19 +336,21 @@ class Loop:
                 journal.record(refused or events.Warned(reason), settles=order.request)
             if self._cancel.cancelled:
                 return None
-            told = all_told(journal, harness, model, tools, self._run_plan)
-        with suppress(Stopped):  # what is told may come from other people's code, which may wait
-            async with stops_with(self._cancel):
+            told = context_input(journal, harness, model, tools, self._run_plan)
+        with suppress(ScopeCancelled):  # what is told may come from other people's code, which may wait
+            async with cancel_scope(self._cancel):
                 built = await context.build(journal, told)
                 return _with_plan(built, self._run_plan) if self._run_plan is not None else built
         return None
 
-    async def _compaction_due(self, step: StepState, context: Context, told: Told) -> Order | None:
+    async def _compaction_due(
+        self, step: StepState, context: Context, told: ContextInput
+    ) -> CompactionRequest | None:
         if step.failure is not None and step.failure.failure.kind == "context_overflow":
-            return Order("overflow")
+            return CompactionRequest("overflow")
         if self.compaction is not None:
             return self.compaction
-        return Order("automatic") if await context.is_full(self._journal, told) else None
+        return CompactionRequest("automatic") if await context.needs_compaction(self._journal, told) else None
 
     async def _wait(self, run: RunState, step: StepState) -> RunWaiting:
         calls = [call for call in step.open_calls() if call.is_waiting]
@@ -387,7 +391,7 @@ class Loop:
         if step is None or step.ended:
             return
         for call in step.open_calls():
-            await self.calls.settle_unrun(call, reason)
+            await self.calls.close_unrun(call, reason)
         self._journal.record(events.StepEnded(step.number))
 
     def _end(self, status: RunStatus, reason: str, failure: Failure | None = None, request: str = "") -> None:
@@ -395,7 +399,7 @@ class Loop:
 
     async def _conclude(self, run: RunState, ending: RunEnded) -> None:
         """The run's last fact: when it is recorded, no child of it is at work."""
-        await self.spawned.end()
+        await self.spawned.cancel()
         now = self._journal.world.now_ms()
         self.budget.close()
         self._ended = msgspec.structs.replace(
@@ -429,14 +433,14 @@ class Loop:
         if run is not None and run.open_children():
             await self.spawned.recover()
         for aside in list(run.asides.values()) if run else ():
-            if aside.id not in self._journal.asides:
+            if aside.id not in self._journal.side_calls:
                 record_failure(self._journal, aside, ModelFailure(INTERRUPTED))
         step = run.step if run else None
         if run is None or step is None or step.ended:
             return
         if children := self._harness.children:
             for child in run.open_children():
-                self.budget.count(child, (await children.peek(child)).used)
+                self.budget.count(child, (await children.status(child)).used)
         called = step.model_call
         if called is not None and step.message is None and step.failure is None:
             if not step.usage_known:
@@ -449,12 +453,12 @@ class Loop:
                 continue
             tool = self._harness.tools.get(call.called.name)
             if tool is None or (tool.spec.idempotent == "no" and not tool.spec.reattaches):
-                await self.calls.settle_interrupted(call)
+                await self.calls.close_interrupted(call)
 
 
-def _with_plan(built: Built, plan: RunPlan) -> Built:
+def _with_plan(built: BuiltContext, plan: RunPlan) -> BuiltContext:
     """Its trace says how many characters of it a hook has added to all of a run."""
-    if built.trace is None or not (plan.system or plan.told):
+    if built.trace is None or not (plan.system or plan.messages):
         return built
-    added = {"system": len(plan.system), "told": sum(map(len, plan.told))}
+    added = {"system": len(plan.system), "told": sum(map(len, plan.messages))}
     return msgspec.structs.replace(built, trace={**built.trace, "before_run": added})

@@ -11,16 +11,22 @@ from typing import Any
 import msgspec
 
 from ostler.core import context
-from ostler.core.cancellation import CancelToken, Silent, Stopped, is_being_cancelled, stops_with
-from ostler.core.completion import is_rescuable, retry_delay
-from ostler.core.context import Built
+from ostler.core.cancellation import (
+    CancelToken,
+    ScopeCancelled,
+    SilenceTimeout,
+    cancel_scope,
+    is_being_cancelled,
+)
+from ostler.core.completion import can_fall_back, retry_delay
+from ostler.core.context import BuiltContext
 from ostler.core.harness import Harness
 from ostler.core.hooks import (
     ContextDraft,
     DraftMessage,
     FailedCall,
     GiveUp,
-    Oversight,
+    HookScope,
     Refuse,
     Replace,
     Retry,
@@ -34,12 +40,12 @@ from ostler.core.transcript import Transcript
 from ostler.schema import events
 from ostler.schema.errors import Failure
 from ostler.schema.events import Event, ReasoningDelta, SourceCited, TextDelta, Warned
-from ostler.schema.facts import storing_problem
+from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.usage import UNKNOWN_USAGE, Usage
 
 
-class Draft:
+class PartialMessage:
     """The text and the reasoning of an open message, by block. Calls that are cut never were."""
 
     def __init__(self) -> None:
@@ -74,18 +80,23 @@ _SHOWN_TEXT = (TextDelta, ReasoningDelta)
 _decode_arguments: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-class Answering:
+class ModelCaller:
     """Asks a model for the message of a step, as often as it takes."""
 
-    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, over: Oversight) -> None:
+    def __init__(self, journal: Journal, harness: Harness, cancel: CancelToken, over: HookScope) -> None:
         self._journal = journal
         self._harness = harness
         self._cancel = cancel
         self._over = over
-        self._patience = stops_with(cancel, silence=harness.silence_limit)
+        self._patience = cancel_scope(cancel, silence=harness.silence_limit)
 
-    async def answer(
-        self, step: StepState, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+    async def attempt(
+        self,
+        step: StepState,
+        built: BuiltContext,
+        model: Model,
+        tools: tuple[ToolOffer, ...],
+        tool_choice: str,
     ) -> Model | Refuse:
         """One attempt. Afterwards the step has a message, or a failure that says whether to try again.
 
@@ -102,13 +113,13 @@ class Answering:
                 digest=request.digest(),
                 attempt=step.attempts + 1,
                 messages=len(request.transcript) + len(request.tail),
-                trace=context.traced(self._journal, built, request),
+                trace=context.trace_with_prefix(self._journal, built, request),
             )
         )
         await self._journal.commit()
-        draft = Draft()
+        draft = PartialMessage()
         held: list[Event] | None = [] if "before_message" in self._harness.hooks else None
-        with self._harness.span_of("model_call", model=model.name, call=request.id, step=step.number):
+        with self._harness.start_span("model_call", model=model.name, call=request.id, step=step.number):
             end = await self._stream(model, request, draft, held)
         if isinstance(end, ModelDone):
             end = _sound(end)
@@ -121,7 +132,7 @@ class Answering:
         return await self._record_failure(request, end, draft, model, step, held)
 
     async def _request(
-        self, built: Built, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
+        self, built: BuiltContext, model: Model, tools: tuple[ToolOffer, ...], tool_choice: str
     ) -> ModelRequest | Refuse:
         harness = self._harness
         transcript, system = built.transcript, built.system
@@ -148,7 +159,7 @@ class Answering:
         )
 
     async def _stream(
-        self, model: Model, request: ModelRequest, draft: Draft, held: list[Event] | None
+        self, model: Model, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
     ) -> ModelDone | ModelFailure | None:
         """The end of the stream; None when the run was cancelled. Deltas go out as they come."""
         try:
@@ -157,20 +168,20 @@ class Answering:
                 aclosing(model.stream(request)) as stream,  # type: ignore[type-var]
             ):
                 async for batch in stream:
-                    self._patience.heard()
+                    self._patience.reset()
                     end = self._show(batch, draft, held)
                     if end is not None:
                         return end
                     if self._journal.has_recorded:  # a warning or a source is shown when it comes
                         await self._journal.commit()
-        except Stopped:
+        except ScopeCancelled:
             return None
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
             text = f"the wire of {model.name} cancelled itself"
             return ModelFailure(Failure("stream_broken", text, stream_opened=True))
-        except Silent:
+        except SilenceTimeout:
             limit = self._harness.silence_limit
             text = f"{model.name} sent nothing for {limit:g} s; try again, or raise silence_limit"
             return ModelFailure(Failure("stream_silent", text, stream_opened=True))
@@ -184,7 +195,7 @@ class Answering:
         return ModelFailure(Failure("stream_broken", text, stream_opened=True))
 
     def _show(
-        self, batch: Sequence[ModelEvent], draft: Draft, held: list[Event] | None
+        self, batch: Sequence[ModelEvent], draft: PartialMessage, held: list[Event] | None
     ) -> ModelDone | ModelFailure | None:
         """Publishes a batch and returns its end, if it has one. Only the last event can be one."""
         if not batch:
@@ -279,7 +290,9 @@ class Answering:
             unique.append(block)
         return tuple(unique)
 
-    async def _record_cut(self, request: ModelRequest, draft: Draft, held: list[Event] | None) -> None:
+    async def _record_cut(
+        self, request: ModelRequest, draft: PartialMessage, held: list[Event] | None
+    ) -> None:
         """A cancelled call: the text that had come stays; calls that were being written never were."""
         text = draft.text()
         shown, suppressed = await self._decide_shown(request, text, "cancelled", held)
@@ -297,7 +310,7 @@ class Answering:
         self,
         request: ModelRequest,
         end: ModelFailure,
-        draft: Draft,
+        draft: PartialMessage,
         model: Model,
         step: StepState,
         held: list[Event] | None,
@@ -312,7 +325,11 @@ class Answering:
             delay = 0.0  # once, after a compaction
         if self._is_budget_spent():
             delay = None
-        if delay is None and is_rescuable(failure) and (rescuer := self._harness.rescuer(model, self._warn)):
+        if (
+            delay is None
+            and can_fall_back(failure)
+            and (rescuer := self._harness.next_fallback(model, self._warn))
+        ):
             delay, model = 0.0, rescuer
         decision = await self._harness.hooks.after_failure(FailedCall(failure, attempt, model), self._over)
         if isinstance(decision, Retry):
@@ -343,7 +360,7 @@ class Answering:
 
 def _sound(done: ModelDone) -> ModelDone | ModelFailure:
     """The answer, if it can be stored and read back: a wire is other people's code, too."""
-    problem = storing_problem(done)
+    problem = storage_problem(done)
     if not problem:
         return done
     text = f"the wire gave an answer that cannot be stored: {problem}"

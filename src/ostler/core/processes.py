@@ -164,7 +164,7 @@ def _ask(*command: str) -> str:
     return done.stdout.decode(errors="replace").strip()
 
 
-def when_ended(pid: int, tell: Callable[[], None]) -> None:
+def on_exit(pid: int, tell: Callable[[], None]) -> None:
     """`tell` is called once, on the running loop. The child is still to be reaped: until then its number is
     nobody else's."""
     loop = asyncio.get_running_loop()
@@ -209,7 +209,7 @@ class Finished(msgspec.Struct, frozen=True):
     err: str
 
 
-class OwnGroup:
+class OwnedGroup:
     """A process with a group of its own, which is gone when the block is left.
 
     On Linux the kernel ends the group also when we are killed: our end of a pipe closes then.
@@ -262,7 +262,7 @@ def run_program(
     command: Sequence[str], *, cwd: Path, seconds: float, environment: Mapping[str, str] | None = None
 ) -> Finished:
     """What it printed, and how it ended. Raises `OstlerError` when it takes too long."""
-    with OwnGroup(command, cwd=cwd, environment=environment) as process:
+    with OwnedGroup(command, cwd=cwd, environment=environment) as process:
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -72,7 +72,7 @@ class StepState:
         return [call for call in self.calls.values() if call.is_open]
 
 
-class Used(msgspec.Struct):
+class BudgetUse(msgspec.Struct):
     """What counts against the limits. Costs that nobody knows are left out, and marked."""
 
     steps: int = 0
@@ -82,7 +82,7 @@ class Used(msgspec.Struct):
     unpriced: bool = False
 
     @classmethod
-    def of(cls, *parts: events.Totals) -> Used:
+    def of(cls, *parts: events.Totals) -> BudgetUse:
         """One by one: in their sum, a part that is not known would hide that another has no price."""
         used = cls()
         for totals in parts:
@@ -91,7 +91,7 @@ class Used(msgspec.Struct):
             used.add(cls(totals.steps, usage.total_tokens, totals.least_cost, totals.runs, unpriced))
         return used
 
-    def add(self, other: Used) -> None:
+    def add(self, other: BudgetUse) -> None:
         self.steps += other.steps
         self.tokens += other.tokens
         self.cost += other.cost
@@ -137,7 +137,7 @@ class RunState:
         self.children: dict[str, ChildState] = {}
         """By their session."""
         self.children_totals = events.Totals()
-        self._used_by_children = Used()
+        self._used_by_children = BudgetUse()
         """The same, as it counts against the limits."""
         self.asides: dict[str, events.ModelCalled] = {}
         """Model calls beside its steps that have no usage yet."""
@@ -161,11 +161,11 @@ class RunState:
 
     def count_children(self, *parts: events.Totals) -> None:
         self.children_totals += sum(parts, events.Totals())
-        self._used_by_children.add(Used.of(*parts))
+        self._used_by_children.add(BudgetUse.of(*parts))
 
-    def used(self) -> Used:
+    def used(self) -> BudgetUse:
         """What counts against its limits: its own, and what is known of its children's."""
-        total = Used(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
+        total = BudgetUse(self.steps, self.usage.total_tokens, self.known_cost, 0, self.unpriced)
         total.add(self._used_by_children)
         return total
 

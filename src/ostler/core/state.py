@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ostler.core.run_state import CallState, ChildState, RunState, StepState, signature
-from ostler.core.transcript import Telling, Transcript
+from ostler.core.transcript import Transcript, TranscriptBuilder
 from ostler.schema import events
 from ostler.schema.events import Event, RunStatus
 from ostler.schema.facts import Fact, UnknownEvent, decode_together
@@ -27,7 +27,7 @@ class SessionState:
         self.last_seq = 0
         self.last_time_ms = 0
         self.leaf = 0
-        self._telling = Telling()
+        self._telling = TranscriptBuilder()
         self.usage: Usage = NOTHING_USED
         self.run: RunState | None = None
         self.last_status: RunStatus | None = None
@@ -101,7 +101,7 @@ class SessionState:
                 return  # of a run that has ended: its message says the same
             event = fact.event
         if is_entry:
-            self._telling.tell(event, seq)
+            self._telling.add(event, seq)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, fact)

@@ -157,7 +157,7 @@ class Leases(Protocol):
         """Raises `LeaseLost`."""
         ...
 
-    async def rest(self, lease: Lease) -> Lease:
+    async def suspend(self, lease: Lease) -> Lease:
         """Lets it end now, without giving it back: whoever wants the session gets it, and until somebody does
         its owner may still write, and renew it. Raises `LeaseLost`."""
         ...
@@ -211,10 +211,10 @@ class Blobs(Protocol):
 class Store(Log, Leases, Inbox, Blobs, Protocol):
     """One place for all four."""
 
-    meeting_place: Path | None
+    socket_folder: Path | None
     """A folder where the processes of this user that work on this store find each other's sockets."""
 
-    async def tidy(self) -> None:
+    async def checkpoint(self) -> None:
         """Before a process leaves without closing: puts in order what would make the next opening slow."""
 
     async def close(self) -> None: ...

@@ -138,9 +138,9 @@ class Tool(Protocol):
     - `run` gets arguments that fit the schema; it may return text, blocks, a JSON value or an `Outcome`.
     - Whatever it raises becomes a failed outcome; it never ends the loop.
     - It stops soon after `context.cancel` fires: its task is cancelled, and processes it owns must die.
-    - It may have a method `async objection(arguments, before: BeforeCall) -> str`: why the call would fail
+    - It may have a method `async precheck(arguments, before: BeforeCall) -> str`: why the call would fail
       for sure. It is asked before a person is, and changes nothing.
-    - It may have a method `spelled_out(arguments, before: BeforeCall) -> dict`: the arguments with what they
+    - It may have a method `expand_arguments(arguments, before: BeforeCall) -> dict`: the arguments with what they
       stand for, such as the command behind a name. Those are judged, shown to people, and run.
     """
 

@@ -9,23 +9,23 @@ import msgspec
 
 from ostler.core.budget import Budget
 from ostler.core.call_context import CallContext, OutputSpool, blob_of_call, bounded, replace_surrogates
-from ostler.core.call_gate import Judging, Ready
-from ostler.core.cancellation import CancelToken, run_bounded
+from ostler.core.call_gate import ApprovedCall, CallGate
+from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import ChildResult, ChildWaits, child_session, record_child_end
 from ostler.core.harness import Harness
-from ostler.core.hooks import FinishedCall, Oversight
+from ostler.core.hooks import FinishedCall, HookScope
 from ostler.core.journal import Journal
 from ostler.core.questions import NOBODY_TO_ASK, Asker, Questions, as_stored
 from ostler.core.run_state import CallState, StepState
 from ostler.core.tool import Tool, as_outcome, default_summary
 from ostler.schema import events
-from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, in_words
-from ostler.schema.facts import storing_problem
+from ostler.schema.errors import CallRefused, InvalidArguments, StoreError, ToolError, describe_error
+from ostler.schema.facts import storage_problem
 from ostler.schema.messages import BlobRef, Text
 from ostler.schema.outcomes import Failed, NeedUser, Outcome, Pending, Settled, failed
 
 
-class Calls:
+class ToolRunner:
     """Runs the tool calls of a step."""
 
     def __init__(
@@ -34,11 +34,11 @@ class Calls:
         harness: Harness,
         cancel: CancelToken,
         questions: Questions,
-        over: Oversight,
+        over: HookScope,
         budget: Budget,
     ) -> None:
         self._over = over
-        self._judging = Judging(journal, harness, over)
+        self._judging = CallGate(journal, harness, over)
         self._budget = budget
         self._journal = journal
         self._harness = harness
@@ -55,7 +55,7 @@ class Calls:
         while not self._cancel.cancelled:
             if step.ends_run:
                 for call in step.open_calls():
-                    await self.settle_unrun(call, f"Not run: {step.ends_run} ended the run.")
+                    await self.close_unrun(call, f"Not run: {step.ends_run} ended the run.")
             if not (group := self._next_group(step)):
                 return
             await self._run_group(step, group)
@@ -88,12 +88,12 @@ class Calls:
         """Judges the calls in their order, commits the start of all that may begin, runs them together."""
         if "before_tool" in self._harness.hooks:
             await self._journal.commit()  # a hook may take its time: what is known is shown first
-        decisions = [(call, await self._judging.decide(call, step)) for call in group]
-        running: list[tuple[CallState, Ready]] = []
-        twins: list[tuple[CallState, Ready]] = []
+        decisions = [(call, await self._judging.check(call, step)) for call in group]
+        running: list[tuple[CallState, ApprovedCall]] = []
+        twins: list[tuple[CallState, ApprovedCall]] = []
         asking: list[tuple[CallState, events.QuestionAsked]] = []
         for call, decision in decisions:
-            if isinstance(decision, Ready):
+            if isinstance(decision, ApprovedCall):
                 if any(decision.key and decision.key == other.key for _, other in running):
                     twins.append((call, decision))
                 elif await self._has_started(call, decision):
@@ -104,7 +104,7 @@ class Calls:
                     self._questions.expect(decision)
                 asking.append((call, decision))
             else:
-                await self._settle(call, decision, None, commit=False)
+                await self._record_result(call, decision, None, commit=False)
         if not running and not asking:
             return  # only refusals: they are committed with what follows
         await self._journal.commit()
@@ -116,8 +116,8 @@ class Calls:
     async def _together(
         self,
         step: StepState,
-        running: list[tuple[CallState, Ready]],
-        twins: list[tuple[CallState, Ready]],
+        running: list[tuple[CallState, ApprovedCall]],
+        twins: list[tuple[CallState, ApprovedCall]],
         asking: list[tuple[CallState, events.QuestionAsked]],
     ) -> None:
         try:
@@ -135,7 +135,7 @@ class Calls:
             # Only the log's failure gets here: whatever else a tool raises is a result.
             raise group_error.exceptions[0] from None
 
-    async def _has_started(self, call: CallState, ready: Ready) -> bool:
+    async def _has_started(self, call: CallState, ready: ApprovedCall) -> bool:
         """Records that the call begins; False when an earlier result of the same call is its result."""
         if ready.key and ready.key in self._journal.state.reusable:
             await self._repeat(call, ready.key)
@@ -178,23 +178,23 @@ class Calls:
         token = self._token(call)
         answer = await self._answer(asked, self._harness.asker, token)
         if answer is None or token.cancelled:
-            await self._settle(call, _cancelled(token.reason), None)
+            await self._record_result(call, _cancelled(token.reason), None)
             return
-        decision = self._judging.after_answer(call, self._harness.tools[call.called.name], asked, answer)
-        if not isinstance(decision, Ready):
-            await self._settle(call, decision, None)
+        decision = self._judging.resume(call, self._harness.tools[call.called.name], asked, answer)
+        if not isinstance(decision, ApprovedCall):
+            await self._record_result(call, decision, None)
             return
         await self._begin_and_execute(call, decision, step)
 
     async def _execute_and_release(
-        self, call: CallState, ready: Ready, step: StepState, turn: asyncio.Lock
+        self, call: CallState, ready: ApprovedCall, step: StepState, turn: asyncio.Lock
     ) -> None:
         try:
             await self._execute(call, ready, step)
         finally:
             turn.release()
 
-    async def _begin_and_execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+    async def _begin_and_execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         """When the same call is under way, its result is waited for: if it has one, that is ours as well."""
         async with self._turn_of(ready.key):
             if not self._cancel.cancelled and await self._has_started(call, ready):
@@ -213,14 +213,14 @@ class Calls:
         def record(answer: events.QuestionAnswered) -> None:
             self._journal.record(as_stored(asked, answer), settles=answer.request)
 
-        status, asking = await run_bounded(self._questions.ask(asked, asker, record), token, None)
+        status, asking = await run_with_timeout(self._questions.ask(asked, asker, record), token, None)
         if status == "done":
             return asking.result()
         if asked.id in self._journal.state.questions:
             record(events.QuestionAnswered(asked.id, "withdrawn"))
         return None
 
-    async def _execute(self, call: CallState, ready: Ready, step: StepState) -> None:
+    async def _execute(self, call: CallState, ready: ApprovedCall, step: StepState) -> None:
         """Runs the tool. Whatever it does, one outcome comes of it."""
         called, tool, token = call.called, ready.tool, self._token(call)
         journal = self._journal
@@ -232,10 +232,10 @@ class Calls:
         began = self._journal.world.now_ms()
         timeout = tool.spec.timeout
         running = _outcome_of(tool, ready, context)
-        span = self._harness.span_of("tool_call", tool=called.name, call=called.call, step=step.number)
+        span = self._harness.start_span("tool_call", tool=called.name, call=called.call, step=step.number)
         try:
             with span:
-                status, task = await run_bounded(running, token, timeout, context.stopwatch)
+                status, task = await run_with_timeout(running, token, timeout, context.stopwatch)
         except asyncio.CancelledError:
             await spool.close(told=0)  # before the run's end gives the call a result that names its output
             raise
@@ -262,13 +262,13 @@ class Calls:
         else:
             told = sum(len(block.text) for block in outcome.content if isinstance(block, Text))
             output = await spool.close(told)
-            await self._settle(call, outcome, output, duration)
+            await self._record_result(call, outcome, output, duration)
 
     async def _defer(self, call: CallState, outcome: Pending) -> None:
         deferred = events.ToolDeferred(call.called.call, outcome.handle, outcome.note)
-        problem = storing_problem(deferred)
+        problem = storage_problem(deferred)
         if problem:
-            await self._settle(call, _unstorable(problem), None)
+            await self._record_result(call, _unstorable(problem), None)
             return
         self._journal.record(deferred)
         await self._journal.commit()
@@ -276,7 +276,7 @@ class Calls:
     async def _need_user(self, call: CallState, outcome: NeedUser, duration: int) -> None:
         asker = self._harness.asker
         if asker is None and not self._harness.waits_for_answers:
-            await self._settle(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
+            await self._record_result(call, failed(NOBODY_TO_ASK, kind="call_refused"), None, duration)
             return
         asked = events.QuestionAsked(
             id=self._journal.world.new_id("q"),
@@ -286,9 +286,9 @@ class Calls:
             state=outcome.state,
             resume=outcome.resume,
         )
-        problem = storing_problem(asked)
+        problem = storage_problem(asked)
         if problem:
-            await self._settle(call, _unstorable(problem), None, duration)
+            await self._record_result(call, _unstorable(problem), None, duration)
             return
         self._journal.record(asked)
         if asker is None:
@@ -299,12 +299,12 @@ class Calls:
         token = self._token(call)
         answer = await self._answer(asked, asker, token)
         if answer is None:
-            await self._settle(call, _cancelled(token.reason), None, duration)
+            await self._record_result(call, _cancelled(token.reason), None, duration)
             return
         call.answered = answer  # the log has not got a secret; the tool must have it
         await self._journal.commit()
 
-    async def _settle(
+    async def _record_result(
         self,
         call: CallState,
         outcome: Settled,
@@ -362,7 +362,7 @@ class Calls:
 
     async def finish(self, call: CallState, outcome: Settled, request: str) -> None:
         """The outcome of a call that was left to finish later; the run goes on if it waited for that."""
-        await self._settle(call, outcome, None, settles=request)
+        await self._record_result(call, outcome, None, settles=request)
 
     async def find_moved(self, step: StepState) -> bool:
         """Whether a call whose child waited can go on, because the child does not wait any more."""
@@ -374,7 +374,7 @@ class Calls:
             tool = self._harness.tools.get(call.called.name)
             if not call.deferred or tool is None or not tool.spec.reattaches:
                 continue
-            peeks = [await children.peek(child) for child in run.children_of(call.called.call)]
+            peeks = [await children.status(child) for child in run.children_of(call.called.call)]
             if not any(peek.waits for peek in peeks):
                 self._moved.add(call.called.call)
         return bool(self._moved)
@@ -389,7 +389,7 @@ class Calls:
                 ended = ended or ChildResult(child, "", "cancelled", reason=reason)
                 record_child_end(self._journal, self._budget, ended)
 
-    async def settle_interrupted(self, call: CallState) -> None:
+    async def close_interrupted(self, call: CallState) -> None:
         """After a crash: the call had begun, and its effect may or may not have happened."""
         store, session = self._journal.store, self._journal.session
         blob = await store.blob(session, blob_of_call(call.called.call))
@@ -398,16 +398,16 @@ class Calls:
             start = max(0, blob.size - 4096)
             tail = (await store.read_blob(session, blob.id, start)).decode(errors="replace")
         text = "The process ended while this call ran; its effect may have happened, in part or in whole."
-        await self._settle(call, _cut(text, tail, "tool_interrupted"), blob)
+        await self._record_result(call, _cut(text, tail, "tool_interrupted"), blob)
 
-    async def settle_unrun(self, call: CallState, reason: str) -> None:
+    async def close_unrun(self, call: CallState, reason: str) -> None:
         """A call that will never run gets its outcome all the same."""
         if call.is_asking and call.question:
             self._journal.record(events.QuestionAnswered(call.question.id, "withdrawn"))
-        await self._settle(call, failed(reason, kind="tool_cancelled"), None, commit=False)
+        await self._record_result(call, failed(reason, kind="tool_cancelled"), None, commit=False)
 
 
-async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome:
+async def _outcome_of(tool: Tool, ready: ApprovedCall, context: CallContext) -> Outcome:
     """Runs the tool and makes an outcome of whatever it returns or raises."""
     try:
         return as_outcome(await tool.run(ready.validated, context))
@@ -425,7 +425,7 @@ async def _outcome_of(tool: Tool, ready: Ready, context: CallContext) -> Outcome
         return failed(error.message)
     except (Exception, SystemExit, GeneratorExit, KeyboardInterrupt) as error:
         if (attendant := context.harness.attendant) is not None:
-            attendant.tool_raised(context.session, tool, error)
+            attendant.on_tool_error(context.session, tool, error)
         return failed(_crash(error))
 
 
@@ -435,7 +435,7 @@ def _crash(error: BaseException) -> str:
         return f"the tool crashed: it tried to exit the process ({error.code})"
     if isinstance(error, GeneratorExit | KeyboardInterrupt):
         return f"the tool crashed: it raised {type(error).__name__}"
-    return in_words(error)
+    return describe_error(error)
 
 
 def _storable(outcome: Settled) -> Settled:
@@ -449,7 +449,7 @@ def _storable(outcome: Settled) -> Settled:
         for block in outcome.content
     )
     outcome = msgspec.structs.replace(outcome, content=content)
-    problem = storing_problem(outcome)
+    problem = storage_problem(outcome)
     return _unstorable(problem) if problem else outcome
 
 

@@ -12,7 +12,7 @@ from ostler.schema import events
 from ostler.schema.facts import UnknownEvent
 from ostler.schema.ids import blake2b
 from ostler.schema.messages import Message, Text, ToolCall, ToolResult
-from ostler.schema.visibility import fate, is_blank
+from ostler.schema.visibility import is_blank, visibility_of
 
 NEVER_RUN = "This call was not run: the conversation was taken up again from before its result."
 
@@ -28,7 +28,7 @@ _encoder = msgspec.json.Encoder()
 _HASHED_TOGETHER = 200  # messages: the memory for one lot serves the next
 
 
-class Telling:
+class TranscriptBuilder:
     """Takes entries in one by one. Results are told together, once all calls of their message have one."""
 
     def __init__(self) -> None:
@@ -53,13 +53,13 @@ class Telling:
         self._behind: list[Message] = []
         """What an extension said while calls were open: it is told behind their results."""
 
-    def tell(self, event: events.Event | UnknownEvent, seq: int) -> None:
+    def add(self, event: events.Event | UnknownEvent, seq: int) -> None:
         kind = type(event)
         if kind is events.ToolResultFact:  # of these two there are thousands
             self._result(event, seq)  # type: ignore[arg-type]
         elif kind is events.AssistantMessage:
             self._answer(event, seq)  # type: ignore[arg-type]
-        elif kind in _TELLERS and fate(event).told:
+        elif kind in _TELLERS and visibility_of(event).sent:
             self._seq = seq
             _TELLERS[kind](self, event)
 
@@ -160,11 +160,11 @@ class Telling:
 
 
 _TELLERS: dict[type[Any], Any] = {
-    events.UserMessage: Telling._user,
-    events.HistoryReplaced: Telling._new_history,
-    events.Compacted: Telling._compacted,
-    events.BranchCollapsed: Telling._collapsed,
-    events.ExtensionEntry: Telling._extension,
+    events.UserMessage: TranscriptBuilder._user,
+    events.HistoryReplaced: TranscriptBuilder._new_history,
+    events.Compacted: TranscriptBuilder._compacted,
+    events.BranchCollapsed: TranscriptBuilder._collapsed,
+    events.ExtensionEntry: TranscriptBuilder._extension,
 }
 """How the transcript grows by what the model is told beside answers and results."""
 

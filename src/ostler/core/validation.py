@@ -14,7 +14,7 @@ _UNSHOWN = frozenset({"api_key", "base_url", "headers", "key_command"})
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
-def misfit(value: Any, kind: Any, path: str = "", *, strict: bool = True) -> str:
+def describe_mismatch(value: Any, kind: Any, path: str = "", *, strict: bool = True) -> str:
     """The first thing in the value that does not fit its kind, and where it is; nothing if all of it fits."""
     try:
         msgspec.convert(value, kind, strict=strict)
@@ -32,7 +32,9 @@ def misfit(value: Any, kind: Any, path: str = "", *, strict: bool = True) -> str
     elif get_origin(kind) is tuple and isinstance(value, list) and not _is_plain(get_args(kind)[0]):
         parts = [(f"{path}[{number}]", one) for number, one in enumerate(value)]
     inner = get_args(kind)[-1 if get_origin(kind) is dict else 0] if parts else None
-    if found := next(filter(None, (misfit(one, inner, place, strict=strict) for place, one in parts)), ""):
+    if found := next(
+        filter(None, (describe_mismatch(one, inner, place, strict=strict) for place, one in parts)), ""
+    ):
         return found
     shown = "" if _UNSHOWN & set(path.split(".")) else f", not {value!r}"
     return f"{path} must be {_described(kind)}{shown}"
@@ -46,7 +48,7 @@ def _misfit_in_table(value: Any, kind: type[msgspec.Struct], path: str, strict: 
         if name not in fields:
             near = get_close_matches(name, fields, n=1)
             return f"there is no setting {_joined(path, name)}" + (f"; is it {near[0]}?" if near else "")
-        if found := misfit(one, fields[name].type, _joined(path, name), strict=strict):
+        if found := describe_mismatch(one, fields[name].type, _joined(path, name), strict=strict):
             return found
     return f"{path} needs {', '.join(name for name in fields if fields[name].required and name not in value)}"
 

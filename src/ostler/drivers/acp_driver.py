@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from ostler import __version__
 from ostler.drivers.driver import (
     ConversationGone,
-    Conversing,
+    ConversationUpdate,
+    DriverListener,
     FileChange,
-    Listener,
     Option,
-    Permission,
-    Planned,
-    Said,
-    StructuredAgent,
-    Thought,
+    PermissionRequest,
+    PlanUpdate,
+    ProtocolAgentSpec,
+    ReasoningUpdate,
+    TextUpdate,
     ToolUpdate,
     TurnEnd,
-    Used,
+    UsageUpdate,
 )
 from ostler.drivers.json_lines import LineProcess
 from ostler.schema.errors import OstlerError, UsageError
@@ -49,7 +49,7 @@ _AUTH_REQUIRED = -32000
 class AcpDriver:
     """See `Driver`."""
 
-    def __init__(self, agent: StructuredAgent, session: str, listener: Listener) -> None:
+    def __init__(self, agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> None:
         try:
             from acp import connect_to_agent
         except ModuleNotFoundError:
@@ -77,7 +77,7 @@ class AcpDriver:
                 f"and only {PROTOCOL_VERSION} is known here"
             )
         self._client.session = await self._open(greeted.agent_capabilities)
-        self._listener.update(Conversing(self._client.session))
+        self._listener.update(ConversationUpdate(self._client.session))
 
     async def _open(self, capabilities: schema.AgentCapabilities | None) -> str:
         """What it says again of an earlier conversation belongs to no turn, and so is not heard."""
@@ -175,7 +175,7 @@ def _is_sound(message: dict[str, Any]) -> bool:
 class _Client:
     """What the agent tells, and may ask of us."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: DriverListener) -> None:
         self._listener = listener
         self.session = ""
         self.is_in_turn = False
@@ -203,9 +203,9 @@ class _Client:
             return
         match update.session_update:
             case "agent_message_chunk":
-                self._listener.update(Said(_text_of(update.content)))
+                self._listener.update(TextUpdate(_text_of(update.content)))
             case "agent_thought_chunk":
-                self._listener.update(Thought(_text_of(update.content)))
+                self._listener.update(ReasoningUpdate(_text_of(update.content)))
             case "tool_call" | "tool_call_update":
                 self._listener.update(_tool(update, begins=update.session_update == "tool_call"))
             case "plan":
@@ -213,11 +213,13 @@ class _Client:
             case "usage_update":
                 self._listener.update(self._used(update))
 
-    def _used(self, update: schema.UsageUpdate) -> Used:
+    def _used(self, update: schema.UsageUpdate) -> UsageUpdate:
         """The agent tells its whole cost so far, and no tokens but those of its context."""
         if not update.cost or update.cost.currency != "USD":
-            return Used(context=update.used)
-        return Used(Usage(cost=max(0.0, self._paid - self._paid_before), source="unknown"), update.used)
+            return UsageUpdate(context=update.used)
+        return UsageUpdate(
+            Usage(cost=max(0.0, self._paid - self._paid_before), source="unknown"), update.used
+        )
 
     async def request_permission(
         self,
@@ -229,7 +231,7 @@ class _Client:
         from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
         offered = tuple(Option(one.option_id, one.name, one.kind) for one in options)
-        chosen = await self._listener.permit(Permission(_tool(tool_call), offered))
+        chosen = await self._listener.permit(PermissionRequest(_tool(tool_call), offered))
         if chosen is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
@@ -254,12 +256,12 @@ def _tool(update: Any, *, begins: bool = False) -> ToolUpdate:
     )
 
 
-def _plan(update: schema.AgentPlanUpdate) -> Planned:
+def _plan(update: schema.AgentPlanUpdate) -> PlanUpdate:
     items = [
         TodoItem(str(number), entry.content, _TODO.get(entry.status, "open"))  # type: ignore[arg-type]
         for number, entry in enumerate(update.entries, 1)
     ]
-    return Planned(tuple(items))
+    return PlanUpdate(tuple(items))
 
 
 def _text_of(block: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ostler.drivers.driver import Said, ScreenMessage, ToolUpdate, Update
+from ostler.drivers.driver import AgentMessage, TextUpdate, ToolUpdate, Update
 from ostler.drivers.screen_text import format_message, new_text, split_tool_calls
 from ostler.schema import events
 from ostler.schema.facts import Fact
@@ -20,7 +20,7 @@ class Conversation:
     """Only its last message ever changes, and only while it is the agent's."""
 
     def __init__(self, agent_type: str, time: float) -> None:
-        self.messages: list[ScreenMessage] = [ScreenMessage(0, "agent", "", time)]
+        self.messages: list[AgentMessage] = [AgentMessage(0, "agent", "", time)]
         self.revision = 0
         self._agent_type = agent_type
         self._before = ""
@@ -44,23 +44,23 @@ class Conversation:
         )
         if not answered:
             # Also when the text is that of an earlier answer: the same reply twice is two messages.
-            self.messages.append(ScreenMessage(len(self.messages), "agent", text, time))
+            self.messages.append(AgentMessage(len(self.messages), "agent", text, time))
         elif text != self.messages[-1].text:
-            self.messages[-1] = ScreenMessage(self.messages[-1].id, "agent", text, time)
+            self.messages[-1] = AgentMessage(self.messages[-1].id, "agent", text, time)
         else:
             return
         self.revision += 1
 
     def add_user_message(self, text: str, before: str, time: float) -> None:
         """`before` is the screen as it was before the message was written."""
-        self.messages.append(ScreenMessage(len(self.messages), "user", text, time))
+        self.messages.append(AgentMessage(len(self.messages), "user", text, time))
         self._before, self._user_text, self._restored, self._read = before, text, False, None
         self.revision += 1
 
-    def restore(self, messages: Sequence[ScreenMessage]) -> None:
+    def restore(self, messages: Sequence[AgentMessage]) -> None:
         """Go on with an earlier conversation: its last answer stays until the user says something."""
         self.messages = [
-            ScreenMessage(number, message.role, message.text, message.time)
+            AgentMessage(number, message.role, message.text, message.time)
             for number, message in enumerate(messages)
         ]
         self._restored = bool(messages) and messages[-1].role == "agent"
@@ -69,43 +69,43 @@ class Conversation:
         self.revision += 1
 
 
-class RecordedMessage(msgspec.Struct, frozen=True):
+class StoredMessage(msgspec.Struct, frozen=True):
     """A message, and the number of its fact."""
 
     seq: int
-    message: ScreenMessage
+    message: AgentMessage
 
 
-def recorded_messages(facts: Iterable[Fact]) -> list[RecordedMessage]:
+def stored_messages(facts: Iterable[Fact]) -> list[StoredMessage]:
     """What the agent was told and has taken, and what it said, as it was drawn at last."""
-    said: dict[int, ScreenMessage] = {}
+    said: dict[int, AgentMessage] = {}
     delivered: set[int] = set()
     for fact in facts:
         time = fact.time_ms / 1000
         match fact.event:
             case events.UserMessage(content=content):
-                said[fact.seq] = ScreenMessage(0, "user", text_of(content), time)
+                said[fact.seq] = AgentMessage(0, "user", text_of(content), time)
             case events.AssistantMessage(content=content):
-                said[fact.seq] = ScreenMessage(0, "agent", text_of(content), time)
+                said[fact.seq] = AgentMessage(0, "agent", text_of(content), time)
             case events.MessageRevised(message=seq, content=content) if seq in said:
                 said[seq] = msgspec.structs.replace(said[seq], text=text_of(content), time=time)
             case events.Delivered(message=seq):
                 delivered.add(seq)
     taken = {seq: one for seq, one in said.items() if one.role == "agent" or seq in delivered}
     return [
-        RecordedMessage(seq, msgspec.structs.replace(message, id=place))
+        StoredMessage(seq, msgspec.structs.replace(message, id=place))
         for place, (seq, message) in enumerate(taken.items())
     ]
 
 
-class SpokenConversation:
+class ProtocolConversation:
     """It begins empty. Each prompt adds a message of the user's and one of the agent's, which grows.
 
     The answer to a prompt that failed is taken out; no other message ever gets its number.
     """
 
     def __init__(self) -> None:
-        self._messages: list[ScreenMessage] = []
+        self._messages: list[AgentMessage] = []
         self._unsaid: list[str] = []
         """Pieces of the last message that are not in it yet: joined when somebody looks."""
         self._next = 0
@@ -113,11 +113,11 @@ class SpokenConversation:
         """Those of the present turn, and whether each is open."""
 
     @property
-    def messages(self) -> tuple[ScreenMessage, ...]:
+    def messages(self) -> tuple[AgentMessage, ...]:
         if self._unsaid:
             last = self._messages[-1]
             text = last.text + "".join(self._unsaid)
-            self._messages[-1] = ScreenMessage(last.id, last.role, text, last.time)
+            self._messages[-1] = AgentMessage(last.id, last.role, text, last.time)
             self._unsaid = []
         return tuple(self._messages)
 
@@ -130,15 +130,15 @@ class SpokenConversation:
     def begin(self, prompt: str, time: float) -> None:
         self._messages = [
             *self.messages,
-            ScreenMessage(self._next, "user", prompt, time),
-            ScreenMessage(self._next + 1, "agent", "", time),
+            AgentMessage(self._next, "user", prompt, time),
+            AgentMessage(self._next + 1, "agent", "", time),
         ]
         self._next += 2
         self._calls = {}
 
     def take(self, update: Update) -> None:
         match update:
-            case Said(text=text):
+            case TextUpdate(text=text):
                 self._unsaid.append(text)
             case ToolUpdate(id=call, begins=begins) if call not in self._calls or (
                 begins and not self._calls[call]
@@ -165,7 +165,7 @@ class SpokenConversation:
                 case events.UserMessage(content=content):
                     self.begin(text_of(content), fact.time_ms / 1000)
                 case events.AssistantMessage(content=content):
-                    self.take(Said(text_of(content)))
+                    self.take(TextUpdate(text_of(content)))
                 case events.ToolCalled(call=call, name=name, kind=kind, display=display):
                     title = display.title if display else ""
                     self.take(ToolUpdate(id=call, begins=True, kind=kind, name=name, title=title))

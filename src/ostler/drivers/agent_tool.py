@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import msgspec
 
 from ostler.core.call_context import CallContext
-from ostler.core.cancellation import CancelToken, run_bounded
+from ostler.core.cancellation import CancelToken, run_with_timeout
 from ostler.core.children import TASK_EXCERPT, ChildResult, child_session, record_child_end
-from ostler.core.function_tool import checked
+from ostler.core.function_tool import validate_arguments
 from ostler.core.tool import BeforeCall, ToolContext, ToolSpec
 from ostler.drivers.agent_spec import AgentCommand, detect
 from ostler.drivers.tracker import Timing
@@ -25,7 +25,7 @@ from ostler.tools.child_process import keep_running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ostler.drivers.child_agent import DelegatedAgent, OnStart
+    from ostler.drivers.child_agent import ChildAgent, OnStart
 
 
 NAMED_KEYS = {
@@ -111,7 +111,7 @@ class AgentTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> AgentArguments:
-        asked = checked(arguments, AgentArguments, NAME)
+        asked = validate_arguments(arguments, AgentArguments, NAME)
         for key in asked.keys:
             key_bytes(key)
         asked = msgspec.structs.replace(asked, prompt=asked.prompt.replace("\r\n", "\n"))
@@ -135,9 +135,9 @@ class AgentTool:
             raise InvalidArguments(f"name the `agent` that shall do it; the agents are: {known}")
         return asked
 
-    def spelled_out(self, arguments: dict[str, Any], before: BeforeCall) -> dict[str, Any]:
+    def expand_arguments(self, arguments: dict[str, Any], before: BeforeCall) -> dict[str, Any]:
         """With the command that a name stands for: that is what a person permits."""
-        asked = checked(arguments, AgentArguments, NAME)
+        asked = validate_arguments(arguments, AgentArguments, NAME)
         command = shlex.join(_words(asked.command))
         if asked.session:
             known = _open_agents(before.memory).get(asked.session)
@@ -148,7 +148,7 @@ class AgentTool:
             command = shlex.join(self._agents[asked.agent].command)
         return {**arguments, "command": command}
 
-    async def objection(self, arguments: AgentArguments, before: BeforeCall) -> str:
+    async def precheck(self, arguments: AgentArguments, before: BeforeCall) -> str:
         if arguments.session and arguments.session not in _open_agents(before.memory):
             return _not_open(arguments.session, before.memory)
         return ""
@@ -179,7 +179,7 @@ class AgentTool:
         await context.journal.commit()
         end = ChildResult(child, "", "failed")
         try:
-            if refusal := context.budget.let_in(child):
+            if refusal := context.budget.admit_child(child):
                 end = ChildResult(child, "", "limit", reason=refusal)
                 return failed(f"No agent was started: {refusal}.")
             begun = await start_agent(
@@ -211,14 +211,12 @@ class AgentTool:
         return msgspec.structs.replace(named, command=words or named.command)
 
 
-async def _within_its_time(
-    agent: DelegatedAgent, arguments: AgentArguments, context: CallContext
-) -> Ok | Failed:
+async def _within_its_time(agent: ChildAgent, arguments: AgentArguments, context: CallContext) -> Ok | Failed:
     """Whatever comes of it, the agent does not go on working when the call has its outcome."""
     limit = min(arguments.timeout or DEFAULT_TIMEOUT, MAX_TIMEOUT)
     with agent.working_for(context) as stopwatch:
         try:
-            status, asking = await run_bounded(_ask(agent, arguments), CancelToken(), limit, stopwatch)
+            status, asking = await run_with_timeout(_ask(agent, arguments), CancelToken(), limit, stopwatch)
             if status == "done":
                 return asking.result()
             await agent.interrupt()
@@ -229,44 +227,44 @@ async def _within_its_time(
     return failed(_told(agent, note), kind="tool_timed_out", details=_about(agent), summary=note)
 
 
-async def _ask(agent: DelegatedAgent, arguments: AgentArguments) -> Ok | Failed:
+async def _ask(agent: ChildAgent, arguments: AgentArguments) -> Ok | Failed:
     if arguments.stop:
         await agent.end()
         return ok(f"{agent.name} has ended.", details=_about(agent), summary="stopped")
     if arguments.keys:
         await agent.press([key_bytes(key) for key in arguments.keys])
     else:
-        await agent.come_to_rest()
+        await agent.wait_until_idle()
         if (prompt := arguments.prompt.strip()) and not agent.has_ended:
             if agent.asks:
                 note = "it was not told this, because it asks something first"
                 return failed(_told(agent, note), details=_about(agent), summary=note)
-            if problem := await agent.say(prompt):
+            if problem := await agent.send(prompt):
                 return failed(_told(agent, problem), details=_about(agent), summary=problem)
     if agent.has_ended:
-        note = f"it {agent.how_it_ended}"
+        note = f"it {agent.end_status}"
         return failed(_told(agent, note), details=_about(agent), summary=note)
     note = "it asks something" if agent.asks else ""
     return ok(_told(agent, note), details=_about(agent), summary=note or "it answered")
 
 
-def _told(agent: DelegatedAgent, note: str) -> str:
+def _told(agent: ChildAgent, note: str) -> str:
     """What the model is told: the answer, and the screen where that shows more."""
     about = f"[{agent.name}, session {agent.id}{f': {note}' if note else ''}]"
-    said, screen = agent.said, agent.screen
+    said, screen = agent.last_text, agent.screen
     last_line = screen.rpartition("\n")[2]
     if note and last_line not in said:
         said = f"{said}\n\n[its screen]\n{screen}" if said else screen
     return f"{about}\n{said or '(it said nothing)'}"
 
 
-def _about(agent: DelegatedAgent) -> dict[str, Any]:
+def _about(agent: ChildAgent) -> dict[str, Any]:
     state = "ended" if agent.has_ended else "asks" if agent.asks else "waits"
     return {"child": agent.id, "agent": agent.name, "state": state}
 
 
-def _open_agents(memory: dict[str, Any]) -> dict[str, DelegatedAgent]:
-    known: dict[str, DelegatedAgent] = memory.get(_MEMORY_KEY, {})
+def _open_agents(memory: dict[str, Any]) -> dict[str, ChildAgent]:
+    known: dict[str, ChildAgent] = memory.get(_MEMORY_KEY, {})
     return {session: agent for session, agent in known.items() if not agent.has_ended}
 
 

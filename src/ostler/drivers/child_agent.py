@@ -13,12 +13,12 @@ from ostler.core.cancellation import Stopwatch
 from ostler.core.journal import Journal
 from ostler.drivers.agent_spec import AgentCommand
 from ostler.drivers.driver import DrivenAgent
-from ostler.drivers.lifecycle import Attend, start_terminal_session
-from ostler.drivers.questions import PassedOnQuestions
-from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.lifecycle import Attend, start_screen_session
+from ostler.drivers.questions import ForwardedQuestions
+from ostler.drivers.screen_driver import ScreenAgentSpec
 from ostler.drivers.screen_stream import SCREEN
 from ostler.drivers.screen_text import is_ready
-from ostler.drivers.session import how_it_ended
+from ostler.drivers.session import end_reason
 from ostler.drivers.tracker import Timing
 from ostler.schema.errors import OstlerError, SessionBusy, StoreError, ToolFailed
 from ostler.schema.events import Event, LiveValue, UsageReported
@@ -43,7 +43,7 @@ _BETWEEN_KEYS = 0.05
 _SCREEN_LINES = 60
 
 
-class DelegatedAgent:
+class ChildAgent:
     """One call at a time works with it; what happens in it meanwhile is seen live under that call."""
 
     def __init__(self, name: str, command: str, driven: DrivenAgent, trace: Trace, timing: Timing) -> None:
@@ -72,7 +72,7 @@ class DelegatedAgent:
         return self._has_shown_box and not shows_box
 
     @property
-    def said(self) -> str:
+    def last_text(self) -> str:
         """Its answer, as far as it goes."""
         messages = self._driven.messages
         return messages[-1].text.strip() if messages and messages[-1].role == "agent" else ""
@@ -85,8 +85,8 @@ class DelegatedAgent:
         return "\n".join(lines[-_SCREEN_LINES:])
 
     @property
-    def how_it_ended(self) -> str:
-        return how_it_ended(self._driven.ended.result())
+    def end_status(self) -> str:
+        return end_reason(self._driven.ended.result())
 
     @contextmanager
     def working_for(self, context: CallContext) -> Iterator[Stopwatch]:
@@ -101,7 +101,7 @@ class DelegatedAgent:
 
     # --- asking ---------------------------------------------------------------------------------------
 
-    async def come_to_rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Until it waits for somebody, or has ended."""
         await self._until(lambda: self._driven.status == "stable" and not self._is_still_starting)
 
@@ -111,7 +111,7 @@ class DelegatedAgent:
         driven = self._driven
         return driven.transport == "pty" and driven.agent_type != "custom" and not driven.shown.strip()
 
-    async def say(self, text: str) -> str:
+    async def send(self, text: str) -> str:
         """Until it has answered. What went wrong, if it did not, and has not ended."""
         try:
             await self._driven.send(text)
@@ -122,7 +122,7 @@ class DelegatedAgent:
                 async with asyncio.timeout(_ENDS_WITHIN):
                     await asyncio.shield(self._driven.ended)
             return "" if self.has_ended else f"it did not answer: {error.message}"
-        await self.come_to_rest()
+        await self.wait_until_idle()
         return ""
 
     async def press(self, keys: Sequence[bytes]) -> None:
@@ -132,7 +132,7 @@ class DelegatedAgent:
         with suppress(TimeoutError):  # nothing came of them
             async with asyncio.timeout(self._timing.stability):
                 await self._until(lambda: self._driven.status != "stable")
-        await self.come_to_rest()
+        await self.wait_until_idle()
 
     async def interrupt(self) -> None:
         """Makes it stop what it does. One that does not is ended."""
@@ -149,11 +149,11 @@ class DelegatedAgent:
         with suppress(SessionBusy, TimeoutError):  # it ends in any case
             self._driven.interrupt()
             async with asyncio.timeout(patience):
-                await self.come_to_rest()
+                await self.wait_until_idle()
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         watch = _Watch()
-        stop = self._driven.observe(watch)
+        stop = self._driven.subscribe(watch)
         self._driven.ended.add_done_callback(watch.changed)
         try:
             while not self.has_ended and not holds():
@@ -166,7 +166,7 @@ class DelegatedAgent:
     # --- as something that its call leaves running ------------------------------------------------------
 
     @property
-    def left_running(self) -> bool:
+    def is_running(self) -> bool:
         return not self.has_ended
 
     async def end(self) -> None:
@@ -182,11 +182,11 @@ class Trace:
     def __init__(self, child: str) -> None:
         self.context: CallContext | None = None
         self._child = child
-        self._questions: PassedOnQuestions | None = None
+        self._questions: ForwardedQuestions | None = None
 
-    def begin(self, context: CallContext) -> PassedOnQuestions:
+    def begin(self, context: CallContext) -> ForwardedQuestions:
         self.context = context
-        self._questions = PassedOnQuestions(self._child, context)
+        self._questions = ForwardedQuestions(self._child, context)
         return self._questions
 
     def end(self) -> None:
@@ -227,7 +227,7 @@ async def start_agent(
     *,
     timing: Timing,
     on_start: OnStart | None,
-) -> DelegatedAgent:
+) -> ChildAgent:
     """In a session of its own, which is that child's. Raises `UsageError` where it cannot be started."""
     trace = Trace(child)
     trace.context = context
@@ -235,7 +235,7 @@ async def start_agent(
     def attend(journal: Journal) -> None:
         if context.harness.attend is not None:
             context.harness.attend(journal)
-        journal.observe(trace.see)
+        journal.subscribe(trace.see)
 
     try:
         driven = await _started(context, child, agent, timing, attend)
@@ -248,7 +248,7 @@ async def start_agent(
         trace.context = None
     if on_start is not None:
         on_start(driven)
-    return DelegatedAgent(name, shlex.join(agent.command), driven, trace, timing)
+    return ChildAgent(name, shlex.join(agent.command), driven, trace, timing)
 
 
 async def _started(
@@ -256,13 +256,13 @@ async def _started(
 ) -> DrivenAgent:
     store, world = context.journal.store, context.journal.world
     if agent.transport != "pty":
-        from ostler.drivers.driver import StructuredAgent
-        from ostler.drivers.lifecycle import start_structured_session
+        from ostler.drivers.driver import ProtocolAgentSpec
+        from ostler.drivers.lifecycle import start_protocol_session
 
-        structured = StructuredAgent(
+        structured = ProtocolAgentSpec(
             command=agent.command, cwd=context.cwd, transport=agent.transport, agent_type=agent.type
         )
-        return await start_structured_session(
+        return await start_protocol_session(
             store,
             structured,
             child_of=context.session,
@@ -271,14 +271,14 @@ async def _started(
             world=world,
             attend=attend,
         )
-    terminal = TerminalAgent(
+    terminal = ScreenAgentSpec(
         command=agent.command,
         cwd=context.cwd,
         agent_type=agent.type,
         ready_after=timing.ready_after,  # also one that begins with a question comes to rest
         timing=timing,
     )
-    return await start_terminal_session(
+    return await start_screen_session(
         store,
         terminal,
         child_of=context.session,

@@ -1,7 +1,7 @@
 """What drives an agent that speaks a protocol: the contract of a driver, and what it tells.
 
 A further driver is a module with one class. It starts a `LineProcess`, makes `Update`s of what that writes,
-and asks its listener before it permits anything. `StructuredSession` does the rest.
+and asks its listener before it permits anything. `ProtocolSession` does the rest.
 """
 # MERGED: What a face can ask of another vendor's agent, however it is driven.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 StructuredTransport = Literal["acp", "stream-json"]
 
 
-class StructuredAgent(msgspec.Struct, frozen=True, kw_only=True):
+class ProtocolAgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which agent to start, and what it speaks."""
 
     command: Sequence[str]
@@ -49,13 +49,13 @@ class StructuredAgent(msgspec.Struct, frozen=True, kw_only=True):
 # --- what a driver tells ----------------------------------------------------------------------------
 
 
-class Said(msgspec.Struct, frozen=True):
+class TextUpdate(msgspec.Struct, frozen=True):
     """A piece of the agent's answer."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ReasoningUpdate(msgspec.Struct, frozen=True):
     text: str
 
 
@@ -87,13 +87,13 @@ class ToolUpdate(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[FileChange, ...] | None = None
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlanUpdate(msgspec.Struct, frozen=True):
     """The whole of its plan, as it is now."""
 
     items: tuple[TodoItem, ...]
 
 
-class Used(msgspec.Struct, frozen=True):
+class UsageUpdate(msgspec.Struct, frozen=True):
     """What the present turn has used, as the agent counts; the last one of a turn holds."""
 
     usage: Usage | None = None
@@ -102,13 +102,13 @@ class Used(msgspec.Struct, frozen=True):
     model: str = ""
 
 
-class Conversing(msgspec.Struct, frozen=True):
+class ConversationUpdate(msgspec.Struct, frozen=True):
     """By this name a later life of the agent can go on with what it remembers."""
 
     conversation: str
 
 
-Update = Said | Thought | ToolUpdate | Planned | Used | Conversing
+Update = TextUpdate | ReasoningUpdate | ToolUpdate | PlanUpdate | UsageUpdate | ConversationUpdate
 
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
@@ -126,7 +126,7 @@ class Option(msgspec.Struct, frozen=True):
         return self.kind.startswith("allow")
 
 
-class Permission(msgspec.Struct, frozen=True):
+class PermissionRequest(msgspec.Struct, frozen=True):
     """What the agent must not do before somebody has said so."""
 
     call: ToolUpdate
@@ -134,7 +134,7 @@ class Permission(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Inquiry(msgspec.Struct, frozen=True):
+class ChoiceRequest(msgspec.Struct, frozen=True):
     """What the agent wants to know, and lets people choose from."""
 
     call: ToolUpdate
@@ -149,21 +149,21 @@ class TurnEnd(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Listener(Protocol):
+class DriverListener(Protocol):
     """Whom a driver tells."""
 
     def update(self, update: Update) -> None:
         """At once and in order; it neither waits nor raises."""
         ...
 
-    async def permit(self, asked: Permission) -> str | None:
+    async def permit(self, asked: PermissionRequest) -> str | None:
         """The id of the chosen option; None when the turn was cancelled, or nobody can be asked any more.
 
         A driver cancels it when the agent takes its question back.
         """
         ...
 
-    async def inquire(self, asked: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, asked: ChoiceRequest) -> tuple[str, ...] | None:
         """What was chosen: nothing by who declined. None as for `permit`."""
         ...
 
@@ -202,7 +202,7 @@ class Driver(Protocol):
         ...
 
 
-def open_driver(agent: StructuredAgent, session: str, listener: Listener) -> Driver:
+def open_driver(agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> Driver:
     """Starts the agent's process. Raises `UsageError`."""
     if agent.transport == "acp":
         from ostler.drivers.acp_driver import AcpDriver
@@ -243,7 +243,7 @@ class DrivenAgent(Protocol):
         ...
 
     @property
-    def messages(self) -> tuple[ScreenMessage, ...]:
+    def messages(self) -> tuple[AgentMessage, ...]:
         """The whole conversation. Only the last message changes, and only while it is the agent's."""
         ...
 
@@ -262,11 +262,11 @@ class DrivenAgent(Protocol):
         """What it showed at its end, for whoever asks why."""
         ...
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
         """Until the function that is returned is called."""
         ...
 
-    def to_save(self) -> Saved:
+    def to_save(self) -> SavedState:
         """What a later life of the agent can be given."""
         ...
 
@@ -290,7 +290,7 @@ class DrivenAgent(Protocol):
         ...
 
 
-class ScreenMessage(msgspec.Struct, frozen=True):
+class AgentMessage(msgspec.Struct, frozen=True):
     """One message; `id` is its place in the conversation, `time` seconds since 1970."""
 
     id: int
@@ -302,9 +302,9 @@ class ScreenMessage(msgspec.Struct, frozen=True):
 Status = Literal["initializing", "changing", "stable"]
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedState(msgspec.Struct, frozen=True):
     """What an earlier process kept of a conversation."""
 
-    messages: Sequence[ScreenMessage] = ()
+    messages: Sequence[AgentMessage] = ()
     initial_prompt: str = ""
     initial_prompt_sent: bool = False

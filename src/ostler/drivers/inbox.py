@@ -123,7 +123,7 @@ class AgentInbox:
                 self._refuse(request, "no run is open")
             case _ if isinstance(request, _OF_ANY_SESSION):
                 harness = harness_without_model(journal.state.cwd)
-                await InboxReader(journal, harness).take_up(request)
+                await InboxReader(journal, harness).handle(request)
             case _:
                 name = type(request).__struct_config__.tag
                 self._refuse(request, f"a terminal agent cannot be asked to {str(name).replace('_', ' ')}")

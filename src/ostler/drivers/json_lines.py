@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from ostler.core.line_process import LineSplitter
-from ostler.core.processes import ProcessId, process_environment, signal_group, start_time, when_ended
-from ostler.drivers.driver import StructuredAgent
+from ostler.core.processes import ProcessId, on_exit, process_environment, signal_group, start_time
+from ostler.drivers.driver import ProtocolAgentSpec
 from ostler.drivers.pty_process import OWNED_AS, die_together, kill_strays
-from ostler.drivers.session import how_it_ended
+from ostler.drivers.session import end_reason
 from ostler.schema.errors import OstlerError, UsageError
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -45,7 +45,7 @@ class LineProcess:
 
     def __init__(
         self,
-        agent: StructuredAgent,
+        agent: ProtocolAgentSpec,
         command: list[str],
         session: str,
         on_message: Callable[[dict[str, Any]], None],
@@ -79,17 +79,17 @@ class LineProcess:
             os.set_blocking(descriptor, False)
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
-        when_ended(self._child.pid, self._reap)
+        on_exit(self._child.pid, self._reap)
 
     @property
-    def complaint(self) -> str:
+    def last_stderr(self) -> str:
         """What it said at last that is no message."""
         return "\n".join(self._said)
 
     def problem(self, what: str) -> OstlerError:
         """An error that says why, as far as the program told."""
         if self.ended.done():
-            what = f"{what}: {self._name} {how_it_ended(self.ended.result())}"
+            what = f"{what}: {self._name} {end_reason(self.ended.result())}"
         said = self._said[-1] if self._said else ""
         return OstlerError(f"{what}; it last said: {said}" if said else what)
 
@@ -223,7 +223,7 @@ class LineProcess:
             self._child.stdin.close()
 
 
-def _spawn(agent: StructuredAgent, command: list[str], session: str, owned: int) -> subprocess.Popen[bytes]:
+def _spawn(agent: ProtocolAgentSpec, command: list[str], session: str, owned: int) -> subprocess.Popen[bytes]:
     if not agent.command or not agent.command[0]:
         raise UsageError("no command was given: name the agent's program")
     if not agent.cwd.is_dir():

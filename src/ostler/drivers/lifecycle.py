@@ -16,17 +16,17 @@ from ostler import __version__
 from ostler.core.journal import Journal, World, open_journal
 from ostler.core.state import fold
 from ostler.core.store import Store
-from ostler.drivers.agent_messages import RecordedMessage, recorded_messages
-from ostler.drivers.driver import ConversationGone, Saved, StructuredAgent
-from ostler.drivers.protocol_session import CONVERSATION, CONVERSING, StructuredSession
+from ostler.drivers.agent_messages import StoredMessage, stored_messages
+from ostler.drivers.driver import ConversationGone, ProtocolAgentSpec, SavedState
+from ostler.drivers.protocol_session import CONVERSATION, CONVERSING, ProtocolSession
 from ostler.drivers.screen import load_emulator
-from ostler.drivers.screen_driver import TerminalAgent
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.session import ScreenSession
 from ostler.schema import events
 from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact
-from ostler.sessions.lease import close_cut_run, end_orphans, new_owner
-from ostler.sessions.live_socket import Channel
+from ostler.sessions.lease import close_interrupted_run, kill_orphans, new_owner
+from ostler.sessions.live_socket import LiveSocket
 
 Driver = Literal["terminal", "acp", "stream-json"]
 
@@ -34,13 +34,13 @@ Attend = Callable[[Journal], None]
 """Told of the journal before the agent is started: it may observe."""
 
 
-class Shown(Protocol):
+class LiveOutput(Protocol):
     journal: Journal
 
     async def close(self) -> None: ...
 
 
-def nobody(journal: Journal) -> None:
+def no_listener(journal: Journal) -> None:
     pass
 
 
@@ -61,7 +61,7 @@ async def new_journal(
     return Journal(store, await store.create(first, new_owner(world)), fold([first]), world)
 
 
-async def opened_again(store: Store, session: str, driver: Driver, world: World | None) -> Journal:
+async def reopened_journal(store: Store, session: str, driver: Driver, world: World | None) -> Journal:
     """What a dead owner has left running is ended. Raises `UsageError` where another kind of agent was."""
     (first,) = await store.read(session, 0, 1)
     found = getattr(first.event, "driver", "")
@@ -69,13 +69,13 @@ async def opened_again(store: Store, session: str, driver: Driver, world: World 
         raise UsageError(f"the agent of session {session} is driven by {found}, and not by {driver}")
     world = world or World()
     journal = await open_journal(store, await store.acquire(session, new_owner(world)), world)
-    await end_orphans(journal)
+    await kill_orphans(journal)
     return journal
 
 
-async def show(session: Shown) -> None:
+async def show_live(session: LiveOutput) -> None:
     """Other processes see what is live in it."""
-    channel = Channel(session.journal)
+    channel = LiveSocket(session.journal)
     session.journal.on_close.append(channel.close)
     try:
         await channel.open()
@@ -84,17 +84,17 @@ async def show(session: Shown) -> None:
         raise
 
 
-async def start_terminal_session(
+async def start_screen_session(
     store: Store,
-    agent: TerminalAgent,
+    agent: ScreenAgentSpec,
     *,
-    saved: Saved | None = None,
+    saved: SavedState | None = None,
     child_of: str = "",
     call: str = "",
     session: str = "",
     world: World | None = None,
-    attend: Attend = nobody,
-) -> TerminalSession:
+    attend: Attend = no_listener,
+) -> ScreenSession:
     """A new session. Where its agent cannot be started there is none."""
     await asyncio.to_thread(load_emulator, agent.emulator)
     journal = await new_journal(
@@ -102,7 +102,7 @@ async def start_terminal_session(
     )
     try:
         attend(journal)
-        started = TerminalSession(journal, agent, saved)
+        started = ScreenSession(journal, agent, saved)
     except BaseException:
         journal.close()
         await store.delete(journal.session, journal.lease.owner)
@@ -111,26 +111,26 @@ async def start_terminal_session(
     return started
 
 
-async def restart_terminal_session(
+async def restart_screen_session(
     store: Store,
     session: str,
-    agent: TerminalAgent,
+    agent: ScreenAgentSpec,
     *,
     world: World | None = None,
-    attend: Attend = nobody,
-) -> TerminalSession:
+    attend: Attend = no_listener,
+) -> ScreenSession:
     """Another life of the agent in the same session: its log goes on, its own memory may not.
 
     What an owner that died has left running is ended first, and its run is closed.
     """
     await asyncio.to_thread(load_emulator, agent.emulator)
-    journal = await opened_again(store, session, "terminal", world)
+    journal = await reopened_journal(store, session, "terminal", world)
     try:
         attend(journal)
-        await close_cut_run(journal)
-        known = recorded_messages(await store.read(session))
-        saved = Saved([one.message for one in known]) if known else None
-        started = TerminalSession(journal, agent, saved)
+        await close_interrupted_run(journal)
+        known = stored_messages(await store.read(session))
+        saved = SavedState([one.message for one in known]) if known else None
+        started = ScreenSession(journal, agent, saved)
     except BaseException:
         journal.close()
         await store.release(journal.lease)
@@ -139,25 +139,25 @@ async def restart_terminal_session(
     return started
 
 
-async def _let_live(session: TerminalSession, known: list[RecordedMessage]) -> None:
+async def _let_live(session: ScreenSession, known: list[StoredMessage]) -> None:
     try:
         await session.begin(known)
     except BaseException:
         await session.close()
         raise
-    await show(session)
+    await show_live(session)
 
 
-async def start_structured_session(
+async def start_protocol_session(
     store: Store,
-    agent: StructuredAgent,
+    agent: ProtocolAgentSpec,
     *,
     child_of: str = "",
     call: str = "",
     session: str = "",
     world: World | None = None,
-    attend: Attend = nobody,
-) -> StructuredSession:
+    attend: Attend = no_listener,
+) -> ProtocolSession:
     """A new session, whose agent takes prompts. Where its agent cannot be started there is none."""
     journal = await new_journal(
         store, agent.cwd, agent.transport, child_of=child_of, call=call, session=session, world=world
@@ -169,27 +169,27 @@ async def start_structured_session(
         journal.close()
         await store.delete(journal.session, journal.lease.owner)
         raise
-    await show(started)
+    await show_live(started)
     return started
 
 
-async def restart_structured_session(
+async def restart_protocol_session(
     store: Store,
     session: str,
-    agent: StructuredAgent,
+    agent: ProtocolAgentSpec,
     *,
     world: World | None = None,
-    attend: Attend = nobody,
-) -> StructuredSession:
+    attend: Attend = no_listener,
+) -> ProtocolSession:
     """Another life of the agent in the same session, whose log goes on.
 
     What an owner that died has left running is ended first, and its run is closed. An agent that can goes on
     with its own conversation; of one that cannot, the log says so.
     """
-    journal = await opened_again(store, session, agent.transport, world)
+    journal = await reopened_journal(store, session, agent.transport, world)
     try:
         attend(journal)
-        await close_cut_run(journal)
+        await close_interrupted_run(journal)
         before = await store.read(session)
         agent = msgspec.structs.replace(agent, conversation=_conversation_in(before))
         try:
@@ -200,7 +200,7 @@ async def restart_structured_session(
         journal.close()
         await store.release(journal.lease)
         raise
-    await show(started)
+    await show_live(started)
     return started
 
 
@@ -213,8 +213,8 @@ def _conversation_in(facts: Sequence[Fact]) -> str:
     return ""
 
 
-async def _begun(journal: Journal, agent: StructuredAgent, before: Sequence[Fact] = ()) -> StructuredSession:
-    session = StructuredSession(journal, agent, before)
+async def _begun(journal: Journal, agent: ProtocolAgentSpec, before: Sequence[Fact] = ()) -> ProtocolSession:
+    session = ProtocolSession(journal, agent, before)
     try:
         await session.begin()
     except BaseException:

@@ -12,16 +12,16 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
-from ostler.drivers.agent_messages import SpokenConversation
+from ostler.drivers.agent_messages import ProtocolConversation
 from ostler.drivers.driver import (
-    Conversing,
-    Inquiry,
+    AgentMessage,
+    ChoiceRequest,
+    ConversationUpdate,
     Observer,
-    Permission,
-    Saved,
-    ScreenMessage,
+    PermissionRequest,
+    ProtocolAgentSpec,
+    SavedState,
     Status,
-    StructuredAgent,
     StructuredTransport,
     TurnEnd,
     Update,
@@ -32,7 +32,7 @@ from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.questions import AgentQuestions
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_stream import STATUS
-from ostler.drivers.session import Observers, give_back, how_it_ended, live, outcome_for_a_sender
+from ostler.drivers.session import Observers, end_reason, give_back, live, outcome_for_a_sender
 from ostler.drivers.tracker import NOT_WAITING, STOPPED
 from ostler.drivers.turn import Turn
 from ostler.schema import events, requests
@@ -40,7 +40,7 @@ from ostler.schema.errors import OstlerError, SessionBusy, StoreError, UsageErro
 from ostler.schema.events import LiveValue, RunStatus
 from ostler.schema.facts import Fact
 from ostler.schema.messages import StopReason, Text
-from ostler.sessions.lease import close_cut_run, kept_lease
+from ostler.sessions.lease import close_interrupted_run, renew_lease
 
 _ESCAPE = b"\x1b"
 
@@ -86,7 +86,7 @@ class _Sent(msgspec.Struct):
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    asked: Permission | Inquiry
+    asked: PermissionRequest | ChoiceRequest
     answer: asyncio.Future[Any]
 
 
@@ -100,7 +100,7 @@ _Told = Update | _Asked | _TakenBack | TurnEnd | OstlerError
 class _Inbox(AgentInbox):
     """Answers are for the agent that asked."""
 
-    def __init__(self, session: StructuredSession, stir: Callable[[], None]) -> None:
+    def __init__(self, session: ProtocolSession, stir: Callable[[], None]) -> None:
         super().__init__(session, stir)
         self._questions = session.questions
 
@@ -111,7 +111,7 @@ class _Inbox(AgentInbox):
             await super()._take_up(request)
 
 
-class StructuredSession:
+class ProtocolSession:
     """The one writer of such an agent's session, from its start to its end.
 
     - A message is a fact before it is sent. Its run ends with the agent's turn.
@@ -120,10 +120,10 @@ class StructuredSession:
       interrupts the agent withdraws its questions.
     - It ends with its agent: an open run is interrupted, and the lease is given back.
 
-    Made with `start_structured_session`, or with `restart_structured_session`.
+    Made with `start_protocol_session`, or with `restart_protocol_session`.
     """
 
-    def __init__(self, journal: Journal, agent: StructuredAgent, before: Sequence[Fact] = ()) -> None:
+    def __init__(self, journal: Journal, agent: ProtocolAgentSpec, before: Sequence[Fact] = ()) -> None:
         """`before`: the facts of its earlier lives."""
         self.journal = journal
         self.agent = agent
@@ -131,7 +131,7 @@ class StructuredSession:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.last_screen = ""
         self.questions = AgentQuestions(journal, self.agent_type)
-        self._conversation = SpokenConversation()
+        self._conversation = ProtocolConversation()
         self._conversation.recall(before)
         self._noted = agent.conversation
         self._sent: _Sent | None = None
@@ -159,17 +159,17 @@ class StructuredSession:
         return "changing" if self._sent or self._inbox.next_prompt else "stable"
 
     @property
-    def messages(self) -> tuple[ScreenMessage, ...]:
+    def messages(self) -> tuple[AgentMessage, ...]:
         return self._conversation.messages
 
     @property
     def shown(self) -> str:
         return self._conversation.answer
 
-    def to_save(self) -> Saved:
-        return Saved(self.messages, self.agent.initial_prompt, bool(self.messages))
+    def to_save(self) -> SavedState:
+        return SavedState(self.messages, self.agent.initial_prompt, bool(self.messages))
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
         return self._observers.add(observer)
 
     # --- asking ---------------------------------------------------------------------------------------
@@ -258,15 +258,15 @@ class StructuredSession:
     def update(self, update: Update) -> None:
         self._put(update)
 
-    async def permit(self, asked: Permission) -> str | None:
+    async def permit(self, asked: PermissionRequest) -> str | None:
         chosen: str | None = await self._ask(asked)
         return chosen
 
-    async def inquire(self, asked: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, asked: ChoiceRequest) -> tuple[str, ...] | None:
         chosen: tuple[str, ...] | None = await self._ask(asked)
         return chosen
 
-    async def _ask(self, asked: Permission | Inquiry) -> Any:
+    async def _ask(self, asked: PermissionRequest | ChoiceRequest) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._put(_Asked(asked, answer))
         try:
@@ -289,7 +289,7 @@ class StructuredSession:
         journal.on_failure = lambda error: process.kill()
         process.ended.add_done_callback(lambda ended: self._stirred.set())
         await journal.store.own_process(journal.lease, OWNED_AS, process.id)
-        async with kept_lease(journal):
+        async with renew_lease(journal):
             await self._greet()
         about = {"agent_type": self.agent_type, "transport": self.transport}
         journal.record(events.Audited("agent.started", "its agent was started", about), run="")
@@ -333,9 +333,9 @@ class StructuredSession:
         if self._turn_task is not None:
             await asyncio.wait({self._turn_task}, timeout=_LAST_WORDS)
         await self._take_all()
-        reason = f"the agent {how_it_ended(exit_status)}"
-        self.last_screen = self.driver.process.complaint or self.shown
-        await close_cut_run(self.journal)  # of a driver that did not say that its turn has ended
+        reason = f"the agent {end_reason(exit_status)}"
+        self.last_screen = self.driver.process.last_stderr or self.shown
+        await close_interrupted_run(self.journal)  # of a driver that did not say that its turn has ended
         about = {"exit_status": exit_status}
         self.journal.record(events.Audited("agent.ended", reason, about), run="")
         await self.journal.commit()
@@ -390,7 +390,7 @@ class StructuredSession:
         match told:
             case TurnEnd() | OstlerError():
                 await self._end_run(told)
-            case Conversing(conversation=conversation):
+            case ConversationUpdate(conversation=conversation):
                 self._note_conversation(conversation)
             case _TakenBack(answer=answer):
                 self.questions.withdraw(answer)

@@ -18,10 +18,10 @@ from pathlib import Path
 from ostler.core.processes import (
     ProcessId,
     kill_processes_of,
+    on_exit,
     process_environment,
     signal_group,
     start_time,
-    when_ended,
 )
 from ostler.schema.errors import SessionBusy, UsageError
 
@@ -110,7 +110,7 @@ class PtyProcess:
         self._hang_up_last()
         os.set_blocking(self._terminal, False)
         self._loop.add_reader(self._terminal, self._read)
-        when_ended(self._pid, self._reap)
+        on_exit(self._pid, self._reap)
 
     @property
     def unwritten(self) -> int:

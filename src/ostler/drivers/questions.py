@@ -14,7 +14,7 @@ import msgspec
 from ostler.core.call_context import CallContext
 from ostler.core.cancellation import Stopwatch
 from ostler.core.journal import Journal
-from ostler.drivers.driver import Inquiry, Option, Permission
+from ostler.drivers.driver import ChoiceRequest, Option, PermissionRequest
 from ostler.drivers.turn import Call, Turn, change_details
 from ostler.schema import events, requests
 from ostler.schema.errors import StoreError
@@ -22,13 +22,13 @@ from ostler.schema.events import Event, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer
-from ostler.sessions.inbox import outcome_of, unfit
+from ostler.sessions.inbox import answer_problem, outcome_of
 
 _LONGEST_ANSWER = 200
 
 
 class _Open(msgspec.Struct):
-    asked: Permission | Inquiry
+    asked: PermissionRequest | ChoiceRequest
     question: Question
     turn: Turn
     call: Call
@@ -43,11 +43,13 @@ class AgentQuestions:
         self._agent_type = agent_type
         self._open: dict[str, _Open] = {}
 
-    def ask(self, asked: Permission | Inquiry, turn: Turn, answer: asyncio.Future[Any]) -> Question:
+    def ask(
+        self, asked: PermissionRequest | ChoiceRequest, turn: Turn, answer: asyncio.Future[Any]
+    ) -> Question:
         """Makes a question of it."""
         call = turn.call(asked.call)
         call.questions += 1
-        if isinstance(asked, Permission):
+        if isinstance(asked, PermissionRequest):
             question = _may_it(asked, call, self._agent_type)
         else:
             question = _which(asked, call)
@@ -60,7 +62,11 @@ class AgentQuestions:
     async def answer(self, request: requests.Answer) -> None:
         """Takes up somebody's answer, or says why it is none. The agent is told once it is a fact."""
         found = self._open.get(request.question)
-        problem = unfit(request, found.question) if found else f"the question {request.question} is not open"
+        problem = (
+            answer_problem(request, found.question)
+            if found
+            else f"the question {request.question} is not open"
+        )
         if found is None or problem:
             refused = events.RequestRefused(request.id, problem)
             self._journal.record(refused, settles=request.id)
@@ -97,7 +103,7 @@ class AgentQuestions:
             self._journal.record(events.RunWaiting("question", asked))
 
 
-def _may_it(asked: Permission, call: Call, agent_type: str) -> Question:
+def _may_it(asked: PermissionRequest, call: Call, agent_type: str) -> Question:
     about = {
         "tool": call.name,
         "arguments": call.arguments,
@@ -108,7 +114,7 @@ def _may_it(asked: Permission, call: Call, agent_type: str) -> Question:
     return Question(text, "choice", tuple(_by_name(asked.options)), details=about, reason=asked.reason)
 
 
-def _which(asked: Inquiry, call: Call) -> Question:
+def _which(asked: ChoiceRequest, call: Call) -> Question:
     about = {"tool": call.name}
     if not asked.several:
         return Question(asked.text, "choice", asked.choices, details=about, reason=asked.reason)
@@ -123,7 +129,7 @@ def _which(asked: Inquiry, call: Call) -> Question:
 
 def _chosen(found: _Open, request: requests.Answer) -> Any:
     """What the driver is told. A call that was permitted has begun."""
-    if isinstance(found.asked, Inquiry):
+    if isinstance(found.asked, ChoiceRequest):
         found.call.refused = request.declined
         if request.declined:
             return ()
@@ -153,7 +159,7 @@ def _refusal(options: tuple[Option, ...]) -> Option | None:
 _TELLING = ("question_asked", "question_answered")
 
 
-class PassedOnQuestions:
+class ForwardedQuestions:
     """Any face may answer in the child's own session; whoever drives the run here is asked as well.
 
     - The first answer wins. Where nobody can be asked, and nobody is waited for, it is declined.

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from ostler.drivers.agent_spec import detect
-from ostler.drivers.driver import Saved
+from ostler.drivers.driver import SavedState
 from ostler.drivers.pty_process import MOST_UNWRITTEN, PtyProcess
 from ostler.drivers.screen import Screen, check_size, open_screen, read_out
-from ostler.drivers.screen_stream import Viewer, unfinished
+from ostler.drivers.screen_stream import ScreenSubscription, unfinished
 from ostler.drivers.tracker import Delivered, Event, Timing, Tracker, Undelivered, Write, keystrokes
 from ostler.schema.errors import SessionBusy, StoreError
 
@@ -30,7 +30,7 @@ _ASKED_TWICE = frozenset({"opencode"})
 _BETWEEN_KEYS = 0.2
 
 
-class TerminalAgent(msgspec.Struct, frozen=True, kw_only=True):
+class ScreenAgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which agent to start, and how its screen is to be read."""
 
     command: Sequence[str]
@@ -51,7 +51,7 @@ class TerminalAgent(msgspec.Struct, frozen=True, kw_only=True):
         return detect(self.command, self.agent_type)
 
 
-class Watcher(msgspec.Struct, frozen=True):
+class ScreenListener(msgspec.Struct, frozen=True):
     """Who is told of what happens; none of them may block."""
 
     before_keys: Callable[[int, str], Awaitable[None]]
@@ -61,19 +61,19 @@ class Watcher(msgspec.Struct, frozen=True):
     """The screen was read: status and messages may have changed."""
 
 
-class DrivenTerminal:
+class ScreenDriver:
     """Carries out what the tracker wants. While nothing is printed and nothing sent, it does nothing.
 
     Keys that are pressed go straight to the program; the tracker sees only what they cause on the screen.
     """
 
     def __init__(
-        self, agent: TerminalAgent, session: str, watcher: Watcher, saved: Saved | None = None
+        self, agent: ScreenAgentSpec, session: str, watcher: ScreenListener, saved: SavedState | None = None
     ) -> None:
         check_size(agent.columns, agent.rows)
         self._loop = asyncio.get_running_loop()
         self._watcher = watcher
-        self._viewers: set[Viewer] = set()
+        self._viewers: set[ScreenSubscription] = set()
         self._unfinished = b""
         self._last_drawn: bytes | None = None
         self._own_screen = ""
@@ -141,8 +141,8 @@ class DrivenTerminal:
         self.tracker.output(self._loop.time())
         self._look_when_wanted()
 
-    def view(self) -> Viewer:
-        viewer = Viewer(self._drawn, self._viewers.discard)
+    def view(self) -> ScreenSubscription:
+        viewer = ScreenSubscription(self._drawn, self._viewers.discard)
         self._viewers.add(viewer)
         if self._last_drawn is not None:
             viewer.close()

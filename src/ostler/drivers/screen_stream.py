@@ -13,7 +13,7 @@ from ostler.drivers.driver import Status
 from ostler.schema.events import LiveValue
 
 if TYPE_CHECKING:
-    from ostler.drivers.screen_driver import DrivenTerminal
+    from ostler.drivers.screen_driver import ScreenDriver
 
 SCREEN, STATUS, MESSAGE = "terminal:screen", "terminal:status", "terminal:message"
 
@@ -25,7 +25,7 @@ _INTERVAL = 0.1
 class LiveValues:
     """Publishes what has changed, and nothing else."""
 
-    def __init__(self, journal: Journal, terminal: DrivenTerminal) -> None:
+    def __init__(self, journal: Journal, terminal: ScreenDriver) -> None:
         self._journal = journal
         self._terminal = terminal
         self._loop = asyncio.get_running_loop()
@@ -114,10 +114,10 @@ def unfinished(data: bytes) -> bytes:
     return found.group() if found else b""
 
 
-class Viewer:
+class ScreenSubscription:
     """Gives bytes for a terminal of the screen's size. Whoever has it must `leave`, also if it never read."""
 
-    def __init__(self, snapshot: Callable[[], bytes], leave: Callable[[Viewer], None]) -> None:
+    def __init__(self, snapshot: Callable[[], bytes], leave: Callable[[ScreenSubscription], None]) -> None:
         self._snapshot = snapshot
         self._leave = leave
         self._unseen: list[bytes] = [snapshot()]
@@ -145,7 +145,7 @@ class Viewer:
         self._is_closed = True
         self._woken.set()
 
-    def leave(self) -> None:
+    def close_now(self) -> None:
         self.close()
         self._leave(self)
 

@@ -13,21 +13,21 @@ import msgspec
 
 from ostler import __version__
 from ostler.core.journal import Journal
-from ostler.drivers.agent_messages import RecordedMessage
-from ostler.drivers.driver import Observer, Saved, ScreenMessage, Status
+from ostler.drivers.agent_messages import StoredMessage
+from ostler.drivers.driver import AgentMessage, Observer, SavedState, Status
 from ostler.drivers.inbox import AgentInbox
 from ostler.drivers.pty_process import OWNED_AS
 from ostler.drivers.screen import read_out
-from ostler.drivers.screen_driver import DrivenTerminal, Outcome, TerminalAgent, Watcher
-from ostler.drivers.screen_stream import LiveValues, Viewer
+from ostler.drivers.screen_driver import Outcome, ScreenAgentSpec, ScreenDriver, ScreenListener
+from ostler.drivers.screen_stream import LiveValues, ScreenSubscription
 from ostler.drivers.tracker import INITIAL_PROMPT, NOT_WAITING, STOPPED, Delivered, Undelivered
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, StoreError, UsageError, failure_of
 from ostler.schema.events import RunStatus
 from ostler.schema.messages import Text
 from ostler.schema.requests import ALONE, OF_A_RUN
-from ostler.sessions.lease import kept_lease
-from ostler.sessions.submit import ask
+from ostler.sessions.lease import renew_lease
+from ostler.sessions.submit import submit_now
 
 
 class Observers:
@@ -59,7 +59,7 @@ async def live(
 ) -> None:
     """Whatever stirs it, `go_on` makes facts of, one after the other, until the process has ended."""
     try:
-        async with kept_lease(journal):
+        async with renew_lease(journal):
             async with inbox.watched():
                 while not ended.done():
                     await stirred.wait()
@@ -83,7 +83,7 @@ async def give_back(journal: Journal) -> None:
         for request in await journal.store.pending(journal.session):
             if isinstance(request, (*ALONE, *OF_A_RUN)):
                 with suppress(UsageError):  # it was refused, and that is a fact
-                    await ask(journal.store, journal.session, request, journal.world)
+                    await submit_now(journal.store, journal.session, request, journal.world)
 
 
 def outcome_for_a_sender() -> asyncio.Future[None]:
@@ -110,17 +110,17 @@ class _OpenRun(msgspec.Struct):
     """The request that did."""
 
 
-class TerminalSession:
+class ScreenSession:
     """The one writer of a terminal agent's session, from its start to its end.
 
     - A message is a fact before its keys are written. Its run ends when the screen stands still again.
     - What the agent draws is live. It is a fact once the screen stood still; what changes later revises it.
     - It ends with its agent: an open run is interrupted, and the lease is given back.
 
-    Made with `start_terminal_session`, or with `restart_terminal_session`.
+    Made with `start_screen_session`, or with `restart_screen_session`.
     """
 
-    def __init__(self, journal: Journal, agent: TerminalAgent, saved: Saved | None = None) -> None:
+    def __init__(self, journal: Journal, agent: ScreenAgentSpec, saved: SavedState | None = None) -> None:
         self.journal = journal
         self.agent = agent
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -134,8 +134,8 @@ class TerminalSession:
         self._outcomes: list[Outcome] = []
         self._stirred = asyncio.Event()
         self._inbox = AgentInbox(self, self._stirred.set)
-        watcher = Watcher(self._begin_run, self._take_outcome, self._see_screen)
-        self.terminal = DrivenTerminal(agent, journal.session, watcher, saved)
+        watcher = ScreenListener(self._begin_run, self._take_outcome, self._see_screen)
+        self.terminal = ScreenDriver(agent, journal.session, watcher, saved)
         self._live_values = LiveValues(journal, self.terminal)
         self._life: asyncio.Task[None] | None = None
         self._observers = Observers()
@@ -153,17 +153,17 @@ class TerminalSession:
         return "pty"
 
     @property
-    def messages(self) -> tuple[ScreenMessage, ...]:
+    def messages(self) -> tuple[AgentMessage, ...]:
         return self.terminal.tracker.messages
 
     @property
     def shown(self) -> str:
         return self.last_screen if self.ended.done() else read_out(self.terminal.screen)
 
-    def to_save(self) -> Saved:
+    def to_save(self) -> SavedState:
         return self.terminal.tracker.to_save()
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
         return self._observers.add(observer)
 
     @property
@@ -219,7 +219,7 @@ class TerminalSession:
     def resize(self, columns: int, rows: int) -> None:
         self.terminal.resize(columns, rows)
 
-    def view(self) -> Viewer:
+    def view(self) -> ScreenSubscription:
         """The live screen, for one more who watches it."""
         return self.terminal.view()
 
@@ -232,7 +232,7 @@ class TerminalSession:
 
     # --- its life -------------------------------------------------------------------------------------
 
-    async def begin(self, known: list[RecordedMessage]) -> None:
+    async def begin(self, known: list[StoredMessage]) -> None:
         self._known = {one.message.id: (one.seq, one.message.text) for one in known}
         self.journal.on_failure = lambda error: self.terminal.process.kill()
         self.terminal.process.ended.add_done_callback(lambda ended: self._stirred.set())
@@ -276,7 +276,7 @@ class TerminalSession:
         self.last_screen = "\n".join(self.terminal.screen.lines()).strip()
         self._record_outcomes()
         self._record_messages(self.terminal.tracker.messages)
-        reason = f"the agent {how_it_ended(exit_status)}"
+        reason = f"the agent {end_reason(exit_status)}"
         if self._run is not None:
             self._end_run("interrupted", reason)
         about = {"exit_status": exit_status}
@@ -375,7 +375,7 @@ class TerminalSession:
         else:
             sent.outcome.set_exception(OstlerError(outcome.reason))
 
-    def _record_messages(self, messages: tuple[ScreenMessage, ...]) -> None:
+    def _record_messages(self, messages: tuple[AgentMessage, ...]) -> None:
         for message in messages:
             seq, text = self._known.get(message.id, (0, ""))
             if message.text == text or not (seq or message.text.strip()):
@@ -407,7 +407,7 @@ class TerminalSession:
         self.journal.record(ended, settles=run.cancelled_by)
 
 
-def how_it_ended(exit_status: int) -> str:
+def end_reason(exit_status: int) -> str:
     if exit_status >= 0:
         return f"ended with exit status {exit_status}"
     try:

@@ -13,20 +13,20 @@ from itertools import count
 from typing import Any
 
 from ostler.drivers.driver import (
+    ChoiceRequest,
     ConversationGone,
-    Conversing,
+    ConversationUpdate,
+    DriverListener,
     FileChange,
-    Inquiry,
-    Listener,
     Option,
-    Permission,
-    Said,
-    StructuredAgent,
-    Thought,
+    PermissionRequest,
+    ProtocolAgentSpec,
+    ReasoningUpdate,
+    TextUpdate,
     ToolStatus,
     ToolUpdate,
     TurnEnd,
-    Used,
+    UsageUpdate,
 )
 from ostler.drivers.json_lines import LineProcess
 from ostler.schema.errors import OstlerError
@@ -162,7 +162,7 @@ INTERRUPTED: Json = {"behavior": "deny", "message": "The user interrupted this."
 UNANSWERED: Json = {"behavior": "deny", "message": "The user does not want to answer this."}
 
 
-def inquiries_of(call: ToolUpdate) -> list[Inquiry]:
+def inquiries_of(call: ToolUpdate) -> list[ChoiceRequest]:
     """What it asks with its tool for that, in order; nothing where a part of it cannot be understood."""
     if call.name != _INQUIRES:
         return []
@@ -170,7 +170,7 @@ def inquiries_of(call: ToolUpdate) -> list[Inquiry]:
     return asked if all(one.text and one.choices for one in asked) else []
 
 
-def _inquiry(asked: Json, call: ToolUpdate) -> Inquiry:
+def _inquiry(asked: Json, call: ToolUpdate) -> ChoiceRequest:
     options = {
         str(one["label"]): str(one.get("description") or "")
         for one in _dicts_in(asked.get("options"))
@@ -178,7 +178,7 @@ def _inquiry(asked: Json, call: ToolUpdate) -> Inquiry:
     }
     about = [f"{label}: {description}" for label, description in options.items() if description]
     text = str(asked.get("question") or "")
-    return Inquiry(call, text, tuple(options), asked.get("multiSelect") is True, "; ".join(about))
+    return ChoiceRequest(call, text, tuple(options), asked.get("multiSelect") is True, "; ".join(about))
 
 
 def answers_of(call: ToolUpdate, answers: dict[str, tuple[str, ...]]) -> Json:
@@ -242,7 +242,7 @@ def _dicts_in(value: Any) -> list[Json]:
 class StreamJsonDriver:
     """See `Driver`."""
 
-    def __init__(self, agent: StructuredAgent, session: str, listener: Listener) -> None:
+    def __init__(self, agent: ProtocolAgentSpec, session: str, listener: DriverListener) -> None:
         self._agent = agent
         self._listener = listener
         self._is_greeted = False
@@ -348,12 +348,14 @@ class StreamJsonDriver:
         options = options_of(request.get("permission_suggestions"))
         reason = str(request.get("decision_reason") or request.get("description") or "")
         offered = tuple(option for option, _ in options)
-        return verdict_of(await self._listener.permit(Permission(call, offered, reason)), options, call)
+        return verdict_of(
+            await self._listener.permit(PermissionRequest(call, offered, reason)), options, call
+        )
 
-    async def _inquire(self, call: ToolUpdate, asked: list[Inquiry]) -> Json:
+    async def _inquire(self, call: ToolUpdate, asked: list[ChoiceRequest]) -> Json:
         answers: dict[str, tuple[str, ...]] = {}
         for inquiry in asked:
-            chosen = await self._listener.inquire(inquiry)
+            chosen = await self._listener.choose(inquiry)
             if not chosen:
                 return INTERRUPTED if chosen is None else UNANSWERED
             answers[inquiry.text] = chosen
@@ -374,7 +376,7 @@ class StreamJsonDriver:
                 if name in self._asking:
                     self._asking[name].cancel()
             case {"type": "system", "subtype": "init", "session_id": str(conversation)}:
-                self._listener.update(Conversing(conversation))
+                self._listener.update(ConversationUpdate(conversation))
             case {"type": "result"} if self._agent.conversation and not self._is_greeted:
                 self._give_up(ConversationGone(error_of(message)))
             case _ if self._turn is None or self._turn.done():
@@ -397,16 +399,16 @@ class StreamJsonDriver:
             case {"type": "message_start", "message": {"id": str(name)}}:
                 self._in_pieces.add(name)
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
-                self._listener.update(Said(text))
+                self._listener.update(TextUpdate(text))
             case {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": str(text)}}:
-                self._listener.update(Thought(text))
+                self._listener.update(ReasoningUpdate(text))
 
     def _take_block(self, block: Any, *, is_new: bool, is_its_own: bool) -> None:
         match block:
             case {"type": "text", "text": str(text)} if is_new:
-                self._listener.update(Said(text))
+                self._listener.update(TextUpdate(text))
             case {"type": "thinking", "thinking": str(text)} if is_new:
-                self._listener.update(Thought(text))
+                self._listener.update(ReasoningUpdate(text))
             case {"type": "tool_use", "id": str(name), "name": str(tool)} if is_its_own:
                 self._calls.add(name)
                 self._listener.update(call_of(name, tool, block.get("input"), begins=True))
@@ -417,9 +419,9 @@ class StreamJsonDriver:
                 status: ToolStatus = "failed" if block.get("is_error") else "completed"
                 self._listener.update(ToolUpdate(id=name, status=status, text=text_of(block.get("content"))))
 
-    def _used(self, result: Json) -> Used:
+    def _used(self, result: Json) -> UsageUpdate:
         """It tells the cost of all turns of this life."""
         paid, before = paid_until(result), self._paid
         self._paid = before if paid is None else paid
         cost = None if paid is None else max(0.0, paid - before)
-        return Used(usage_of(result, cost), model=models_of(result))
+        return UsageUpdate(usage_of(result, cost), model=models_of(result))

@@ -10,7 +10,7 @@ from enum import Enum
 import msgspec
 
 from ostler.drivers.agent_messages import Conversation
-from ostler.drivers.driver import Saved, ScreenMessage, Status
+from ostler.drivers.driver import AgentMessage, SavedState, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
 from ostler.drivers.screen_text import is_ready, only_blinks
 from ostler.schema.errors import SessionBusy, UsageError
@@ -202,7 +202,7 @@ class Tracker:
         epoch: float = 0.0,
         timing: Timing | None = None,
         initial_prompt: str = "",
-        saved: Saved | None = None,
+        saved: SavedState | None = None,
         ready_regex: str = "",
         ready_after: float | None = None,
     ) -> None:
@@ -234,7 +234,7 @@ class Tracker:
         self._delivery: Delivery | None = None
 
     @property
-    def messages(self) -> tuple[ScreenMessage, ...]:
+    def messages(self) -> tuple[AgentMessage, ...]:
         return tuple(self._conversation.messages)
 
     @property
@@ -257,10 +257,10 @@ class Tracker:
         """The number and the text of the message whose keys `look` has returned, until its outcome."""
         return (self._sending.ticket, self._sending.text) if self._sending else None
 
-    def to_save(self) -> Saved:
+    def to_save(self) -> SavedState:
         if self._saved and not self.ready:
             return self._saved  # nothing of it has been taken up yet
-        return Saved(self.messages, self._initial_prompt, self._initial_prompt_sent)
+        return SavedState(self.messages, self._initial_prompt, self._initial_prompt_sent)
 
     def send(self, now: float, text: str) -> int:
         """Take a message; the number returned comes back in `Delivered` or `Undelivered`. Refuses at once."""
@@ -355,7 +355,7 @@ class Tracker:
             return self._ready_regex.search(self._screen) is not None
         return is_ready(self.agent_type, self._screen)
 
-    def _restore(self, saved: Saved) -> None:
+    def _restore(self, saved: SavedState) -> None:
         self._conversation.restore(saved.messages)
         if not self._initial_prompt:
             self._initial_prompt = saved.initial_prompt

@@ -22,9 +22,17 @@ import msgspec
 from ostler.core.call_context import bounded
 from ostler.core.journal import Journal
 from ostler.core.tool import ResultLimits
-from ostler.drivers.driver import FileChange, Planned, Said, Thought, ToolUpdate, Update, Used
+from ostler.drivers.driver import (
+    FileChange,
+    PlanUpdate,
+    ReasoningUpdate,
+    TextUpdate,
+    ToolUpdate,
+    Update,
+    UsageUpdate,
+)
 from ostler.schema import events
-from ostler.schema.facts import storing_problem
+from ostler.schema.facts import storage_problem
 from ostler.schema.messages import Block, Reasoning, StopReason, Text, ToolCall
 from ostler.schema.outcomes import Display, FailureKind
 from ostler.schema.usage import Usage
@@ -71,21 +79,21 @@ class Turn:
         self._spoken: list[_Spoken] = []
         self._calls: dict[str, Call] = {}
         self._refused = 0
-        self._used = Used()
+        self._used = UsageUpdate()
         self.is_cancelled = False
         """Somebody has told the agent to stop: what fails now fails for that."""
 
     async def take(self, update: Update) -> None:
         match update:
-            case Said(text=text):
+            case TextUpdate(text=text):
                 self._say(Text, text)
-            case Thought(text=text):
+            case ReasoningUpdate(text=text):
                 self._say(Reasoning, text)
             case ToolUpdate():
                 await self._take_call(update)
-            case Planned(items=items):
+            case PlanUpdate(items=items):
                 self._journal.record(events.TodoUpdated(items))
-            case Used():
+            case UsageUpdate():
                 self._used = update
 
     async def end(self, stop: StopReason) -> events.Totals:
@@ -237,7 +245,7 @@ class Turn:
     def _storable(self, given: dict[str, Any] | None) -> dict[str, Any]:
         if not given:
             return {}
-        problem = storing_problem(events.ToolStarted("", "", arguments=given))
+        problem = storage_problem(events.ToolStarted("", "", arguments=given))
         return {"unreadable": problem} if problem else given
 
 

@@ -1,6 +1,6 @@
 """Extensions: what a user drops in to change the agent, in Python or in any language.
 
-An extension is a file or a package with `def setup(ostler): …`; `ostler` is an `Ostler`. The names below are
+An extension is a file or a package with `def setup(ostler): …`; `ostler` is an `ExtensionAPI`. The names below are
 what extensions import; each is loaded when it is first used.
 """
 
@@ -11,8 +11,8 @@ from ostler.core.lazy import lazy_exports
 TYPE_CHECKING = False  # not from typing: that import alone would cost more than all of this
 
 if TYPE_CHECKING:
-    from ostler.context.providers import Fence as Fence
-    from ostler.context.providers import FenceRequest as FenceRequest
+    from ostler.context.providers import ContextProvider as ContextProvider
+    from ostler.context.providers import ProviderRequest as ProviderRequest
     from ostler.core.hooks import Allow as Allow
     from ostler.core.hooks import Ask as Ask
     from ostler.core.hooks import ContextDraft as ContextDraft
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from ostler.core.hooks import StepPlan as StepPlan
     from ostler.core.hooks import Summary as Summary
     from ostler.core.hooks import Suppress as Suppress
-    from ostler.extensions.api import Ostler as Ostler
+    from ostler.extensions.api import ExtensionAPI as ExtensionAPI
+    from ostler.extensions.context_api.history import HistoryEntry as HistoryEntry
     from ostler.extensions.context_api.history import HistoryMessage as HistoryMessage
-    from ostler.extensions.context_api.history import KeptEntry as KeptEntry
-    from ostler.extensions.context_api.history import Moved as Moved
+    from ostler.extensions.context_api.history import NavigationResult as NavigationResult
     from ostler.extensions.context_api.history import TreeNode as TreeNode
+    from ostler.extensions.context_api.models import ChatMessage as ChatMessage
     from ostler.extensions.context_api.models import Completion as Completion
     from ostler.extensions.context_api.models import LimitReached as LimitReached
     from ostler.extensions.context_api.models import ModelDescription as ModelDescription
-    from ostler.extensions.context_api.models import Resolution as Resolution
-    from ostler.extensions.context_api.models import Said as Said
+    from ostler.extensions.context_api.models import ModelResolution as ModelResolution
     from ostler.extensions.context_api.session_info import ContextStats as ContextStats
     from ostler.extensions.context_api.session_info import LastRun as LastRun
     from ostler.extensions.context_api.session_info import SessionUsage as SessionUsage
     from ostler.extensions.context_api.session_info import ToolDescription as ToolDescription
-    from ostler.extensions.context_api.skills import SkillsRead as SkillsRead
-    from ostler.extensions.context_api.skills import SkillText as SkillText
+    from ostler.extensions.context_api.skills import Skill as Skill
+    from ostler.extensions.context_api.skills import SkillSearchResult as SkillSearchResult
     from ostler.extensions.context_api.subagents import Subagent as Subagent
     from ostler.extensions.context_api.subagents import SubagentEvent as SubagentEvent
     from ostler.extensions.context_api.subagents import SubagentEvents as SubagentEvents
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ostler.extensions.context_api.templates import ArgumentPattern as ArgumentPattern
     from ostler.extensions.context_api.templates import Arguments as Arguments
     from ostler.extensions.context_api.templates import ModelCondition as ModelCondition
-    from ostler.extensions.context_api.templates import NamedTemplate as NamedTemplate
+    from ostler.extensions.context_api.templates import Template as Template
     from ostler.extensions.extension import ToolRenderer as ToolRenderer
     from ostler.extensions.extension_context import ExtensionContext as ExtensionContext
     from ostler.extensions.extension_context import State as State
@@ -74,14 +74,14 @@ if TYPE_CHECKING:
     from ostler.extensions.ui.themes import Theme as Theme
     from ostler.extensions.ui.themes import ThemeColor as ThemeColor
     from ostler.extensions.ui.themes import ThemeColors as ThemeColors
-    from ostler.extensions.ui.types import Confirmed as Confirmed
+    from ostler.extensions.ui.types import ConfirmResult as ConfirmResult
     from ostler.extensions.ui.types import Content as Content
-    from ostler.extensions.ui.types import Entered as Entered
-    from ostler.extensions.ui.types import MultiSelected as MultiSelected
+    from ostler.extensions.ui.types import InputResult as InputResult
+    from ostler.extensions.ui.types import MultiSelectResult as MultiSelectResult
     from ostler.extensions.ui.types import Overlay as Overlay
-    from ostler.extensions.ui.types import OverlayClosed as OverlayClosed
+    from ostler.extensions.ui.types import OverlayResult as OverlayResult
     from ostler.extensions.ui.types import OverlayStyle as OverlayStyle
-    from ostler.extensions.ui.types import Selected as Selected
+    from ostler.extensions.ui.types import SelectResult as SelectResult
     from ostler.extensions.ui.types import Style as Style
     from ostler.extensions.ui.types import Visibility as Visibility
     from ostler.extensions.ui.types import Widget as Widget
@@ -90,8 +90,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "ostler.context.providers": (
-            "Fence",
-            "FenceRequest",
+            "ContextProvider",
+            "ProviderRequest",
         ),
         "ostler.core.hooks": (
             "Allow",
@@ -116,19 +116,19 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "Summary",
             "Suppress",
         ),
-        "ostler.extensions.api": ("Ostler",),
+        "ostler.extensions.api": ("ExtensionAPI",),
         "ostler.extensions.context_api.history": (
             "HistoryMessage",
-            "KeptEntry",
-            "Moved",
+            "HistoryEntry",
+            "NavigationResult",
             "TreeNode",
         ),
         "ostler.extensions.context_api.models": (
             "Completion",
             "LimitReached",
             "ModelDescription",
-            "Resolution",
-            "Said",
+            "ModelResolution",
+            "ChatMessage",
         ),
         "ostler.extensions.context_api.session_info": (
             "ContextStats",
@@ -137,8 +137,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "ToolDescription",
         ),
         "ostler.extensions.context_api.skills": (
-            "SkillText",
-            "SkillsRead",
+            "Skill",
+            "SkillSearchResult",
         ),
         "ostler.extensions.context_api.subagents": (
             "Subagent",
@@ -150,7 +150,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "ArgumentPattern",
             "Arguments",
             "ModelCondition",
-            "NamedTemplate",
+            "Template",
         ),
         "ostler.extensions.extension": ("ToolRenderer",),
         "ostler.extensions.extension_context": (
@@ -177,14 +177,14 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "ThemeColors",
         ),
         "ostler.extensions.ui.types": (
-            "Confirmed",
+            "ConfirmResult",
             "Content",
-            "Entered",
-            "MultiSelected",
+            "InputResult",
+            "MultiSelectResult",
             "Overlay",
-            "OverlayClosed",
+            "OverlayResult",
             "OverlayStyle",
-            "Selected",
+            "SelectResult",
             "Style",
             "Visibility",
             "Widget",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from ostler.context.providers import Fence
+from ostler.context.providers import ContextProvider
 from ostler.core.function_tool import tool as make_tool
 from ostler.core.hooks import (
     TIME_LIMIT,
@@ -35,13 +35,13 @@ from ostler.core.hooks import (
 from ostler.core.tool import Tool, ToolOptions
 from ostler.extensions.executor import is_async
 from ostler.extensions.extension import (
-    BroughtFence,
     Command,
     Function,
     HookHandler,
     MessageRenderer,
     Observer,
     Option,
+    RegisteredProvider,
     Registrations,
     Shortcut,
     ToolRenderer,
@@ -91,7 +91,7 @@ class HookPoint(Generic[Subject, Decision]):
         return register if function is None else register(function)
 
 
-class Ostler:
+class ExtensionAPI:
     """Registers what an extension brings. Each method is a decorator, or takes the object itself.
 
     A handler takes its subject, or its subject and the `context` (see `ExtensionContext`). It may be a
@@ -186,25 +186,29 @@ class Ostler:
         return register if function is None else register(function)
 
     @overload
-    def fence(self, fence: Fence, /, *, time_limit: float = TIME_LIMIT) -> Fence: ...
+    def context_provider(
+        self, fence: ContextProvider, /, *, time_limit: float = TIME_LIMIT
+    ) -> ContextProvider: ...
     @overload
-    def fence(
+    def context_provider(
         self, kind: str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Callable[[Decorated], Decorated]: ...
-    def fence(self, fence: Fence | str, /, *, time_limit: float = TIME_LIMIT, **how: Any) -> Any:
-        """Context that it brings along, see `Fence`; or its kind, for the function that says the content:
-        `@ostler.fence("memory", placement="system")`. That gets a `FenceRequest`."""
+    def context_provider(
+        self, fence: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
+    ) -> Any:
+        """Context that it brings along, see `ContextProvider`; or its kind, for the function that says the content:
+        `@ostler.fence("memory", placement="system")`. That gets a `ProviderRequest`."""
 
-        def register(one: Fence) -> Fence:
-            self.registered.fences[one.kind] = BroughtFence(one, time_limit)
+        def register(one: ContextProvider) -> ContextProvider:
+            self.registered.fences[one.kind] = RegisteredProvider(one, time_limit)
             return one
 
         def decorate(function: Decorated) -> Decorated:
             assert isinstance(fence, str)
-            register(Fence(fence, function, **how))
+            register(ContextProvider(fence, function, **how))
             return function
 
-        return register(fence) if isinstance(fence, Fence) else decorate
+        return register(fence) if isinstance(fence, ContextProvider) else decorate
 
     def command(
         self, name: str, *, description: str = "", complete: Callable[..., Any] | None = None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from ostler.core.cancellation import CLOCK_SLACK, Stopwatch, running_stopwatch
 from ostler.core.hooks import TIME_LIMIT, ContextDraft
-from ostler.extensions.executor import CodeFailed, call_within, described, place_of, takes
+from ostler.extensions.executor import ExtensionError, call_within, described, place_of, wants_context
 from ostler.extensions.extension import Extension, Function, Observer
 from ostler.extensions.extension_context import ExtensionContext
 
 if TYPE_CHECKING:
-    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.extension_session import ExtensionSession
 
 
 CATCH_UP_SECONDS = 5.0
@@ -29,10 +29,10 @@ Order = Sequence[tuple[Observer, Any]]
 """Who is called with what, one after the other."""
 
 
-class Channel:
+class EventChannel:
     """Hands events to the observers of one extension."""
 
-    def __init__(self, extension: Extension, context: ExtensionContext, attending: Attending) -> None:
+    def __init__(self, extension: Extension, context: ExtensionContext, attending: ExtensionSession) -> None:
         self.extension = extension
         self.context = context
         self.kinds = frozenset(extension.registered.observers)
@@ -53,11 +53,11 @@ class Channel:
             if not self._is_busy:
                 self._hand_on()
 
-    async def catch_up(self) -> None:
+    async def drain(self) -> None:
         """Waits until all that has been put so far was seen; not for long, should a handler wait for us."""
         await self._catch_up_with(self._put, CATCH_UP_SECONDS)
 
-    async def rest(self) -> None:
+    async def drain_all(self) -> None:
         """The same when nothing is held up by it: as long as a handler may take, and while it asks people."""
         target = self._put
         was_asking = True
@@ -66,9 +66,9 @@ class Channel:
             if await self._catch_up_with(target, TIME_LIMIT):
                 return
             was_asking = was_asking or self.context.is_asking
-        self.let_go()
+        self.abandon()
 
-    def let_go(self) -> None:
+    def abandon(self) -> None:
         """What is called now hangs, or waits until the session is left: nobody must wait for it here."""
         self._is_let_go = True
         self._news.set()
@@ -103,7 +103,7 @@ class Channel:
             try:
                 arguments = self.arguments(function, subject)
                 await call_within(TIME_LIMIT, self.extension.worker, function, *arguments)
-            except CodeFailed as failure:
+            except ExtensionError as failure:
                 self.report(function, str(failure))
         await self._attending.commit()
         self._end(batches)
@@ -127,7 +127,7 @@ class Channel:
         self._attending.report(self.extension, name, problem)
 
     def arguments(self, function: Function, subject: Any) -> tuple[Any, ...]:
-        return (subject, self.context)[: takes(function)]
+        return (subject, self.context)[: wants_context(function)]
 
     def _order(self, batch: Batch) -> Order:
         observers = self.extension.registered.observers
@@ -157,7 +157,7 @@ class _Visit:
     When one of them hangs, the thread is given up, and those behind it are called in another visit.
     """
 
-    def __init__(self, channel: Channel, order: Order, batches: int) -> None:
+    def __init__(self, channel: EventChannel, order: Order, batches: int) -> None:
         self._channel = channel
         self._order = order
         self._batches = batches
@@ -180,7 +180,7 @@ class _Visit:
                 self._problems.append((function, described(error, function)))
             if self._is_over:
                 return
-        self._channel.context.calls.tell(self._end)
+        self._channel.context.calls.post(self._end)
 
     def _end(self) -> None:
         if self._is_over:
@@ -198,7 +198,7 @@ class _Visit:
             return
         self._is_over = True
         channel, hanging = self._channel, self._order[self._place][0].function
-        channel.extension.worker.give_up()
+        channel.extension.worker.abandon()
         self._report()
         channel.report(hanging, f"took longer than {TIME_LIMIT:g} s{place_of(hanging)}")
         rest = self._order[self._place + 1 :]

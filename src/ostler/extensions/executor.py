@@ -22,22 +22,22 @@ from ostler.core.cancellation import (
     CancelToken,
     Stopwatch,
     is_being_cancelled,
-    run_bounded,
+    run_with_timeout,
     running_stopwatch,
 )
-from ostler.core.function_tool import done_by
-from ostler.schema.errors import in_words
+from ostler.core.function_tool import _task_done
+from ostler.schema.errors import describe_error
 
 Returned = TypeVar("Returned")
 
 _Jobs = queue.SimpleQueue[Callable[[], None]]
 
 
-class CodeFailed(Exception):
+class ExtensionError(Exception):
     """An extension's code raised, hung or tried to exit: what, and in which line."""
 
 
-class TookTooLong(CodeFailed):
+class ExtensionTimeout(ExtensionError):
     """It hung."""
 
 
@@ -52,7 +52,7 @@ class Worker:
         self._name = name
         self._jobs: _Jobs | None = None
 
-    def park(self, jobs: _Jobs) -> bool:
+    def detach(self, jobs: _Jobs) -> bool:
         """The function in that thread waits for the event loop: what comes meanwhile gets another one.
 
         False when the thread was given up already.
@@ -62,7 +62,7 @@ class Worker:
         self._jobs = None
         return True
 
-    def go_on(self, jobs: _Jobs) -> None:
+    def reattach(self, jobs: _Jobs) -> None:
         """It waits no longer. If there is another thread by now, its own ends with the function."""
         if self._jobs is None:
             self._jobs = jobs
@@ -84,10 +84,10 @@ class Worker:
     async def run(self, work: Callable[[], Returned]) -> Returned:
         """What it returns, or raises."""
         context = contextvars.copy_context()
-        result: Returned = await done_by(self.post, lambda: context.run(work))
+        result: Returned = await _task_done(self.post, lambda: context.run(work))
         return result
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """The thread hangs, or has nothing more to do: it is left alone, and ends when it can."""
         if self._jobs is not None:
             self._jobs.put(_leave)
@@ -122,7 +122,7 @@ _waits: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("_waits", default
 async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns: awaited here if it is async, run by the worker if it is plain.
 
-    Raises `CodeFailed` with what it raised, and where. Its time is limited by whoever calls.
+    Raises `ExtensionError` with what it raised, and where. Its time is limited by whoever calls.
     """
     waits: set[asyncio.Task[Any]] = set()
     _waits.set(waits)
@@ -134,15 +134,15 @@ async def call(worker: Worker, function: Callable[..., Any], *arguments: Any) ->
     except asyncio.CancelledError:
         if is_being_cancelled():
             if not is_async(function):
-                worker.give_up()
+                worker.abandon()
             for task in waits:
                 task.cancel()
             raise
-        raise CodeFailed(f"it cancelled itself{place_of(function)}") from None
-    except CodeFailed:
+        raise ExtensionError(f"it cancelled itself{place_of(function)}") from None
+    except ExtensionError:
         raise
     except BaseException as error:  # an exit or an interrupt would leave its task and end the event loop
-        raise CodeFailed(described(error, function)) from error
+        raise ExtensionError(described(error, function)) from error
 
 
 async def call_within(seconds: float, worker: Worker, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -154,11 +154,11 @@ async def call_within(seconds: float, worker: Worker, function: Callable[..., An
         return await call(worker, function, *arguments)
 
     try:
-        status, task = await run_bounded(timed(), CancelToken(), seconds, watch)
+        status, task = await run_with_timeout(timed(), CancelToken(), seconds, watch)
     finally:
         watch.stop()
     if status == "timed_out":
-        raise TookTooLong(f"took longer than {seconds:g} s{place_of(function)}")
+        raise ExtensionTimeout(f"took longer than {seconds:g} s{place_of(function)}")
     return task.result()
 
 
@@ -194,7 +194,7 @@ def described(error: BaseException, function: Callable[..., Any] | None = None) 
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
     else:
-        text = in_words(error)
+        text = describe_error(error)
     own = _file_of(function) if function else ""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if frame.filename == own] or [
@@ -219,7 +219,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 @lru_cache(4096)
-def takes(function: Callable[..., Any]) -> int:
+def wants_context(function: Callable[..., Any]) -> int:
     """How many arguments it wants by position, at most two: the subject, or the subject and the context.
 
     What has a default of its own is not for us, unless it is named so.
@@ -235,7 +235,7 @@ def takes(function: Callable[..., Any]) -> int:
     return min(2, sum(one.kind in places for one in wanted))
 
 
-class LoopCalls:
+class LoopBridge:
     """The way back from an extension's thread to the event loop."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class LoopCalls:
         self._told: deque[Callable[[], None]] = deque()
         self._is_awake = False
 
-    def tell(self, news: Callable[[], None]) -> None:
+    def post(self, news: Callable[[], None]) -> None:
         """Has it called on the event loop, soon. Many threads at once wake the loop only once."""
         self._told.append(news)
         if not self._is_awake:
@@ -261,7 +261,7 @@ class LoopCalls:
     def is_here(self) -> bool:
         return threading.get_ident() == self._thread
 
-    def do(self, action: Callable[[], Returned]) -> Returned:
+    def call(self, action: Callable[[], Returned]) -> Returned:
         """Does it on the event loop's thread, and waits for that."""
         if self.is_here:
             return action()
@@ -276,7 +276,7 @@ class LoopCalls:
         self._loop.call_soon_threadsafe(run)
         return done.result()
 
-    def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
+    def run(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """What the coroutine returns, for plain functions: it runs on the loop, and the thread waits."""
         if self.is_here:
             work.close()
@@ -289,7 +289,7 @@ class LoopCalls:
 
         def start() -> None:
             nonlocal is_parked
-            is_parked = bool(worker and jobs and worker.park(jobs))
+            is_parked = bool(worker and jobs and worker.detach(jobs))
             task = asyncio.ensure_future(work)
             task.add_done_callback(finish)
             if (waits := _waits.get()) is not None:
@@ -298,7 +298,7 @@ class LoopCalls:
 
         def finish(task: asyncio.Task[Returned]) -> None:
             if is_parked and worker and jobs:
-                worker.go_on(jobs)
+                worker.reattach(jobs)
             if task.cancelled():
                 done.set_exception(RuntimeError("it was cancelled"))
             elif error := task.exception():

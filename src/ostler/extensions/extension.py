@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import field
 
-from ostler.context.providers import Fence
+from ostler.context.providers import ContextProvider
 from ostler.core.hooks import TIME_LIMIT, Point
 from ostler.core.tool import Tool
 from ostler.extensions.executor import Worker
@@ -35,8 +35,8 @@ class Observer(msgspec.Struct, frozen=True):
     is_async: bool = False
 
 
-class BroughtFence(msgspec.Struct, frozen=True):
-    fence: Fence
+class RegisteredProvider(msgspec.Struct, frozen=True):
+    fence: ContextProvider
     time_limit: float = TIME_LIMIT
 
 
@@ -95,7 +95,7 @@ class Registrations(msgspec.Struct):
     observers: dict[type, list[Observer]] = field(default_factory=dict)
     custom: dict[str, list[Function]] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
-    fences: dict[str, BroughtFence] = field(default_factory=dict)
+    fences: dict[str, RegisteredProvider] = field(default_factory=dict)
     commands: dict[str, Command] = field(default_factory=dict)
     shortcuts: dict[str, Shortcut] = field(default_factory=dict)
     options: dict[str, Option] = field(default_factory=dict)
@@ -145,10 +145,10 @@ class Extension:
 
     async def close(self) -> None:
         """None of its code is called any more."""
-        self.worker.give_up()
+        self.worker.abandon()
 
 
-class ExtensionRow(msgspec.Struct, frozen=True):
+class ExtensionSummary(msgspec.Struct, frozen=True):
     name: str
     origin: Origin
     path: str
@@ -164,10 +164,10 @@ class ExtensionRow(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def row_of(extension: Extension) -> ExtensionRow:
+def summary_of(extension: Extension) -> ExtensionSummary:
     """One that a host has, loaded or not."""
     brought = extension.registered
-    return ExtensionRow(
+    return ExtensionSummary(
         name=extension.name,
         origin=extension.origin,
         path=str(extension.path or ""),

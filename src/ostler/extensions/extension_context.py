@@ -14,13 +14,13 @@ import msgspec
 
 from ostler.core.hooks import PlannedSwitch
 from ostler.core.journal import Journal
-from ostler.extensions.executor import LoopCalls
+from ostler.extensions.executor import LoopBridge
 from ostler.extensions.extension import Extension
-from ostler.extensions.ui.front_end import Face, Headless
+from ostler.extensions.ui.front_end import FrontEnd, Headless
 from ostler.schema import requests
 from ostler.schema.errors import UsageError
 from ostler.schema.events import ExtensionState, Printed
-from ostler.schema.facts import storing_problem
+from ostler.schema.facts import storage_problem
 from ostler.schema.messages import PlainBlock, as_content
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from ostler.extensions.context_api.skills import Skills
     from ostler.extensions.context_api.subagents import SpawnOptions, Subagent, SubagentResult
     from ostler.extensions.context_api.templates import Templates
-    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.ui.session_ui import Ui
+    from ostler.extensions.ui.session_ui import ExtensionUI
 
 
 Kind = TypeVar("Kind")
@@ -47,7 +47,7 @@ class State(MutableMapping[str, Any]):
     - When the log cannot be written, setting raises `StoreError`, and the old value stays.
     """
 
-    def __init__(self, extension: str, journal: Journal, calls: LoopCalls) -> None:
+    def __init__(self, extension: str, journal: Journal, calls: LoopBridge) -> None:
         self._extension = extension
         self._journal = journal
         self._calls = calls
@@ -60,14 +60,14 @@ class State(MutableMapping[str, Any]):
         if plain is None:
             raise UsageError(f"None cannot be kept under {key!r}: delete the key instead")
         fact = ExtensionState(self._extension, key, plain)
-        if problem := storing_problem(fact):
+        if problem := storage_problem(fact):
             raise UsageError(f"the value of {key!r} cannot be kept: {problem}")
-        self._calls.do(lambda: self._journal.record(fact))
+        self._calls.call(lambda: self._journal.record(fact))
 
     def __delitem__(self, key: str) -> None:
         if key not in self._kept():
             raise KeyError(key)
-        self._calls.do(lambda: self._journal.record(ExtensionState(self._extension, key)))
+        self._calls.call(lambda: self._journal.record(ExtensionState(self._extension, key)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._kept()))
@@ -108,7 +108,7 @@ class ExtensionContext:
     `context.wait(context.ui.confirm("Sure?"))`.
     """
 
-    def __init__(self, extension: Extension, attending: Attending) -> None:
+    def __init__(self, extension: Extension, attending: ExtensionSession) -> None:
         self.extension = extension
         self.attending = attending
         self.session = attending.session
@@ -145,7 +145,7 @@ class ExtensionContext:
         return self.face.interactive
 
     @property
-    def face(self) -> Face:
+    def face(self) -> FrontEnd:
         """The face whose request caused what happens now; one without a face, if it came from elsewhere."""
         run = self.journal.state.run
         is_foreign = (
@@ -164,7 +164,7 @@ class ExtensionContext:
 
     def wait(self, work: Coroutine[Any, Any, Returned]) -> Returned:
         """What a coroutine returns, for plain functions."""
-        return self.calls.wait(work)
+        return self.calls.run(work)
 
     # --- what it says ---------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class ExtensionContext:
         # What cannot be encoded would cost those who write it as JSON their place.
         said, title, color = (str(one).encode(errors="replace").decode() for one in (text, title, color))
         printed = Printed(said, level, self.extension.name, title, color)
-        self.calls.do(lambda: self.journal.publish([printed]))
+        self.calls.call(lambda: self.journal.publish([printed]))
 
     async def render_message(self, name: str, text: str) -> None:
         """Prints a text as the renderer of that name draws it, at the terminal's width (80 if it has none);
@@ -199,7 +199,7 @@ class ExtensionContext:
 
     def exit(self) -> None:
         """Leaves the face; without one nothing happens."""
-        self.calls.do(lambda: self.face.exit())
+        self.calls.call(lambda: self.face.exit())
 
     # --- who works for it -----------------------------------------------------------------------------
 
@@ -220,12 +220,12 @@ class ExtensionContext:
     # --- what there is, each in its own part ----------------------------------------------------------
 
     @cached_property
-    def ui(self) -> Ui:
+    def ui(self) -> ExtensionUI:
         """Widgets, dialogs, themes, the editor."""
-        from ostler.extensions.ui.session_ui import Ui
+        from ostler.extensions.ui.session_ui import ExtensionUI
 
         # Handlers may run in several threads while one of them waits: there must be one of it.
-        made: Ui = self.calls.do(lambda: vars(self).setdefault("ui", Ui(self)))
+        made: ExtensionUI = self.calls.call(lambda: vars(self).setdefault("ui", ExtensionUI(self)))
         return made
 
     @cached_property
@@ -274,7 +274,7 @@ class ExtensionContext:
         """How much of the model's window is taken, and how that number was found."""
         from ostler.extensions.context_api.session_info import context_stats
 
-        return self.calls.do(lambda: context_stats(self))
+        return self.calls.call(lambda: context_stats(self))
 
     async def last_run(self) -> LastRun | None:
         """What came of the run that ended last: its answer, its calls, its totals. None before that."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ostler.core.harness import Attended
+from ostler.core.harness import OpenSession
 from ostler.core.hooks import TIME_LIMIT
-from ostler.extensions.event_channel import Channel
-from ostler.extensions.executor import CodeFailed, LoopCalls, call_within, takes
+from ostler.extensions.event_channel import EventChannel
+from ostler.extensions.executor import ExtensionError, LoopBridge, call_within, wants_context
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.schema import events
@@ -24,28 +24,28 @@ from ostler.schema.facts import Fact
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.ui.renderer import LiveBoard, Painter
+    from ostler.extensions.ui.renderer import LiveValues, Renderer
 
 
-class Moment(msgspec.Struct, frozen=True):
+class LifecycleEvent(msgspec.Struct, frozen=True):
     """Something that just happened around a session."""
 
 
-class SessionOpened(Moment, frozen=True):
+class SessionOpened(LifecycleEvent, frozen=True):
     """An extension begins to work in a session: it was opened, or the extension was loaded anew."""
 
     session: str
     reason: Literal["open", "reload"] = "open"
 
 
-class SessionLeft(Moment, frozen=True):
+class SessionLeft(LifecycleEvent, frozen=True):
     """The session is about to be given back, or the extension is about to be replaced or removed."""
 
     session: str
     reason: Literal["close", "reload"] = "close"
 
 
-class ModelChanged(Moment, frozen=True):
+class ModelChanged(LifecycleEvent, frozen=True):
     """Another model is asked from the next step on."""
 
     model: str
@@ -53,7 +53,7 @@ class ModelChanged(Moment, frozen=True):
     by: str = "user"
 
 
-class ReasoningChanged(Moment, frozen=True):
+class ReasoningChanged(LifecycleEvent, frozen=True):
     """The model shall think more, or less, from the next step on."""
 
     level: str
@@ -61,28 +61,28 @@ class ReasoningChanged(Moment, frozen=True):
     by: str = "user"
 
 
-class StateChanged(Moment, frozen=True):
+class StateChanged(LifecycleEvent, frozen=True):
     """The session began to work, or came to rest: its run ended or waits."""
 
     state: Literal["working", "idle"]
     previous: Literal["working", "idle"]
 
 
-class ReasoningStarted(Moment, frozen=True):
+class ReasoningStarted(LifecycleEvent, frozen=True):
     """The model begins to think, in a block of its answer."""
 
     message: str
     block: int
 
 
-class TerminalResized(Moment, frozen=True):
+class TerminalResized(LifecycleEvent, frozen=True):
     """The terminal of the face has this size now."""
 
     width: int
     height: int
 
 
-MOMENTS: tuple[type[Moment], ...] = (
+MOMENTS: tuple[type[LifecycleEvent], ...] = (
     SessionOpened,
     SessionLeft,
     ModelChanged,
@@ -101,14 +101,14 @@ _EMITTED_WITHIN = 20
 """How deep events between extensions may cause one another."""
 
 
-class Attending:
+class ExtensionSession:
     """A session that is open here, with a channel for each extension."""
 
-    def __init__(self, host: ExtensionHost, session: Attended) -> None:
+    def __init__(self, host: ExtensionHost, session: OpenSession) -> None:
         self.host = host
         self.session = session
-        self.calls = LoopCalls()
-        self.channels: dict[str, Channel] = {}
+        self.calls = LoopBridge()
+        self.channels: dict[str, EventChannel] = {}
         self._gathered: list[Any] = []
         self._committing: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -122,58 +122,58 @@ class Attending:
     # --- what is shown --------------------------------------------------------------------------------
 
     @cached_property
-    def board(self) -> LiveBoard:
+    def board(self) -> LiveValues:
         """The live values of all extensions."""
-        from ostler.extensions.ui.renderer import LiveBoard
+        from ostler.extensions.ui.renderer import LiveValues
 
-        return LiveBoard(self.session.journal.publish)
+        return LiveValues(self.session.journal.publish)
 
     @cached_property
-    def painter(self) -> Painter:
-        from ostler.extensions.ui.renderer import Painter
+    def painter(self) -> Renderer:
+        from ostler.extensions.ui.renderer import Renderer
 
-        return Painter(self)
+        return Renderer(self)
 
     # --- extensions come and go -----------------------------------------------------------------------
 
-    def admit(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
+    def add(self, extension: Extension, reason: Literal["open", "reload"] = "open") -> None:
         context = ExtensionContext(extension, self)
-        channel = self.channels[extension.name] = Channel(extension, context, self)
+        channel = self.channels[extension.name] = EventChannel(extension, context, self)
         self._tell(channel, SessionOpened(self.session.id, reason))
 
-    def admit_all(self, extensions: Sequence[Extension]) -> None:
+    def add_all(self, extensions: Sequence[Extension]) -> None:
         """Those that are not here yet, and all in this order."""
         for extension in extensions:
             if extension.name not in self.channels:
-                self.admit(extension, "reload")
+                self.add(extension, "reload")
         self.channels = {one.name: self.channels[one.name] for one in extensions}
 
-    async def dismiss(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
+    async def remove(self, name: str, reason: Literal["close", "reload"] = "close") -> None:
         channel = self.channels.pop(name, None)
         if channel is not None:
             ui = vars(channel.context).get("ui")
             if ui is not None:
                 await ui.withdraw()  # a handler that waits for people would keep the others from going
             self._tell(channel, SessionLeft(self.session.id, reason))
-            await (channel.rest() if reason == "close" else channel.catch_up())
+            await (channel.drain_all() if reason == "close" else channel.drain())
             if (ui := vars(channel.context).get("ui")) is not None:
                 await ui.forget()
 
-    def _tell(self, channel: Channel, moment: Moment) -> None:
+    def _tell(self, channel: EventChannel, moment: LifecycleEvent) -> None:
         if type(moment) in channel.kinds:
             channel.put((moment,))
 
     def observe(self, wanted: bool) -> None:
         """Looks at what happens, while there is somebody to tell."""
         if wanted and self._stop is None:
-            self._stop = self.session.journal.observe(self._see)
+            self._stop = self.session.journal.subscribe(self._see)
         elif not wanted and self._stop is not None:
             self._stop()
             self._stop = None
 
-    async def leave(self) -> None:
-        self.hand_on()
-        await asyncio.gather(*map(self.dismiss, tuple(self.channels)))  # none waits for another to end
+    async def close(self) -> None:
+        self.flush()
+        await asyncio.gather(*map(self.remove, tuple(self.channels)))  # none waits for another to end
         if "board" in vars(self):
             self.board.stop()
         await self.commit()
@@ -193,16 +193,16 @@ class Attending:
                 if type(item) is events.ReasoningDelta and item.offset == 0:
                     self._gathered.append(ReasoningStarted(item.message, item.block))
         if is_urgent:
-            self.hand_on()
+            self.flush()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self.hand_on)
+            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self.flush)
 
-    def tell(self, *moments: Moment) -> None:
+    def notify(self, *moments: LifecycleEvent) -> None:
         """Something happened that the journal does not know of."""
         self._gathered += moments
-        self.hand_on()
+        self.flush()
 
-    def hand_on(self) -> None:
+    def flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -216,10 +216,10 @@ class Attending:
                 shared[kinds] = tuple([one for one in gathered if type(one) in kinds])
             channel.put(shared[kinds])
 
-    def _moments_of(self, event: Any) -> list[Moment]:
+    def _moments_of(self, event: Any) -> list[LifecycleEvent]:
         match event:
             case events.SettingsChanged(model=model, reasoning=reasoning, by=by):
-                changed: list[Moment] = []
+                changed: list[LifecycleEvent] = []
                 if model and model != self._model:
                     changed.append(ModelChanged(model, self._model, by))
                     self._model = model
@@ -235,11 +235,11 @@ class Attending:
                 return [StateChanged("idle", "working")]
         return []
 
-    async def catch_up(self, *, patient: bool = False) -> None:
+    async def drain(self, *, patient: bool = False) -> None:
         """All extensions have seen what has happened so far, and what they show was told."""
-        self.hand_on()
+        self.flush()
         for channel in tuple(self.channels.values()):
-            await (channel.rest() if patient else channel.catch_up())
+            await (channel.drain_all() if patient else channel.drain())
         if "board" in vars(self):
             self.board.tell()
 
@@ -252,10 +252,10 @@ class Attending:
             for channel in tuple(self.channels.values()):
                 extension = channel.extension
                 for function in extension.registered.custom.get(name, ()):
-                    arguments = (copy.deepcopy(data), channel.context)[: takes(function)]
+                    arguments = (copy.deepcopy(data), channel.context)[: wants_context(function)]
                     try:
                         await call_within(TIME_LIMIT, extension.worker, function, *arguments)
-                    except CodeFailed as failure:
+                    except ExtensionError as failure:
                         self.report(extension, name, str(failure))
                     await self.commit()
         finally:
@@ -284,7 +284,7 @@ class Attending:
         text = f"the extension {extension.name} failed in {what}: {problem}"
         journal = self.session.journal
         if journal.failed:
-            self.host.say_once([text])
+            self.host.warn_once([text])
             return
         journal.record(
             events.Warned(text, about="extension", details={"extension": extension.name, "in": what})

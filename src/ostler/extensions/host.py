@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.context.providers import Fence, FenceRequest
-from ostler.context.session_context import KeptContext
+from ostler.context.providers import ContextProvider, ProviderRequest
+from ostler.context.session_context import SessionContext
 from ostler.core.cancellation import CancelToken
 from ostler.core.context import Context
-from ostler.core.harness import Attended, Harness
+from ostler.core.harness import Harness, OpenSession
 from ostler.core.hooks import Hook, HookFailed, PlannedSwitch, asked_in
-from ostler.core.journal import Journal, oversight
+from ostler.core.journal import Journal, hook_scope
 from ostler.core.tool import Tool
 from ostler.extensions.event_channel import own_copy
-from ostler.extensions.executor import CodeFailed, call, call_within, described, place_of, takes
-from ostler.extensions.extension import BroughtFence, Command, Extension, HookHandler
+from ostler.extensions.executor import ExtensionError, call, call_within, described, place_of, wants_context
+from ostler.extensions.extension import Command, Extension, HookHandler, RegisteredProvider
 from ostler.extensions.extension_context import ExtensionContext
-from ostler.extensions.extension_session import Attending
-from ostler.extensions.ui.front_end import Face, Headless
-from ostler.extensions.ui.ui_host import COMMAND_SECONDS, FaceSide
-from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, in_words
+from ostler.extensions.extension_session import ExtensionSession
+from ostler.extensions.ui.front_end import FrontEnd, Headless
+from ostler.extensions.ui.ui_host import COMMAND_SECONDS, UIHost
+from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError, describe_error
 
 if TYPE_CHECKING:
-    from ostler.extensions.loader.reload import Reloading
+    from ostler.extensions.loader.reload import HotReload
 
 
 SWITCH_SECONDS = 600.0
 """How long a run is waited for before its session is left."""
 
 
-class ExtensionHost(FaceSide):
+class ExtensionHost(UIHost):
     """Extensions in their order, for one harness and the harnesses of its children.
 
     The hooks of all extensions stand behind those of the host program, in the order of the extensions and,
@@ -47,18 +47,18 @@ class ExtensionHost(FaceSide):
         self,
         extensions: Iterable[Extension] = (),
         *,
-        face: Face | None = None,
+        face: FrontEnd | None = None,
         say: Callable[[str], None] = lambda text: None,
         options: dict[str, str] | None = None,
     ) -> None:
         self.extensions: dict[str, Extension] = _by_name(extensions)
-        self.face: Face = face or Headless()
+        self.face: FrontEnd = face or Headless()
         self.say = say
         self.options = options or {}
         """What the user has configured, by the option's name."""
         self.own_requests: set[str] = set()
         """Ids of requests that came from the face or from extensions in this process."""
-        self.sessions: dict[str, Attending] = {}
+        self.sessions: dict[str, ExtensionSession] = {}
         self.is_observing = False
         self.set_options: dict[str, str] = {}
         """What extensions have set."""
@@ -72,7 +72,7 @@ class ExtensionHost(FaceSide):
         self._has_fences = False
         self._replaced = asyncio.Event()
         self._replaced.set()
-        self.reloading: Reloading | None = None
+        self.reloading: HotReload | None = None
 
     @property
     def loaded(self) -> list[Extension]:
@@ -80,7 +80,7 @@ class ExtensionHost(FaceSide):
 
     # --- putting them to use --------------------------------------------------------------------------
 
-    def equip(self, harness: Harness) -> None:
+    def install_into(self, harness: Harness) -> None:
         """From now on the extensions hold in every session of this harness, and in those of its children."""
         self._harness = harness
         harness.attendant = self
@@ -94,7 +94,7 @@ class ExtensionHost(FaceSide):
         root.hooks.change([*self._hooks, *self._tool_limits], [*hooks, *self._tool_limits])
         self._hooks = hooks
         if self.face.interactive:
-            self.say_once(self.shortcut_notices())
+            self.warn_once(self.shortcut_notices())
         self.is_observing = any(one.registered.observers for one in self.loaded)
         for attending in self.sessions.values():
             attending.observe(self.is_observing)
@@ -110,16 +110,16 @@ class ExtensionHost(FaceSide):
                 for name, tool in self._tools.items()
                 if name not in own and (has_all or name in harness.tools)
             ]
-            harness.use([*own.values(), *new])
+            harness.set_tools([*own.values(), *new])
 
     def _bring_fences(self, root: Harness) -> None:
         if not self._has_fences and not any(one.registered.fences for one in self.loaded):
             return
 
         self._has_fences = True
-        self.say_once(bring_fences(self, root.context))
+        self.warn_once(provide_context(self, root.context))
 
-    def say_once(self, notices: list[str]) -> None:
+    def warn_once(self, notices: list[str]) -> None:
         for notice in notices:
             if notice not in self._said:
                 self._said.add(notice)
@@ -148,7 +148,7 @@ class ExtensionHost(FaceSide):
             for name, tool in extension.registered.tools.items():
                 is_own = name in root.tools and root.tools[name] is not self._tools.get(name)
                 if is_own or name in taken:
-                    self.say_once(
+                    self.warn_once(
                         [f"the extension {extension.name} brings a tool {name!r}, but that name is taken"]
                     )
                 else:
@@ -164,11 +164,11 @@ class ExtensionHost(FaceSide):
         try:
             for attending in tuple(self.sessions.values()):
                 for name in gone:
-                    await attending.dismiss(name, "reload")
+                    await attending.remove(name, "reload")
             self.extensions = new
             self.apply()
             for attending in tuple(self.sessions.values()):
-                attending.admit_all(self.loaded)
+                attending.add_all(self.loaded)
         finally:
             self._replaced.set()
 
@@ -198,12 +198,12 @@ class ExtensionHost(FaceSide):
                 return None  # removed a moment ago
             if attending is None or channel is None:
                 raise HookFailed("it is asked in a session that it does not attend")
-            attending.hand_on()
-            await channel.catch_up()
-            arguments = (own_copy(subject), channel.context)[: takes(handler.function)]
+            attending.flush()
+            await channel.drain()
+            arguments = (own_copy(subject), channel.context)[: wants_context(handler.function)]
             try:
                 return await call(extension.worker, handler.function, *arguments)
-            except CodeFailed as failure:
+            except ExtensionError as failure:
                 raise HookFailed(str(failure)) from None
             finally:
                 await attending.commit()
@@ -213,37 +213,37 @@ class ExtensionHost(FaceSide):
 
     # --- going along with sessions --------------------------------------------------------------------
 
-    def attend(self, session: Attended) -> None:
-        attending = self.sessions[session.id] = Attending(self, session)
+    def on_open(self, session: OpenSession) -> None:
+        attending = self.sessions[session.id] = ExtensionSession(self, session)
         for extension in self.loaded:
-            attending.admit(extension)
+            attending.add(extension)
 
-    async def before_step(self, session: Attended) -> None:
+    async def before_step(self, session: OpenSession) -> None:
         """Extensions that were changed meanwhile take effect here."""
         if self.reloading is not None:
             await self.reloading.before_step()
 
-    async def come_to_rest(self, session: Attended) -> None:
+    async def on_idle(self, session: OpenSession) -> None:
         if attending := self.sessions.get(session.id):
-            await attending.catch_up()
+            await attending.drain()
         if self.reloading is not None:
-            await self.reloading.come_to_rest(session)
+            await self.reloading.on_idle(session)
 
-    async def rest(self, session: Attended) -> None:
+    async def drain(self, session: OpenSession) -> None:
         if attending := self.sessions.get(session.id):
-            await attending.catch_up(patient=True)
+            await attending.drain(patient=True)
 
-    async def leave(self, session: Attended) -> None:
+    async def on_close(self, session: OpenSession) -> None:
         if attending := self.sessions.pop(session.id, None):
-            await attending.leave()
+            await attending.close()
         if self.sessions:
             return
         if self.reloading is not None:
             await self.reloading.stop()
         for extension in self.extensions.values():
-            extension.worker.give_up()
+            extension.worker.abandon()
 
-    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+    def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
         attending = self.sessions.get(session)
         for extension in self.loaded:
             if attending and extension.registered.tools.get(tool.spec.name) is tool:
@@ -269,7 +269,7 @@ class ExtensionHost(FaceSide):
                 return extension, extension.registered.commands[short]
         return self.commands().get(plain)
 
-    async def run_command(self, session: Attended, name: str, arguments: str) -> str:
+    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
         found = self.command_named(name)
         if found is None:
             known = ", ".join(sorted(self.commands())) or "none"
@@ -282,11 +282,11 @@ class ExtensionHost(FaceSide):
                 COMMAND_SECONDS,
                 extension.worker,
                 command.function,
-                *(arguments, context)[: takes(command.function)],
+                *(arguments, context)[: wants_context(command.function)],
             )
             return "" if said is None else str(said)
         except Exception as failure:
-            problem = str(failure) if isinstance(failure, CodeFailed) else in_words(failure)
+            problem = str(failure) if isinstance(failure, ExtensionError) else describe_error(failure)
             raise CommandFailed(f"the command /{command.name} failed: {problem}") from None
         finally:
             await attending.commit()
@@ -307,10 +307,10 @@ class ExtensionHost(FaceSide):
         if not isinstance(face, Headless):
             await _no_run_is_open(context.journal)
         hooks = context.session.harness.hooks
-        over = oversight(context.journal, CancelToken())
+        over = hook_scope(context.journal, CancelToken())
         if refusal := await hooks.before_leaving(planned, over):
             raise UsageError(refusal.reason or "an extension does not want to leave the session")
-        context.attending.channels[context.extension.name].let_go()
+        context.attending.channels[context.extension.name].abandon()
         return await face.switch("", planned.prompt)
 
 
@@ -323,7 +323,7 @@ async def _no_run_is_open(journal: Journal) -> None:
             ended.set()
 
     look(())
-    stop = journal.observe(look)
+    stop = journal.subscribe(look)
     try:
         await asyncio.wait_for(ended.wait(), SWITCH_SECONDS)
     except TimeoutError:
@@ -344,10 +344,10 @@ class CommandFailed(OstlerError):
     """An extension's command raised or hung."""
 
 
-def bring_fences(host: ExtensionHost, context: Context | None) -> list[str]:
+def provide_context(host: ExtensionHost, context: Context | None) -> list[str]:
     """Those of all extensions, in place of those before. Returns what is to be said of those that are not
     told."""
-    found: dict[str, tuple[Extension, BroughtFence]] = {}
+    found: dict[str, tuple[Extension, RegisteredProvider]] = {}
     notices = []
     for extension in host.loaded:
         for kind, one in extension.registered.fences.items():
@@ -355,12 +355,12 @@ def bring_fences(host: ExtensionHost, context: Context | None) -> list[str]:
                 notices.append(_is_taken(extension, kind))
             else:
                 found[kind] = (extension, one)
-    if not isinstance(context, KeptContext):
+    if not isinstance(context, SessionContext):
         return [
             f"the extension {extension.name} brings a fence {kind!r}, but the host's own context has none"
             for kind, (extension, _) in found.items()
         ]
-    taken = context.bring(_guarded(host, extension, one) for extension, one in found.values())
+    taken = context.set_providers(_guarded(host, extension, one) for extension, one in found.values())
     return [*notices, *(_is_taken(found[kind][0], kind) for kind in taken)]
 
 
@@ -368,22 +368,22 @@ def _is_taken(extension: Extension, kind: str) -> str:
     return f"the extension {extension.name} brings a fence {kind!r}, but that name is taken"
 
 
-def _guarded(host: ExtensionHost, extension: Extension, brought: BroughtFence) -> Fence:
+def _guarded(host: ExtensionHost, extension: Extension, brought: RegisteredProvider) -> ContextProvider:
     source: Callable[..., Any] = brought.fence.source
 
-    async def ask(request: FenceRequest) -> str | None:
+    async def ask(request: ProviderRequest) -> str | None:
         attending = host.sessions.get(request.session)
         channel = attending.channels.get(extension.name) if attending else None
         if attending is None or channel is None:
             return None  # removed a moment ago
-        attending.hand_on()
-        await channel.catch_up()
-        arguments = (request, channel.context)[: takes(source)]
+        attending.flush()
+        await channel.drain()
+        arguments = (request, channel.context)[: wants_context(source)]
         try:
             said = await call_within(brought.time_limit, extension.worker, source, *arguments)
             if said is not None and not isinstance(said, str):
-                raise CodeFailed(f"it returned {said!r:.60}, not a text{place_of(source)}")
-        except CodeFailed as failure:
+                raise ExtensionError(f"it returned {said!r:.60}, not a text{place_of(source)}")
+        except ExtensionError as failure:
             attending.report(extension, f"the fence {brought.fence.kind}", str(failure))
             return None
         finally:

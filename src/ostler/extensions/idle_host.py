@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ostler.context.files import folders_up_to
-from ostler.core.harness import Attendant, Attended, Harness
+from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.tool import Tool
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import EXTENSIONS
@@ -22,7 +22,7 @@ from ostler.store.paths import configuration_file, state_folder
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.loader.reload import Watch
+    from ostler.extensions.loader.reload import FileWatcher
 
 
 INSTALLED = "extensions.json"
@@ -58,7 +58,7 @@ def places(cwd: Path) -> tuple[Path, ...]:
     return own_extensions(), *inside, state_folder() / INSTALLED, inside[0].with_name(INSTALLED)
 
 
-def is_anything_there(cwd: Path) -> bool:
+def has_extensions(cwd: Path) -> bool:
     """False if there can be no extension, but for those that are configured or named."""
     return any(map(_holds_something, places(cwd))) or any(OURS in content for _, content in entry_points())
 
@@ -112,17 +112,17 @@ def _content(path: str, folder: int) -> bytes:
         os.close(descriptor)
 
 
-class Lookout:
+class IdleHost:
     """Goes along with sessions as a host would; when something appears, a host takes over."""
 
     def __init__(self, harness: Harness, make_host: Callable[[], ExtensionHost]) -> None:
         self._harness = harness
         self._make_host = make_host
-        self._sessions: dict[str, Attended] = {}
-        self._host: Attendant | None = None
+        self._sessions: dict[str, OpenSession] = {}
+        self._host: SessionListener | None = None
         """Also for children, whose harnesses know only us."""
         self._timer: asyncio.TimerHandle | None = None
-        self._watch: Watch | None = None
+        self._watch: FileWatcher | None = None
 
     def equip(self, harness: Harness) -> None:
         """From now on it is this harness that a host would take over."""
@@ -133,9 +133,9 @@ class Lookout:
             self._timer = asyncio.get_running_loop().call_later(DELAY, self._begin)
 
     def _begin(self) -> None:
-        from ostler.extensions.loader.reload import Watch
+        from ostler.extensions.loader.reload import FileWatcher
 
-        self._watch = Watch(lambda: places(self._harness.cwd), self._take_over)
+        self._watch = FileWatcher(lambda: places(self._harness.cwd), self._take_over)
         self._watch.start()
 
     def _stop(self) -> None:
@@ -148,55 +148,55 @@ class Lookout:
     def _take_over(self) -> None:
         host = self._make_host()
         self._stop()
-        host.equip(self._harness)
+        host.install_into(self._harness)
         for session in self._sessions.values():
-            host.attend(session)
+            host.on_open(session)
         self._host = host
         assert host.reloading is not None
         host.reloading.look_soon()
 
-    def attend(self, session: Attended) -> None:
+    def on_open(self, session: OpenSession) -> None:
         if self._host:
-            self._host.attend(session)
+            self._host.on_open(session)
         self._sessions[session.id] = session
 
-    async def before_step(self, session: Attended) -> None:
+    async def before_step(self, session: OpenSession) -> None:
         if self._host:
             await self._host.before_step(session)
         else:
             self._watch_soon()
 
-    async def come_to_rest(self, session: Attended) -> None:
+    async def on_idle(self, session: OpenSession) -> None:
         if self._host:
-            await self._host.come_to_rest(session)
+            await self._host.on_idle(session)
         else:
             self._watch_soon()
 
-    async def rest(self, session: Attended) -> None:
+    async def drain(self, session: OpenSession) -> None:
         if self._host:
-            await self._host.rest(session)
+            await self._host.drain(session)
 
-    async def leave(self, session: Attended) -> None:
+    async def on_close(self, session: OpenSession) -> None:
         self._sessions.pop(session.id, None)
         if self._host:
-            await self._host.leave(session)
+            await self._host.on_close(session)
         elif not self._sessions:
             self._stop()
 
-    def tool_raised(self, session: str, tool: Tool, error: BaseException) -> None:
+    def on_tool_error(self, session: str, tool: Tool, error: BaseException) -> None:
         if self._host:
-            self._host.tool_raised(session, tool, error)
+            self._host.on_tool_error(session, tool, error)
 
-    async def run_command(self, session: Attended, name: str, arguments: str) -> str:
+    async def run_command(self, session: OpenSession, name: str, arguments: str) -> str:
         if self._host:
             return await self._host.run_command(session, name, arguments)
         raise NotFound(f"there is no command {name!r} here: no extension is loaded")
 
 
-def present_host(harness: Harness) -> ExtensionHost | None:
+def active_host(harness: Harness) -> ExtensionHost | None:
     """The host of a harness, if there are extensions; the first may come while it runs."""
     attendant = harness.attendant
-    if attendant is None or isinstance(attendant, Lookout):
+    if attendant is None or isinstance(attendant, IdleHost):
         return None
     from ostler.extensions.host import ExtensionHost
 

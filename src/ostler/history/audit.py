@@ -24,7 +24,7 @@ from ostler.history.audit_decisions import (
     ModelTrail,
     Outcome,
 )
-from ostler.models.credentials import without_keys
+from ostler.models.credentials import redact_keys
 from ostler.permissions.rules import preview_line
 from ostler.schema import events
 from ostler.schema.errors import ConfigurationError
@@ -345,7 +345,7 @@ class FileAudit:
         descriptor = os.open(self._path, _APPENDING, 0o600)
         try:
             for entry in entries:
-                line = without_keys(msgspec.json.encode(entry).decode()).encode() + b"\n"
+                line = redact_keys(msgspec.json.encode(entry).decode()).encode() + b"\n"
                 if os.write(descriptor, line) < len(line):  # one write a line: none is torn by another's
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
@@ -363,14 +363,14 @@ class LoggingAudit:
 
     def write(self, entries: Sequence[AuditEntry]) -> None:
         for entry in entries:
-            self._logger.info("%s", in_words(entry), extra={"audit": msgspec.to_builtins(entry)})
+            self._logger.info("%s", describe_entry(entry), extra={"audit": msgspec.to_builtins(entry)})
 
 
-def in_words(entry: AuditEntry) -> str:
+def describe_entry(entry: AuditEntry) -> str:
     """One line that can all be printed, without the keys that are known."""
     subject = " ".join(filter(None, (entry.tool or entry.model or entry.who, entry.what)))
     line = f"{entry.action}{' ' if subject else ''}{subject}: {entry.reason}"
-    return without_keys("".join(c if c.isprintable() else "\ufffd" for c in line))
+    return redact_keys("".join(c if c.isprintable() else "\ufffd" for c in line))
 
 
 def audit_to(
@@ -399,7 +399,7 @@ def audit_to(
                 problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 (warn or tell)(f"{sink!r} cannot be written ({problem}): it gets no more entries")
 
-    return journal.observe(see)
+    return journal.subscribe(see)
 
 
 def configured_sinks(audit: str) -> list[AuditSink]:

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.window import Decision, Kept
+from ostler.context.window import Decision, KeptResult
 from ostler.core.context import ANOTHER_SYSTEM, FIRST
 from ostler.core.state import path_of
 from ostler.schema import events
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import ToolCall, text_of
-from ostler.schema.visibility import fate
+from ostler.schema.visibility import visibility_of
 
 _OTHER_CONVERSATION: dict[str, str] = {
     "compacted": "the context was compacted",
@@ -24,13 +24,13 @@ _OTHER_CONVERSATION: dict[str, str] = {
 }
 
 
-class ToldFence(msgspec.Struct, frozen=True):
+class ProviderEntry(msgspec.Struct, frozen=True):
     kind: str
     tokens: int
     cut: bool
 
 
-class SeenCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
+class CompactionEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A compaction that is in force."""
 
     seq: int
@@ -42,7 +42,7 @@ class SeenCompaction(msgspec.Struct, frozen=True, omit_defaults=True):
     files: tuple[str, ...] = ()
 
 
-class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
+class ContextStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step: what the model was told in it, as the trace of its last call says."""
 
     step: int
@@ -63,7 +63,7 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: tuple[int, ...] = ()
     """Told, and there to be told."""
     decisions: tuple[Decision, ...] = ()
-    fences: tuple[ToldFence, ...] = ()
+    fences: tuple[ProviderEntry, ...] = ()
     fences_left_out: tuple[tuple[str, int], ...] = ()
     """For want of room: each kind, and its tokens."""
     reminders: tuple[str, ...] = ()
@@ -74,12 +74,12 @@ class ToldStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where it differs from the default."""
     origins: dict[str, str] = {}
     """The layer that each of those comes from."""
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptResult, ...] = ()
     """What must be told and does not fit: then nothing was sent."""
-    compactions: tuple[SeenCompaction, ...] = ()
+    compactions: tuple[CompactionEntry, ...] = ()
 
 
-class ToldEntry(msgspec.Struct, frozen=True):
+class ContextEntry(msgspec.Struct, frozen=True):
     seq: int
     type: str
     text: str
@@ -92,13 +92,13 @@ class Change(msgspec.Struct, frozen=True):
     why: str
 
 
-class ToldDifference(msgspec.Struct, frozen=True):
+class ContextDifference(msgspec.Struct, frozen=True):
     """What is different between two steps."""
 
-    before: ToldStep
-    after: ToldStep
-    added: tuple[ToldEntry, ...]
-    removed: tuple[ToldEntry, ...]
+    before: ContextStep
+    after: ContextStep
+    added: tuple[ContextEntry, ...]
+    removed: tuple[ContextEntry, ...]
     """Since compacted, undone, or on another branch."""
     decided: tuple[Decision, ...]
     """Only in the later one."""
@@ -108,7 +108,7 @@ class ToldDifference(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
-def told_steps(facts: Sequence[Fact]) -> list[ToldStep]:
+def context_steps(facts: Sequence[Fact]) -> list[ContextStep]:
     """All steps in which a model was asked."""
     telling = _Telling()
     for fact in facts:
@@ -116,7 +116,7 @@ def told_steps(facts: Sequence[Fact]) -> list[ToldStep]:
     return telling.steps
 
 
-def numbered(steps: Sequence[ToldStep], number: int) -> ToldStep:
+def numbered(steps: Sequence[ContextStep], number: int) -> ContextStep:
     """Raises `NotFound`."""
     if number > len(steps):
         raise NotFound(f"the session has no step {number}: the last one is {len(steps)}")
@@ -127,7 +127,7 @@ class _Telling:
     """The steps so far, and what of earlier traces still holds."""
 
     def __init__(self) -> None:
-        self.steps: list[ToldStep] = []
+        self.steps: list[ContextStep] = []
         self._began: Fact | None = None
         self._model = ""
         self._policy: dict[str, Any] = {}
@@ -177,7 +177,7 @@ class _Telling:
             )
         )
 
-    def _compare(self, last: ToldStep, step: ToldStep, again: ToldStep | None) -> None:
+    def _compare(self, last: ContextStep, step: ContextStep, again: ContextStep | None) -> None:
         if again is not None and again.changed:  # in a call before it, which failed
             self._moves.insert(0, again.changed)
         if step.tools != last.tools:
@@ -193,10 +193,12 @@ def _decisions(trace: dict[str, Any], known: tuple[Decision, ...]) -> tuple[Deci
     return known if "left" in trace else ()
 
 
-def _step(number: int, began: Fact, fact: Fact, model: str, messages: int, trace: dict[str, Any]) -> ToldStep:
+def _step(
+    number: int, began: Fact, fact: Fact, model: str, messages: int, trace: dict[str, Any]
+) -> ContextStep:
     assert isinstance(began.event, events.StepStarted)
     tokens = trace.get("tokens", {})
-    return ToldStep(
+    return ContextStep(
         step=number,
         run=fact.run,
         step_of_run=began.event.number,
@@ -205,18 +207,18 @@ def _step(number: int, began: Fact, fact: Fact, model: str, messages: int, trace
         tools=began.event.tools,
         traced=bool(trace),
         tokens=tokens,
-        fits=used(tokens) + tokens.get("reserve", 0) <= tokens.get("window", used(tokens)),
+        fits=used_tokens(tokens) + tokens.get("reserve", 0) <= tokens.get("window", used_tokens(tokens)),
         counted=tuple(trace.get("counted", ())),
         messages=tuple(trace.get("messages", (messages, messages))),
-        fences=tuple(ToldFence(*fence) for fence in trace.get("fences", ())),
+        fences=tuple(ProviderEntry(*fence) for fence in trace.get("fences", ())),
         fences_left_out=tuple((kind, size) for kind, size in trace.get("fences_left_out", ())),
         reminders=tuple(trace.get("reminders", ())),
         before_run=trace.get("before_run", {}),
-        kept=msgspec.convert(trace.get("kept", ()), tuple[Kept, ...]),
+        kept=msgspec.convert(trace.get("kept", ()), tuple[KeptResult, ...]),
     )
 
 
-def used(tokens: dict[str, int]) -> int:
+def used_tokens(tokens: dict[str, int]) -> int:
     """Of the window, without what is kept for the answer."""
     return tokens.get("all", tokens.get("at_most", 0))
 
@@ -230,13 +232,13 @@ def _reason(trace: dict[str, Any], number: int, decisions: Iterable[Decision]) -
     return f"by the rules of {' and '.join(rules)}" if rules else ""
 
 
-def with_compactions(step: ToldStep, facts: Sequence[Fact]) -> ToldStep:
+def with_compactions(step: ContextStep, facts: Sequence[Fact]) -> ContextStep:
     """The step, with the compactions that were in force then."""
     before = [fact for fact in facts if fact.seq < step.seq]
     return msgspec.structs.replace(step, compactions=tuple(compactions(before)))
 
 
-def compactions(facts: Sequence[Fact]) -> Iterator[SeenCompaction]:
+def compactions(facts: Sequence[Fact]) -> Iterator[CompactionEntry]:
     """Those that are in force after these facts."""
     path = path_of(facts)
     entries = [fact for fact in facts if fact.seq in path]
@@ -245,17 +247,17 @@ def compactions(facts: Sequence[Fact]) -> Iterator[SeenCompaction]:
         event = fact.event
         if isinstance(event, events.Compacted) and fact.seq not in undone:
             replaced = len(event.replaces)
-            yield SeenCompaction(
+            yield CompactionEntry(
                 fact.seq, event.by, replaced, event.tokens_before, event.tokens_after, event.files
             )
 
 
-def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> ToldDifference:
+def difference(before: ContextStep, after: ContextStep, facts: Sequence[Fact]) -> ContextDifference:
     """From the earlier to the later one."""
     then, now = _conversation(before, facts), _conversation(after, facts)
-    steps = told_steps(facts)[before.step : after.step]
+    steps = context_steps(facts)[before.step : after.step]
     changes = tuple(Change(step.step, step.changed) for step in steps if step.changed)
-    return ToldDifference(
+    return ContextDifference(
         before=with_compactions(before, facts),
         after=with_compactions(after, facts),
         added=tuple(_described(now[seq] for seq in now if seq not in then)),
@@ -269,7 +271,7 @@ def difference(before: ToldStep, after: ToldStep, facts: Sequence[Fact]) -> Told
     )
 
 
-def _conversation(step: ToldStep, facts: Sequence[Fact]) -> dict[int, Fact]:
+def _conversation(step: ContextStep, facts: Sequence[Fact]) -> dict[int, Fact]:
     """The entries that there were to be told then, by their numbers."""
     so_far = [fact for fact in facts if fact.seq < step.seq]
     in_force = {one.seq for one in compactions(so_far)}
@@ -300,19 +302,19 @@ def _is_in(one: Decision, decisions: Iterable[Decision]) -> bool:
     return any(other.first <= one.first and one.last <= other.last for other in decisions)
 
 
-def _described(entries: Iterable[Fact]) -> Iterator[ToldEntry]:
+def _described(entries: Iterable[Fact]) -> Iterator[ContextEntry]:
     for fact in entries:
         event = fact.event
-        if fact.parent is None or isinstance(event, UnknownEvent) or not fate(event).told:
+        if fact.parent is None or isinstance(event, UnknownEvent) or not visibility_of(event).sent:
             continue
         match event:
             case events.ToolResultFact(name=name, summary=summary):
-                yield ToldEntry(fact.seq, fact.type, f"{name}: {summary}")
+                yield ContextEntry(fact.seq, fact.type, f"{name}: {summary}")
             case events.Compacted(summary=text) | events.BranchCollapsed(summary=text):
-                yield ToldEntry(fact.seq, fact.type, text)
+                yield ContextEntry(fact.seq, fact.type, text)
             case events.AssistantMessage(content=content):
                 calls = ", ".join(block.name for block in content if isinstance(block, ToolCall))
                 text = "(withheld)" if event.suppressed else text_of(content)
-                yield ToldEntry(fact.seq, fact.type, text or f"calls {calls}")
+                yield ContextEntry(fact.seq, fact.type, text or f"calls {calls}")
             case events.UserMessage(content=content) | events.ExtensionEntry(told=content):
-                yield ToldEntry(fact.seq, fact.type, text_of(content))
+                yield ContextEntry(fact.seq, fact.type, text_of(content))

@@ -23,7 +23,7 @@ _SMALLEST = 0.0001
 """The least that is shown as an amount."""
 
 
-class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
+class CostTotals(msgspec.Struct, frozen=True, omit_defaults=True):
     """What some model calls used together.
 
     `usage.cost` is unknown as soon as that of one call is; `known_cost` is what the others cost, if there
@@ -41,7 +41,7 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Calls whose tokens nobody knows: they failed, or were cut."""
 
     @classmethod
-    def by(cls, usage: Usage) -> Spent:
+    def by(cls, usage: Usage) -> CostTotals:
         """By one call."""
         return cls(
             calls=1,
@@ -52,8 +52,8 @@ class Spent(msgspec.Struct, frozen=True, omit_defaults=True):
             unreported_calls=int(usage.source == "unknown"),
         )
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: CostTotals) -> CostTotals:
+        return CostTotals(
             calls=self.calls + other.calls,
             usage=self.usage + other.usage,
             known_cost=_sum_of_known(self.known_cost, other.known_cost),
@@ -88,11 +88,11 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     session: str = ""
     run: str = ""
     """Also empty for calls that were made between runs."""
-    own: Spent = Spent()
-    children: Spent = Spent()
+    own: CostTotals = CostTotals()
+    children: CostTotals = CostTotals()
 
 
-async def spent(
+async def cost_records(
     store: Store, by: Sequence[By], *, since: int = 0, session: str = ""
 ) -> tuple[list[Group], list[SessionSummary]]:
     """What was used, in groups, and all sessions; with `session`, by that one and its children."""
@@ -139,7 +139,7 @@ def grouped(
             session=fact.session if "run" in by else root if "session" in by else "",
             run=fact.run if "run" in by else "",
         )
-        group, spent = groups.get(names, names), Spent.by(event.usage)
+        group, spent = groups.get(names, names), CostTotals.by(event.usage)
         if fact.session == root:
             groups[names] = msgspec.structs.replace(group, own=group.own + spent)
         else:

@@ -28,7 +28,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import Block, File, Image, PlainBlock, Reasoning, Text
 from ostler.schema.text import one_line, printable
-from ostler.sessions.run_tree import as_it_is
+from ostler.sessions.run_tree import current_status
 
 _RESULT_LENGTH = 200
 
@@ -243,7 +243,7 @@ def writing(target: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def reading(name: str) -> Iterator[BinaryIO]:
+def read_export_file(name: str) -> Iterator[BinaryIO]:
     """The file, or standard input for `-`."""
     if name == "-":
         yield sys.stdin.buffer
@@ -259,16 +259,16 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, mode=0o600)
 
 
-async def written(store: Store, session: str, target: Path, wanted: str) -> Path:
+async def write_export(store: Store, session: str, target: Path, wanted: str) -> Path:
     """The file that a session was written to; in a directory, one that is named after it."""
     target = export_target(target, await store.summary(session), EXTENSIONS[wanted])
     with writing(target) as file:
-        async for piece in exported(store, session, wanted):
+        async for piece in export_text(store, session, wanted):
             file.write(piece)
     return target
 
 
-async def exported(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
+async def export_text(store: Store, session: str, wanted: str) -> AsyncIterator[bytes]:
     if wanted == "jsonl":
         from ostler.store.portable import export_session
 
@@ -277,7 +277,7 @@ async def exported(store: Store, session: str, wanted: str) -> AsyncIterator[byt
         return
     from ostler.history.item_builder import as_revised
 
-    summary = await as_it_is(store, await store.summary(session))
+    summary = await current_status(store, await store.summary(session))
     facts = as_revised(await store.read(session))
     if wanted == "html":
         from ostler.history.export_html import html_page

@@ -11,7 +11,7 @@ from operator import add
 import msgspec
 
 from ostler.core.state import path_of
-from ostler.history.costs import Spent, priced
+from ostler.history.costs import CostTotals, priced
 from ostler.schema import events
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import Block, Text
@@ -123,7 +123,7 @@ def entries_elsewhere(facts: Sequence[Fact]) -> int:
 def used_in_words(facts: Sequence[Fact]) -> list[tuple[str, str]]:
     """The rows of the table at the end: the session's own model calls, and its children's."""
     usages = [fact.event.usage for fact in facts if isinstance(fact.event, events.UsageReported)]
-    spent = reduce(add, map(Spent.by, usages), Spent())
+    spent = reduce(add, map(CostTotals.by, usages), CostTotals())
     usage = spent.usage
     rows = [
         ("model calls", spent.calls),

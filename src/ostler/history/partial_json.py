@@ -24,10 +24,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\
 _REPLACEMENT = "\ufffd"
 
 
-class GrowingString:
+class StreamingString:
     """The text of one string field, as far as it has arrived.
 
-    `GrowingString("content")` follows a key of the outermost object, `GrowingString("edits", "*",
+    `StreamingString("content")` follows a key of the outermost object, `GrowingString("edits", "*",
     "new_text")` a key of every object in an array; the same key elsewhere is another field.
 
     - What was decoded never changes: an escape, or half of a surrogate pair, is withheld until complete.
@@ -148,9 +148,9 @@ class GrowingString:
         )
 
 
-def growing_string(document: str, *path: str) -> GrowingString:
+def streaming_string(document: str, *path: str) -> StreamingString:
     """The field of a document that is all there is for now."""
-    field = GrowingString(*path)
+    field = StreamingString(*path)
     field.feed(document)
     return field
 

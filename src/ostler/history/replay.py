@@ -30,7 +30,7 @@ from ostler.core.hooks import (
     GiveUp,
     Hook,
     Hooks,
-    Oversight,
+    HookScope,
     PlannedCall,
     Point,
     Refuse,
@@ -56,7 +56,7 @@ from ostler.schema.ids import new_id
 from ostler.schema.outcomes import Failed, Ok, Pending, Settled, failed, ok
 from ostler.schema.requests import Steer
 from ostler.store.memory import MemoryStore
-from ostler.tools.child_process import end_left_running
+from ostler.tools.child_process import stop_background
 
 Judged = Literal["results", "hooks"]
 """What a replay compares beside requests: results that are not the log's, and what hooks did to requests."""
@@ -349,7 +349,7 @@ class ReplayHooks(Hooks):
     def __contains__(self, point: Point) -> bool:
         return point in ("before_step", "after_tool", "after_failure") or point in self._own
 
-    async def before_step(self, plan: StepPlan, over: Oversight) -> StepPlan | Refuse:
+    async def before_step(self, plan: StepPlan, over: HookScope) -> StepPlan | Refuse:
         run = self._replay.run
         verdict = await self._own.before_step(plan, over)
         if not self._own_counts:
@@ -361,25 +361,25 @@ class ReplayHooks(Hooks):
             return verdict
         return msgspec.structs.replace(verdict, model=self._model)
 
-    async def context(self, draft: ContextDraft, over: Oversight) -> ContextDraft | Refuse:
+    async def context(self, draft: ContextDraft, over: HookScope) -> ContextDraft | Refuse:
         return await self._own.context(draft, over)
 
     async def before_tool(
-        self, planned: PlannedCall, over: Oversight, *, last_guard: Hook | None = None
+        self, planned: PlannedCall, over: HookScope, *, last_guard: Hook | None = None
     ) -> tuple[PlannedCall, Refuse | Ask | Allow | None]:
         return await self._own.before_tool(planned, over, last_guard=last_guard)
 
-    async def after_tool(self, finished: FinishedCall, over: Oversight) -> FinishedCall:
+    async def after_tool(self, finished: FinishedCall, over: HookScope) -> FinishedCall:
         return self._replay.settle(await self._own.after_tool(finished, over))
 
-    async def before_message(self, draft: DraftMessage, over: Oversight) -> Suppress | Replace | None:
+    async def before_message(self, draft: DraftMessage, over: HookScope) -> Suppress | Replace | None:
         return await self._own.before_message(draft, over)
 
-    async def after_failure(self, failed: FailedCall, over: Oversight) -> Retry | GiveUp | None:
+    async def after_failure(self, failed: FailedCall, over: HookScope) -> Retry | GiveUp | None:
         return Retry() if self._replay.retries() else GiveUp()
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayResult(msgspec.Struct, frozen=True):
     """What a replay came to: how much of it was the same, and the first thing that was not."""
 
     runs: int
@@ -416,7 +416,7 @@ class _Tape(MemoryStore):
         self._add(facts)
 
 
-async def replay(recording: Recording, stage: Stage) -> Replayed:
+async def replay(recording: Recording, stage: Stage) -> ReplayResult:
     """Replays every run, until one differs. Raises `UsageError` for a session that cannot be replayed."""
     # Never the session's own id: tools' processes are found, and ended, by the session they belong to.
     session = new_id("ses")
@@ -432,12 +432,12 @@ async def replay(recording: Recording, stage: Stage) -> Replayed:
             requests, exact = requests + replayed.requests, exact + replayed.exact
             results += replayed.results
             if replayed.difference:
-                return Replayed(run.number, requests, exact, results, replayed.difference)
+                return ReplayResult(run.number, requests, exact, results, replayed.difference)
     finally:
-        await end_left_running(stage.harness.memory)
+        await stop_background(stage.harness.memory)
         if stage.live:
             World().kill_processes_of(session)
-    return Replayed(len(runs), requests, exact, results)
+    return ReplayResult(len(runs), requests, exact, results)
 
 
 async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage) -> RunReplay:
@@ -463,7 +463,7 @@ async def _replay_run(run: RecordedRun, tape: _Tape, session: str, stage: Stage)
     )
     offered = {name for step in run.steps.values() for name in step.tools}
     names = own.tools if stage.own else offered
-    harness.use([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
+    harness.set_tools([ReplayedTool(name, own.tools.get(name), replaying, live=stage.live) for name in names])
     loop = Loop(journal, harness, cancel=cancel, questions=Questions())
     loop.steering = replaying
     replaying.finish(await loop.advance())

@@ -88,7 +88,7 @@ FREE = Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)
 """Of a server of one's own."""
 
 
-class ModelSettings(msgspec.Struct, frozen=True):
+class ModelProfile(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     """For requests that do not say it themselves."""
     headers: dict[str, str] = {}
@@ -121,7 +121,7 @@ class LaterPrices(Prices, frozen=True, kw_only=True):
     since: str
 
 
-class Described(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class ModelFields(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """What can be said of a model, by the catalogue or by a user. What is absent is unknown."""
 
     context_window: int | None = None
@@ -136,7 +136,7 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, f
     deprecated: bool = False
 
 
-class ModelInfo(Described, frozen=True, kw_only=True):
+class ModelInfo(ModelFields, frozen=True, kw_only=True):
     name: str
     """`PROVIDER/ID`."""
     later_prices: tuple[LaterPrices, ...] = ()
@@ -173,7 +173,7 @@ class Header(msgspec.Struct, frozen=True):
 class Catalogue:
     """The bundled models, and what a user says about these or others: the user wins.
 
-    `overrides` are fields of `Described` by `PROVIDER/ID`; each replaces that field of the bundled entry.
+    `overrides` are fields of `ModelFields` by `PROVIDER/ID`; each replaces that field of the bundled entry.
     """
 
     def __init__(
@@ -300,9 +300,9 @@ def _checked(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if "/" not in name:
         raise ConfigurationError(f'models."{name}": a model is named PROVIDER/ID')
     try:
-        described = msgspec.convert(dict(fields), Described)
+        described = msgspec.convert(dict(fields), ModelFields)
     except msgspec.ValidationError:
-        from ostler.core.validation import misfit
+        from ostler.core.validation import describe_mismatch
 
-        raise ConfigurationError(misfit(dict(fields), Described, f'models."{name}"')) from None
+        raise ConfigurationError(describe_mismatch(dict(fields), ModelFields, f'models."{name}"')) from None
     return {field: getattr(described, field) for field in fields}

@@ -29,7 +29,7 @@ SHORTEST_SECRET = 8
 """No vendor's key is shorter; to hide less would tear words apart."""
 
 
-def hide(text: str, secrets: Iterable[str]) -> str:
+def redact(text: str, secrets: Iterable[str]) -> str:
     """The text without these secrets, the longest first: one may be a part of another."""
     for secret in sorted({secret.strip() for secret in secrets}, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
@@ -118,10 +118,10 @@ def fingerprint(value: str) -> str:
     return sha256(value.encode()).hexdigest()[:8]
 
 
-def without_keys(text: str, known: Iterable[str] = ()) -> str:
+def redact_keys(text: str, known: Iterable[str] = ()) -> str:
     """The text without these keys, those that were found, and those that a variable holds by its name."""
     named = {value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    return hide(text, (*known, *named, *_handed_out))
+    return redact(text, (*known, *named, *_handed_out))
 
 
 def _noted(key: Key) -> Key:
@@ -307,7 +307,7 @@ _FEWEST_TOKENS = 16
 """Less is refused by some vendors."""
 
 
-async def refusal_of_key(model: Model) -> Failure | None:
+async def check_key(model: Model) -> Failure | None:
     """Why the vendor does not answer with this key; `None` when it does."""
     request = ModelRequest(
         id=new_id("msg"),

@@ -175,7 +175,7 @@ class Endpoint:
         if self._owns_transport and self._transport is not None:
             await self._transport.aclose()
 
-    async def answer(
+    async def stream(
         self, build: Callable[[], bytes], decoder: Decoder
     ) -> AsyncGenerator[list[ModelEvent], None]:
         """The events of one attempt, a batch for each read; a read that completes none is an empty batch."""

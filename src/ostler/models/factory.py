@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ostler.core.model import Model
-from ostler.models.catalogue import FREE, Catalogue, ModelInfo, ModelSettings, Prices
+from ostler.models.catalogue import FREE, Catalogue, ModelInfo, ModelProfile, Prices
 from ostler.models.credentials import Key, KeySearch, find_key, is_sendable
 from ostler.models.providers import (
     FOR_ONE_MODEL,
@@ -34,7 +34,7 @@ Options = TypeVar("Options", bound=ModelOptions)
 FindKey = Callable[[Provider, KeySearch], Key | None]
 
 
-class ModelMaker:
+class ModelFactory:
     """Makes models by name or alias, with the providers, keys and prices that the settings know.
 
     The settings' own `base_url`, `api_key`, `key_command` and `wire` are meant for the provider of their
@@ -63,7 +63,7 @@ class ModelMaker:
         settings = self._settings
         name = self.catalogue.resolve(name.strip())
         provider, _ = split_name(name, self.providers)
-        is_own = is_meant_for(settings, provider)
+        is_own = names_vendor_of_key(settings, provider)
         key = self._find(provider, key_search(settings, provider, self._environment))
         return make_model(
             name,
@@ -80,7 +80,7 @@ def key_search(
     settings: ModelOptions, provider: Provider, environment: Mapping[str, str] = os.environ
 ) -> KeySearch:
     """Where the settings let a provider's key be looked for."""
-    is_own = is_meant_for(settings, provider)
+    is_own = names_vendor_of_key(settings, provider)
     known = settings.providers.get(provider.name, ProviderSettings())
     return KeySearch(
         named=settings.api_key if is_own else "",
@@ -91,7 +91,7 @@ def key_search(
     )
 
 
-def is_meant_for(settings: ModelOptions, provider: Provider) -> bool:
+def names_vendor_of_key(settings: ModelOptions, provider: Provider) -> bool:
     """Whether what is set for one model's provider is set for this one."""
     if not settings.model:
         return True
@@ -121,7 +121,7 @@ def make_model(
     api_key: str = "",
     wire: Wire | None = None,
     transport: Transport | None = None,
-    settings: ModelSettings | None = None,
+    settings: ModelProfile | None = None,
     environment: Mapping[str, str] = os.environ,
     providers: Mapping[str, Provider] = PROVIDERS,
     catalogue: Catalogue | None = None,
@@ -133,7 +133,7 @@ def make_model(
     catalogue = catalogue or Catalogue()
     provider, model = split_name(catalogue.resolve(name.strip()), providers)
     info = catalogue.lookup(f"{provider.name}/{model}", like=provider.like)
-    informed = _informed(settings or ModelSettings(), provider, info, catalogue.prices_of_user(info.name))
+    informed = _informed(settings or ModelProfile(), provider, info, catalogue.prices_of_user(info.name))
     if provider.name == "gguf":
         return _from_file(model, base_url, informed, info)
     own_address = _address_in(environment, provider)
@@ -206,7 +206,7 @@ def needs_key(provider: Provider) -> str:
     )
 
 
-def _from_file(file: str, base_url: str, settings: ModelSettings, info: ModelInfo) -> Model:
+def _from_file(file: str, base_url: str, settings: ModelProfile, info: ModelInfo) -> Model:
     if base_url:
         raise UsageError(f"gguf/{file} is a file and has no base URL: leave it out")
     from ostler.models.gguf import GgufModel
@@ -222,8 +222,8 @@ def _address_in(environment: Mapping[str, str], provider: Provider) -> str:
 
 
 def _informed(
-    settings: ModelSettings, provider: Provider, info: ModelInfo, prices_of_user: Prices | None
-) -> ModelSettings:
+    settings: ModelProfile, provider: Provider, info: ModelInfo, prices_of_user: Prices | None
+) -> ModelProfile:
     """The settings with what is known of the model, where they do not say it themselves."""
     prices = settings.prices or prices_of_user or (info.prices if provider.charges else FREE)
     return msgspec.structs.replace(

@@ -15,7 +15,7 @@ import msgspec
 from ostler.core.model import ReasoningLevel
 
 if TYPE_CHECKING:
-    from ostler.models.catalogue import ModelSettings
+    from ostler.models.catalogue import ModelProfile
 
 Level = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """Those that a model may have; a person asks for none above `high`."""
@@ -41,7 +41,7 @@ class Levels(msgspec.Struct, frozen=True):
     stoppable: bool = False
     """The vendor is known to take `off`, also where a list leaves it out."""
 
-    def had(self, listed: Collection[Level], reasons: bool | None) -> Spelling:
+    def available(self, listed: Collection[Level], reasons: bool | None) -> Spelling:
         """Those of a model of which somebody lists levels, or says whether it reasons."""
         if reasons is False:
             return {}
@@ -223,13 +223,13 @@ _UNKNOWN = Levels(WORDS, assumed={"off": "", **{level: level for level in _USUAL
 """An empty word is not sent."""
 
 
-def openai_levels(model: str, settings: ModelSettings) -> Spelling:
+def openai_levels(model: str, settings: ModelProfile) -> Spelling:
     """The word for each level that the model has; nothing for one that does not reason."""
     family = next((levels for pattern, levels in FAMILIES if re.search(pattern, model)), None)
     if family is None or (not family and settings.reasons):
-        return _UNKNOWN.had(settings.reasoning_levels, settings.reasons)
+        return _UNKNOWN.available(settings.reasoning_levels, settings.reasons)
     levels = Levels({level: WORDS[level] for level in family}, stoppable="off" in family)
-    return levels.had(settings.reasoning_levels, settings.reasons)
+    return levels.available(settings.reasoning_levels, settings.reasons)
 
 
 def reasoning_fields(had: Spelling, reasons: bool | None, asked: ReasoningLevel | None) -> dict[str, Any]:

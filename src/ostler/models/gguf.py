@@ -14,7 +14,7 @@ from secrets import token_urlsafe
 import msgspec
 
 from ostler.core.model import ModelEvent, ModelFailure, ModelRequest
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.gguf_server import Order, Served
 from ostler.models.http_client import DirectTransport
 from ostler.models.wires.chat import ChatModel
@@ -37,7 +37,7 @@ class GgufModel:
     Loading goes on when the request that began it is abandoned: the next one wants the model as well.
     """
 
-    def __init__(self, file: str, *, settings: ModelSettings, context: int | None = None) -> None:
+    def __init__(self, file: str, *, settings: ModelProfile, context: int | None = None) -> None:
         self.name = f"gguf/{file}"
         self._file = file
         self._path = _checked(expand_home(file))

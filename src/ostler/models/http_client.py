@@ -26,8 +26,8 @@ from ostler.models.transport import (
     IDLE_SECONDS,
     broken_off,
     shown_host,
+    ssl_context,
     timed_out,
-    trusting_context,
     unanswered,
     unreachable,
     unsendable,
@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         return data
 
-    def rest(self) -> bool:
+    def release(self) -> bool:
         """Ends the exchange; says whether the connection can carry another one."""
         usable = (
             self.is_complete
@@ -215,7 +215,7 @@ HEAD_START_SECONDS = 0.25
 Address = tuple[socket.AddressFamily, Any]
 
 
-async def connected_socket(host: str, port: int) -> socket.socket:
+async def open_socket(host: str, port: int) -> socket.socket:
     """Tries all addresses of the host; the first that answers wins."""
     untried = deque(_in_turns(await _addresses(host, port)))
     if len(untried) == 1:
@@ -391,7 +391,7 @@ class DirectTransport:
     def _release(self, place: Place, connection: Connection) -> None:
         self._busy.discard(connection)
         idle = self._idle.setdefault(place, deque())
-        if connection.rest() and len(idle) < IDLE_LIMIT:
+        if connection.release() and len(idle) < IDLE_LIMIT:
             connection.idle_since = asyncio.get_running_loop().time()
             idle.append(connection)
         else:
@@ -413,7 +413,7 @@ class DirectTransport:
         context = self._trust() if target.secure else None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                endpoint = await connected_socket(target.host, target.port)
+                endpoint = await open_socket(target.host, target.port)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     Connection,
                     sock=endpoint,
@@ -430,7 +430,7 @@ class DirectTransport:
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None:
-            self._context = trusting_context()
+            self._context = ssl_context()
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
 

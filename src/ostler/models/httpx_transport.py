@@ -18,8 +18,8 @@ from ostler.models.transport import (
     proxy_variables,
     reason_of,
     shown_host,
+    ssl_context,
     timed_out,
-    trusting_context,
     unanswered,
     unreachable,
     unsendable,
@@ -152,7 +152,7 @@ class HttpxTransport:
 
 def _client(encrypted: bool) -> httpx2.AsyncClient:
     # Reading the certificates takes tens of milliseconds, which a plain address has no use for.
-    trusting = trusting_context() if encrypted else False
+    trusting = ssl_context() if encrypted else False
     limits = httpx2.Limits(
         max_connections=None, max_keepalive_connections=IDLE_LIMIT, keepalive_expiry=IDLE_SECONDS
     )

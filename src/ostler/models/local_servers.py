@@ -49,7 +49,7 @@ class _ModelList(msgspec.Struct):
     """An Ollama without models says null."""
 
 
-def look_for_servers(providers: Iterable[Provider], seconds: float = SECONDS) -> list[LocalServer]:
+def find_local_servers(providers: Iterable[Provider], seconds: float = SECONDS) -> list[LocalServer]:
     """Asks every local provider for its models, without a key, and waits no longer than that for all."""
     deadline = time.monotonic() + seconds
     local = [provider for provider in providers if provider.is_local]

@@ -192,7 +192,7 @@ _BUNDLES = (
 _HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 
 
-def trusting_context() -> ssl.SSLContext:
+def ssl_context() -> ssl.SSLContext:
     """Trusts what SSL_CERT_FILE and SSL_CERT_DIR name, or else what the system trusts."""
     file, directory = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if not file and not directory:

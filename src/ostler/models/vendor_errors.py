@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.models.credentials import hide
+from ostler.models.credentials import redact
 from ostler.schema.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -296,4 +296,4 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 def one_line(text: str, secrets: Iterable[str] = ()) -> str:
     """Text fit for a message: no secret, no line break, at most `BODY_LIMIT` characters."""
-    return " ".join(hide(text, secrets)[:BODY_LIMIT].split()).rstrip(".")
+    return " ".join(redact(text, secrets)[:BODY_LIMIT].split()).rstrip(".")

@@ -40,7 +40,7 @@ EVERYWHERE = ("session", "project", "user")
 Recall = Callable[[], Iterable[Rule]]
 
 
-def permission_guard(
+def permission_hook(
     profile: Profile,
     cwd: Path | None = None,
     rules: Sequence[Rule] = (),
@@ -88,7 +88,7 @@ def _may_concern(rule: Rule, planned: PlannedCall) -> bool:
 
 def user_guard(profile: Profile, cwd: Path, rules: Sequence[Rule]) -> Hook | None:
     """The guard of a session of the user's own: what they said to remember holds, and can be added to."""
-    return permission_guard(profile, cwd, rules, recall=lambda: remembered_rules(cwd), scopes=EVERYWHERE)
+    return permission_hook(profile, cwd, rules, recall=lambda: remembered_rules(cwd), scopes=EVERYWHERE)
 
 
 def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[str]) -> list[Rule]:
@@ -98,9 +98,9 @@ def configured_rules(allow: Sequence[str], ask: Sequence[str], deny: Sequence[st
 
 
 def _question(planned: PlannedCall, judgement: Judgement, cwd: Path, scopes: Sequence[str]) -> Question:
-    from ostler.permissions.judge import Places, suggested
+    from ostler.permissions.judge import RuleBases, suggest_rules
 
-    found = suggested(planned.name, judgement, Places(cwd, project_folder(cwd)))
+    found = suggest_rules(planned.name, judgement, RuleBases(cwd, project_folder(cwd)))
     offered = {scope: list(found[scope]) for scope in found if scope in scopes}
     text = f"Allow {planned.name}: {preview(planned.name, planned.arguments)}"
     if parts := _parts(judgement):
@@ -135,7 +135,7 @@ def _offer(offered: dict[Scope, list[str]]) -> str:
     return f" [{'; '.join(said)}]"
 
 
-class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
+class DryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would happen to a call."""
 
     verdict: Verdict
@@ -146,9 +146,9 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rules that each scope would remember, if a person said so."""
 
 
-def tried(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Path) -> Tried:
+def dry_run(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Path) -> DryRun:
     """What would happen to a call of a tool: `what` is its command, path or URL."""
-    from ostler.permissions.judge import Places, suggested
+    from ostler.permissions.judge import RuleBases, suggest_rules
     from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
     kind: ToolKind = "fetch" if tool == "fetch" else "other"
@@ -157,8 +157,8 @@ def tried(tool: str, what: str, profile: Profile, rules: Sequence[Rule], cwd: Pa
     judgement = _judge(profile, [*rules, *remembered_rules(cwd)], cwd).judge(tool, kind, {argument: what})
     scopes: dict[Scope, tuple[str, ...]] = {}
     if judgement.verdict == "ask":
-        scopes = suggested(tool, judgement, Places(cwd, project_folder(cwd)))
-    return Tried(judgement.verdict, judgement.reason, _parts(judgement), scopes)
+        scopes = suggest_rules(tool, judgement, RuleBases(cwd, project_folder(cwd)))
+    return DryRun(judgement.verdict, judgement.reason, _parts(judgement), scopes)
 
 
 def remember_answer(asked: QuestionAsked, answered: QuestionAnswered, session: str) -> list[Event]:

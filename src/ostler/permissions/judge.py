@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ostler.core.tool import ToolKind
-from ostler.permissions.known_programs import is_git, is_harmless, may_read
+from ostler.permissions.known_programs import is_git, is_read_only, may_read
 from ostler.permissions.rules import (
     EFFECTS,
     Effect,
@@ -33,8 +33,8 @@ from ostler.permissions.rules import (
     preview_line,
     reason,
 )
-from ostler.permissions.shell_parser import take_apart
-from ostler.permissions.shell_words import Command, Part, TakenApart, Unclear, Writes, word_set
+from ostler.permissions.shell_parser import parse_command
+from ostler.permissions.shell_words import Command, FileWrite, ParsedCommand, Part, Unparsed, word_set
 
 
 def is_in_repository_of(cwd: Path, folder: Path | None) -> bool:
@@ -197,7 +197,7 @@ class Judge:
             allowed = allowed or Finding("allow", why=by_profile("full"))
         if allowed and not self._restricts((tool, kind), ("write", "edit"), ("read", "read")):
             return _weighed([allowed])
-        taken = take_apart(command)
+        taken = parse_command(command)
         findings = [self._judge_part(tool, kind, part, taken) for part in taken.parts]
         if general and general.verdict == "ask":
             findings.append(general)
@@ -210,15 +210,15 @@ class Judge:
         found = self._by_profile(kind, "", None)
         return found if found.verdict == "refuse" else Finding("allow", why="it runs no program")
 
-    def _judge_part(self, tool: str, kind: ToolKind, part: Part, taken: TakenApart) -> Finding:
+    def _judge_part(self, tool: str, kind: ToolKind, part: Part, taken: ParsedCommand) -> Finding:
         folder = None if taken.folder is None else self._absolute(taken.folder, self._cwd)
-        if isinstance(part, Unclear):
+        if isinstance(part, Unparsed):
             return self._judge_unclear(tool, kind, part)
         if isinstance(part, Command):
             return self._judge_program(tool, kind, part, folder)
-        writes = isinstance(part, Writes)
+        writes = isinstance(part, FileWrite)
         if folder is None and not Path(part.path).is_absolute():
-            return self._judge_unclear(tool, kind, Unclear("in which folder is uncertain", part.source))
+            return self._judge_unclear(tool, kind, Unparsed("in which folder is uncertain", part.source))
         path = self._absolute(part.path, folder or self._cwd)
         name, about = ("write", "edit") if writes else ("read", "read")
         found = self._by_rules(
@@ -226,7 +226,7 @@ class Judge:
         )
         return found or self._judge_path(name, "edit" if writes else "read", path, part.source)
 
-    def _judge_unclear(self, tool: str, kind: ToolKind, part: Unclear) -> Finding:
+    def _judge_unclear(self, tool: str, kind: ToolKind, part: Unparsed) -> Finding:
         rules = (rule for effect in EFFECTS for rule in self._rules[effect])
         is_wanted = any(rule.pattern is None and rule.covers(tool, kind) for rule in rules)
         if self._profile == "read-only" and not is_wanted:
@@ -241,7 +241,7 @@ class Judge:
         )
         if found and found.verdict != "allow":
             return found
-        looks = is_harmless(part.words)
+        looks = is_read_only(part.words)
         if looks and (kept := self._kept_from(part, folder)):
             return kept
         if found or part.only_restricts:
@@ -342,14 +342,14 @@ _WITH_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "bun", "uv", "poetry"})
 """What stands behind their `run` is what matters."""
 
 
-class Places(msgspec.Struct, frozen=True):
+class RuleBases(msgspec.Struct, frozen=True):
     """Where the relative paths of each scope's rules begin."""
 
     cwd: Path
     project: Path
 
 
-def suggested(tool: str, judgement: Judgement, places: Places) -> dict[Scope, tuple[str, ...]]:
+def suggest_rules(tool: str, judgement: Judgement, places: RuleBases) -> dict[Scope, tuple[str, ...]]:
     """For each scope the rules that would allow all that is asked about; empty where rules cannot."""
     rules: dict[Scope, tuple[str, ...]] = {}
     for scope in SCOPES:
@@ -361,7 +361,7 @@ def suggested(tool: str, judgement: Judgement, places: Places) -> dict[Scope, tu
     return rules
 
 
-def _rule(tool: str, finding: Finding, scope: Scope, places: Places) -> str:
+def _rule(tool: str, finding: Finding, scope: Scope, places: RuleBases) -> str:
     match finding.subject:
         case Command() as command:
             pattern = _words(command)
@@ -390,7 +390,7 @@ def _words(command: Command) -> str:
     return command_pattern([*command.assignments, *known], exact=True)
 
 
-def _path(path: Path, finding: Finding, scope: Scope, places: Places) -> str:
+def _path(path: Path, finding: Finding, scope: Scope, places: RuleBases) -> str:
     """The folder of a file that a tool changes, or one file for a redirection and outside of the folder."""
     real = path.resolve()
     base = {"session": places.cwd, "project": places.project, "user": None}[scope]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ostler.permissions.shell_words import Command, is_harmless_name, word_set
+from ostler.permissions.shell_words import Command, is_plain_name, word_set
 
 Words = Sequence[str | None]
 
@@ -96,7 +96,7 @@ _GIT: dict[str, tuple[re.Pattern[str], bool]] = {
 """The options that a command of git may have, and whether it may have other words, too."""
 
 
-def is_harmless(words: Words) -> bool:
+def is_read_only(words: Words) -> bool:
     """Whether the command only looks."""
     name, rest = words[0], words[1:]
     if name in ANY_ARGUMENTS:
@@ -316,7 +316,7 @@ def _behind_options(name: str, command: Command, options: _Options) -> Unwrapped
         if word is None:
             return Unwrapped(problem=_UNKNOWN_INNER)
         if name in ("env", *_PRIVILEGED) and (assigned := re.fullmatch(r"(?s)(\w+)=.*", word)):
-            if not is_harmless_name(assigned[1]):
+            if not is_plain_name(assigned[1]):
                 assignments.append(assigned[0])
         elif word in options.with_value:
             position += 1

@@ -1,6 +1,6 @@
 """A shell command taken apart: everything that bash would run, write or read, each to be judged by itself.
 
-Only what is known to be understood counts as understood. Everything else is `Unclear`, and so are the
+Only what is known to be understood counts as understood. Everything else is `Unparsed`, and so are the
 places where this parser is known to read a command differently from bash.
 """
 
@@ -15,16 +15,16 @@ import msgspec
 from ostler.permissions.known_programs import unwrapped
 from ostler.permissions.shell_words import (
     Command,
+    FileRead,
+    FileWrite,
+    ParsedCommand,
     Part,
-    Reads,
-    TakenApart,
-    Unclear,
-    Writes,
+    Unparsed,
     are_apart,
     as_ascii,
     heredoc_problem,
     is_covered,
-    is_harmless_name,
+    is_plain_name,
     leading_folder,
     literal,
     may_be_several_words,
@@ -52,13 +52,13 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def take_apart(command: str) -> TakenApart:
+def parse_command(command: str) -> ParsedCommand:
     """Every part of the command, those inside substitutions, wrappers and quoted scripts too."""
     reader = _Reader()
     reader.read(command)
     if not reader.parts and not reader.has_inert and command.strip():
-        reader.parts.append(Unclear("nothing in it can be judged", command))
-    return TakenApart(tuple(dict.fromkeys(reader.parts)), reader.folder())
+        reader.parts.append(Unparsed("nothing in it can be judged", command))
+    return ParsedCommand(tuple(dict.fromkeys(reader.parts)), reader.folder())
 
 
 _OWN_NAMES = re.compile(r"(?!\w*proxy$)[a-z_][a-z0-9_]*")
@@ -144,7 +144,7 @@ class _Reader:
         return self._leading_folder if moves else "."
 
     def _unclear(self, why: str, source: str) -> None:
-        self.parts.append(Unclear(why, source))
+        self.parts.append(Unparsed(why, source))
 
     def _walk(self, node: Node, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -207,7 +207,7 @@ class _Reader:
                 name = _assigned_name(child)
                 if name is None:
                     self._unclear("a variable is set in a way that cannot be judged", text_of(child))
-                elif not is_harmless_name(name):
+                elif not is_plain_name(name):
                     assignments.append(text_of(child))
                 self._value(child, depth)
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
@@ -254,7 +254,7 @@ class _Reader:
         self.has_inert = True
         for one in [node] if node.type == "variable_assignment" else node.named_children:
             name = _assigned_name(one)
-            if name is None or not (_OWN_NAMES.fullmatch(name) or is_harmless_name(name)):
+            if name is None or not (_OWN_NAMES.fullmatch(name) or is_plain_name(name)):
                 self._unclear("it sets a variable that other programs may listen to", text_of(one))
             self._value(one, depth)
 
@@ -291,10 +291,10 @@ class _Reader:
         elif path.startswith(("/dev/tcp/", "/dev/udp/")):
             self._unclear("it opens a connection", source)
         elif operator == "<":
-            self.parts.append(Reads(path, source))
+            self.parts.append(FileRead(path, source))
         elif operator in (">", ">>", ">|", "&>", "&>>", ">&"):
             if path not in _DEVICES:
-                self.parts.append(Writes(path, source))
+                self.parts.append(FileWrite(path, source))
         else:
             self._unclear("this redirection cannot be judged", source)
 

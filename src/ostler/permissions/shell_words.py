@@ -27,29 +27,29 @@ class Command(msgspec.Struct, frozen=True):
     """What denies or asks counts for it, but another part must be allowed in its place."""
 
 
-class Writes(msgspec.Struct, frozen=True):
+class FileWrite(msgspec.Struct, frozen=True):
     """A redirection into a file."""
 
     path: str
     source: str
 
 
-class Reads(msgspec.Struct, frozen=True):
+class FileRead(msgspec.Struct, frozen=True):
     path: str
     source: str
 
 
-class Unclear(msgspec.Struct, frozen=True):
+class Unparsed(msgspec.Struct, frozen=True):
     """Something that cannot be judged before it runs."""
 
     why: str
     source: str
 
 
-Part = Command | Writes | Reads | Unclear
+Part = Command | FileWrite | FileRead | Unparsed
 
 
-class TakenApart(msgspec.Struct, frozen=True):
+class ParsedCommand(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     folder: str | None = "."
     """Where the parts run, relative to where the whole does; None where that is uncertain."""
@@ -61,7 +61,7 @@ _HARMLESS_NAMES = re.compile(
 )
 
 
-def is_harmless_name(name: str) -> bool:
+def is_plain_name(name: str) -> bool:
     """Whether setting this variable changes at most how something is shown."""
     return _HARMLESS_NAMES.fullmatch(name) is not None
 

@@ -18,8 +18,8 @@ from ostler.models.sse import Frame, SseSplitter
 from ostler.models.transport import (
     CONNECT_SECONDS,
     broken_off,
+    ssl_context,
     timed_out,
-    trusting_context,
     unreachable,
     unsendable,
 )
@@ -74,14 +74,17 @@ SILENCE = 45.0
 API = "/api/v1"
 
 
-class NotWelcome(OstlerError):
+class Unauthorized(OstlerError):
     """The server does not know the token, or it is not enough."""
 
+    kind = "not_welcome"
     exit_code = 4
 
 
-class Away(OstlerError):
+class ServerUnreachable(OstlerError):
     """The server cannot be reached, or not now: it may be back soon."""
+
+    kind = "away"
 
 
 class Remote:
@@ -98,7 +101,7 @@ class Remote:
             self._client = httpx2.AsyncClient(
                 base_url=address.base,
                 headers=headers,
-                verify=False if is_plain else trusting_context(),
+                verify=False if is_plain else ssl_context(),
                 timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
                 trust_env=not _is_loopback(address.base),  # no proxy leads back to this machine
             )
@@ -139,7 +142,7 @@ class Remote:
     async def frames(
         self, path: str, *, silence: float | None = SILENCE, headers: dict[str, str] | None = None
     ) -> AsyncGenerator[list[Frame], None]:
-        """A stream of server-sent events, to its end. Raises `Away` when it breaks."""
+        """A stream of server-sent events, to its end. Raises `ServerUnreachable` when it breaks."""
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, read=silence)
         asked = {"Accept": "text/event-stream", **(headers or {})}
         splitter = SseSplitter()
@@ -163,25 +166,25 @@ class Remote:
         except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
             raise UsageError(unsendable(self.host).message) from error
         except (httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise Away(timed_out(self.host).message) from error
+            raise ServerUnreachable(timed_out(self.host).message) from error
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
-            raise Away(unreachable(self.host, error).message) from error
+            raise ServerUnreachable(unreachable(self.host, error).message) from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
-            raise Away(broken_off(self.host, error).message) from error
+            raise ServerUnreachable(broken_off(self.host, error).message) from error
         except (ConnectionFailed, StreamBroken) as error:
-            raise Away(error.message) from error
+            raise ServerUnreachable(error.message) from error
 
     def _refusal(self, status: int, content: bytes) -> OstlerError:
         kind, detail = _problem(content)
         if status == 401:
-            return NotWelcome(
+            return Unauthorized(
                 f"{self.host} does not know who asks: give a token of that server with OSTLER_TOKEN or "
                 "--token (`ostler token new NAME` makes one there), or the link that it has printed"
             )
         if status in (502, 503, 504, 429):
-            return Away(f"{self.host} cannot answer now: {detail or HTTPStatus(status).phrase}")
+            return ServerUnreachable(f"{self.host} cannot answer now: {detail or HTTPStatus(status).phrase}")
         if status == 403:
-            return NotWelcome(f"{self.host} refuses: {detail or 'this is not allowed'}")
+            return Unauthorized(f"{self.host} refuses: {detail or 'this is not allowed'}")
         if status == 404:
             return NotFound(detail or f"{self.host} has nothing there")
         known = ERRORS.get(kind, UsageError if status < 500 else OstlerError)

@@ -42,7 +42,7 @@ class LiveScreen(Protocol):
     def follow(self) -> AsyncGenerator[Shown, None]:
         """From the beginning: a size, what draws the screen as it is, and what is drawn from then on.
 
-        Raises `Away` when it breaks, and returns when it ends without the agent's end.
+        Raises `ServerUnreachable` when it breaks, and returns when it ends without the agent's end.
         """
         ...
 

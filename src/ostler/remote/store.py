@@ -18,7 +18,7 @@ from ostler.app.default_model import Candidate
 from ostler.core.processes import ProcessId
 from ostler.core.store import NO_REQUESTS, BlobPart, Hit, Lease, SessionSummary
 from ostler.models.sse import Frame
-from ostler.remote.client import API, Away, Remote
+from ostler.remote.client import API, Remote, ServerUnreachable
 from ostler.schema.errors import LeaseLost, NotFound, SessionHeld, UsageError
 from ostler.schema.events import CaughtUp, StreamIncomplete, Warned
 from ostler.schema.facts import Fact, UnknownEvent, decode_event
@@ -59,7 +59,7 @@ class RemoteRelay:
                             yield [Warned(f"{self._remote.host} is back", about="store")]
                         if batch:
                             yield batch
-            except Away as error:
+            except ServerUnreachable as error:
                 if not is_away and attempt >= 2:  # a server that was only started anew is not worth a word
                     is_away = True
                     away = f"{self._remote.host} is away, and tried again until you leave: {error.message}"
@@ -140,7 +140,7 @@ class RemoteStore:
     What is read is waited for while the server is away; what is asked of a session is not, or not for long.
     """
 
-    meeting_place: Path | None = None
+    socket_folder: Path | None = None
 
     def __init__(self, remote: Remote, *, read_only: bool = False) -> None:
         self.host = remote.host
@@ -242,7 +242,7 @@ class RemoteStore:
                     "POST", f"{_path(session)}/requests", request, typed=str(is_typed).lower()
                 )
                 return True
-            except Away:
+            except ServerUnreachable:
                 if attempt == SEND_ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(TRY_AGAIN[attempt])
@@ -318,7 +318,7 @@ class RemoteStore:
     async def renew(self, lease: Lease) -> Lease:
         raise LeaseLost(self._held().message)
 
-    async def rest(self, lease: Lease) -> Lease:
+    async def suspend(self, lease: Lease) -> Lease:
         raise LeaseLost(self._held().message)
 
     async def release(self, lease: Lease) -> None:
@@ -346,7 +346,7 @@ class RemoteStore:
     async def import_session(self, facts: Sequence[Fact], blobs: Sequence[BlobPart] = ()) -> None:
         raise self._not_from_here()
 
-    async def tidy(self) -> None:
+    async def checkpoint(self) -> None:
         """The server does."""
 
     async def close(self) -> None:
@@ -372,7 +372,7 @@ class RemoteStore:
         while True:
             try:
                 return await read()
-            except Away:
+            except ServerUnreachable:
                 await asyncio.sleep(TRY_AGAIN[min(attempt, len(TRY_AGAIN) - 1)])
                 attempt += 1
 

@@ -234,7 +234,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     stream_opened: bool = False
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What was raised, as `ValueError: no`. Other people's exceptions may raise when they are asked."""
     name = type(error).__name__
     try:
@@ -244,6 +244,9 @@ def in_words(error: BaseException) -> str:
 
 
 def kind_of(error: type[OstlerError]) -> str:
+    """The name that is stored and sent: `kind` of the class, or else its name in snake_case."""
+    if kind := vars(error).get("kind"):
+        return str(kind)
     return "".join([f"_{one.lower()}" if one.isupper() else one for one in error.__name__]).removeprefix("_")
 
 

@@ -174,7 +174,7 @@ def _decode(tag: str, body: bytes) -> Event | UnknownEvent:
     return event
 
 
-def storing_problem(value: msgspec.Struct) -> str:
+def storage_problem(value: msgspec.Struct) -> str:
     """Why an event, or what becomes a part of one, could not be stored and read back; empty when it can.
 
     For what other people's code returned: its types are promises, not facts.

@@ -9,31 +9,31 @@ from ostler.schema.facts import UnknownEvent
 from ostler.schema.messages import Text
 
 
-class Fate(msgspec.Struct, frozen=True):
+class Visibility(msgspec.Struct, frozen=True):
     """What becomes of an event."""
 
     stored: bool
     """It is a fact: in the log, numbered."""
     shown: bool
     """People see it, live and when the session is opened again."""
-    told: bool
+    sent: bool
     """The model is told it in the steps that follow."""
     live: bool
     """It goes over the live channel as it happens."""
 
 
-_FACT = Fate(stored=True, shown=True, told=False, live=True)
+_FACT = Visibility(stored=True, shown=True, sent=False, live=True)
 
-_BACKSTAGE = Fate(stored=True, shown=False, told=False, live=True)
+_BACKSTAGE = Visibility(stored=True, shown=False, sent=False, live=True)
 
-_TOLD = Fate(stored=True, shown=True, told=True, live=True)
+_TOLD = Visibility(stored=True, shown=True, sent=True, live=True)
 
-_TOLD_ONLY = Fate(stored=True, shown=False, told=True, live=True)
+_TOLD_ONLY = Visibility(stored=True, shown=False, sent=True, live=True)
 
-_LIVE = Fate(stored=False, shown=True, told=False, live=True)
+_LIVE = Visibility(stored=False, shown=True, sent=False, live=True)
 
 
-_FATES: dict[type, Fate] = {
+_FATES: dict[type, Visibility] = {
     UnknownEvent: _BACKSTAGE,
     events.ToolResultFact: _TOLD,
     events.HistoryReplaced: _TOLD,
@@ -48,7 +48,7 @@ _FATES: dict[type, Fate] = {
 """The fate of each type that is not marked, where it differs from that of its kind."""
 
 
-_KINDS: dict[type[events.Event], Fate] = {
+_KINDS: dict[type[events.Event], Visibility] = {
     events.Entry: _FACT,
     events.Record: _FACT,
     events.Delta: _LIVE,
@@ -59,7 +59,7 @@ for _type in events.EVENT_TYPES.values():
     _FATES.setdefault(_type, next(fate for kind, fate in _KINDS.items() if issubclass(_type, kind)))
 
 
-def fate(event: events.Event | UnknownEvent) -> Fate:
+def visibility_of(event: events.Event | UnknownEvent) -> Visibility:
     """Stored, shown, told, live: from the type, and from the marks hidden, blank and suppressed."""
     kind = type(event)
     if kind is events.UserMessage:
@@ -71,7 +71,7 @@ def fate(event: events.Event | UnknownEvent) -> Fate:
     return _FATES[kind]
 
 
-def _fate_of_answer(message: events.AssistantMessage) -> Fate:
+def _fate_of_answer(message: events.AssistantMessage) -> Visibility:
     if is_blank(message):
         return _BACKSTAGE if message.suppressed else _FACT
     return _TOLD_ONLY if message.suppressed else _TOLD

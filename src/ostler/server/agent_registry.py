@@ -15,23 +15,23 @@ from ostler.core.store import Store
 from ostler.schema.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from ostler.drivers.driver import StructuredAgent
-    from ostler.drivers.screen_driver import TerminalAgent
+    from ostler.drivers.driver import ProtocolAgentSpec
+    from ostler.drivers.screen_driver import ScreenAgentSpec
 
 
 if TYPE_CHECKING:  # loaded when an agent is started
-    from ostler.drivers.driver import DrivenAgent, StructuredAgent
-    from ostler.drivers.screen_driver import TerminalAgent
+    from ostler.drivers.driver import DrivenAgent, ProtocolAgentSpec
+    from ostler.drivers.screen_driver import ScreenAgentSpec
     from ostler.drivers.tracker import Timing
 
-    Startable = TerminalAgent | StructuredAgent
+    Startable = ScreenAgentSpec | ProtocolAgentSpec
 
 
 CLOSED_WITHIN = 8.0
 """Seconds that all agents have to end, together: then they are not asked any more."""
 
 
-class DrivenAgents:
+class AgentRegistry:
     """What is in here is at work: an agent that has ended is taken out.
 
     `attend` is told of the journal of each session before its agent is started, so that whoever follows the
@@ -76,35 +76,35 @@ class DrivenAgents:
 
     async def start(self, agent: Startable, *, session: str = "") -> DrivenAgent:
         """In a new session, of that id if one is given. Where the agent cannot be started there is none."""
-        from ostler.drivers.lifecycle import start_terminal_session
-        from ostler.drivers.screen_driver import TerminalAgent
+        from ostler.drivers.lifecycle import start_screen_session
+        from ostler.drivers.screen_driver import ScreenAgentSpec
 
         self._refuse_when_closing()
         started: DrivenAgent
-        if isinstance(agent, TerminalAgent):
+        if isinstance(agent, ScreenAgentSpec):
             agent = self._timed(agent)
-            started = await start_terminal_session(self._store, agent, session=session, attend=self.attend)
+            started = await start_screen_session(self._store, agent, session=session, attend=self.attend)
         else:
-            from ostler.drivers.lifecycle import start_structured_session
+            from ostler.drivers.lifecycle import start_protocol_session
 
-            started = await start_structured_session(self._store, agent, session=session, attend=self.attend)
+            started = await start_protocol_session(self._store, agent, session=session, attend=self.attend)
         return await self._take_in(started, agent)
 
     async def restart(self, session: str, agent: Startable) -> DrivenAgent:
         """Once more in the session of such an agent. Raises `SessionHeld` while one is at work in it, and
         `UsageError` where the agent was driven in another way."""
-        from ostler.drivers.lifecycle import restart_terminal_session
-        from ostler.drivers.screen_driver import TerminalAgent
+        from ostler.drivers.lifecycle import restart_screen_session
+        from ostler.drivers.screen_driver import ScreenAgentSpec
 
         self._refuse_when_closing()
         started: DrivenAgent
-        if isinstance(agent, TerminalAgent):
+        if isinstance(agent, ScreenAgentSpec):
             agent = self._timed(agent)
-            started = await restart_terminal_session(self._store, session, agent, attend=self.attend)
+            started = await restart_screen_session(self._store, session, agent, attend=self.attend)
         else:
-            from ostler.drivers.lifecycle import restart_structured_session
+            from ostler.drivers.lifecycle import restart_protocol_session
 
-            started = await restart_structured_session(self._store, session, agent, attend=self.attend)
+            started = await restart_protocol_session(self._store, session, agent, attend=self.attend)
         return await self._take_in(started, agent)
 
     async def end(self, session: str) -> None:
@@ -133,7 +133,7 @@ class DrivenAgents:
         self.add(started)
         return started
 
-    def _timed(self, agent: TerminalAgent) -> TerminalAgent:
+    def _timed(self, agent: ScreenAgentSpec) -> ScreenAgentSpec:
         return msgspec.structs.replace(agent, timing=self.timing) if self.timing else agent
 
     def _refuse_when_closing(self) -> None:
@@ -165,16 +165,16 @@ class NewAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Or when its screen has not changed for so many seconds."""
 
 
-def agent_to_start(wanted: NewAgent, cwd: Path) -> TerminalAgent | StructuredAgent:
+def agent_to_start(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec | ProtocolAgentSpec:
     """Raises `UsageError`."""
     return _in_terminal(wanted, cwd) if wanted.transport == "pty" else _structured(wanted, cwd)
 
 
-def _structured(wanted: NewAgent, cwd: Path) -> StructuredAgent:
-    from ostler.drivers.driver import StructuredAgent
+def _structured(wanted: NewAgent, cwd: Path) -> ProtocolAgentSpec:
+    from ostler.drivers.driver import ProtocolAgentSpec
 
     assert wanted.transport != "pty"
-    return StructuredAgent(
+    return ProtocolAgentSpec(
         command=wanted.command,
         cwd=cwd,
         transport=wanted.transport,
@@ -184,11 +184,11 @@ def _structured(wanted: NewAgent, cwd: Path) -> StructuredAgent:
     )
 
 
-def _in_terminal(wanted: NewAgent, cwd: Path) -> TerminalAgent:
+def _in_terminal(wanted: NewAgent, cwd: Path) -> ScreenAgentSpec:
     """Raises `UsageError`."""
-    from ostler.drivers.screen_driver import TerminalAgent
+    from ostler.drivers.screen_driver import ScreenAgentSpec
 
-    return TerminalAgent(
+    return ScreenAgentSpec(
         command=wanted.command,
         cwd=cwd,
         agent_type=wanted.type,

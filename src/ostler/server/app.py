@@ -12,11 +12,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ostler.server.api import about, agents, events, extensions, history, requests, resources, sessions
-from ostler.server.middleware import Capacity, Guard
+from ostler.server.middleware import Capacity, OriginMiddleware
 from ostler.server.operations import Endpoint, Operation
 from ostler.server.pages import Pages
 from ostler.server.problems import MethodNotAllowed, problem_of, problem_response
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 
 
 class Methods:
@@ -46,7 +46,7 @@ class Methods:
         return answer
 
 
-def routes_of(server: Server, operations: Iterable[Operation], prefix: str) -> list[Route]:
+def routes_of(server: ServerState, operations: Iterable[Operation], prefix: str) -> list[Route]:
     """Paths without parameters come first: `sessions/search` is no session."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for one in operations:
@@ -80,8 +80,8 @@ OPERATIONS: list[Operation] = [
 ]
 
 
-def create_app(server: Server, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> ASGIApp:
-    """Serves one `Server`; its life is that of the application, or, mounted in another, begins with the first
+def create_app(server: ServerState, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> ASGIApp:
+    """Serves one `ServerState`; its life is that of the application, or, mounted in another, begins with the first
     request: then whoever mounts it closes the server.
 
     `hosts` are names by which it may be asked for beside those of this machine, `origins` pages elsewhere
@@ -95,7 +95,7 @@ def create_app(server: Server, *, hosts: Iterable[str] = (), origins: Iterable[s
 
     routes = routes_of(server, OPERATIONS, PREFIX)
     routes.append(Route("/{path:path}", Pages()))
-    app = Guard(Starlette(routes=routes, lifespan=life), hosts, origins)
+    app = OriginMiddleware(Starlette(routes=routes, lifespan=life), hosts, origins)
 
     async def begin(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

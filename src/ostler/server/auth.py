@@ -21,7 +21,7 @@ from ostler.server.tokens import (
     COOKIE_SECONDS,
     Access,
     Principal,
-    TokenBook,
+    TokenStore,
 )
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -36,8 +36,8 @@ LOOKING = 1.0
 """Seconds after which it is seen that a token was revoked."""
 
 
-class Doorkeeper:
-    def __init__(self, book: TokenBook) -> None:
+class Authenticator:
+    def __init__(self, book: TokenStore) -> None:
         self.book = book
         self._wrong = Buckets(WRONG_A_MINUTE / 60, WRONG_A_MINUTE)
         self._visits: set[Visit] = set()
@@ -145,14 +145,14 @@ def _require_own_page(request: Request) -> None:
 CODE = "code"
 
 
-class TokenWall:
+class TokenMiddleware:
     """Whoever has a token passes, and whoever logged in with a link: `/?code=…` becomes a cookie.
 
     What is under `keeps_itself` has a door of its own. Who looks needs a token that may observe; who sends
     something, one that may do all.
     """
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, keeps_itself: str) -> None:
+    def __init__(self, app: ASGIApp, doorkeeper: Authenticator, keeps_itself: str) -> None:
         self._app = app
         self._doorkeeper = doorkeeper
         self._keeps_itself = keeps_itself

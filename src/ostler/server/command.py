@@ -12,10 +12,10 @@ from datetime import datetime
 
 import msgspec
 
-from ostler.app.console import aligned, say
+from ostler.app.console import aligned, print_stderr
 from ostler.app.options import Parser, RawHelpFormatter, add_model_options, add_work_options, parse_words
 from ostler.schema.errors import ConfigurationError, how_to_install
-from ostler.server.tokens import Token, TokenBook
+from ostler.server.tokens import Token, TokenStore
 
 DEFAULT_PORT = 8420
 
@@ -152,7 +152,7 @@ def server_command(arguments: list[str]) -> int:
 
 def token_command(arguments: list[str]) -> int:
     options = _token_parser().parse_args(arguments)
-    book = TokenBook()
+    book = TokenStore()
     match options.command:
         case "new":
             _make(book, options)
@@ -160,7 +160,7 @@ def token_command(arguments: list[str]) -> int:
             revoked = book.revoke(options.name)
             if options.json:
                 _print_json(revoked)
-            say(f"the token {revoked.name} was revoked; who logged in with it is logged out")
+            print_stderr(f"the token {revoked.name} was revoked; who logged in with it is logged out")
         case _:
             _list(book, as_json=options.json)
     return 0
@@ -189,14 +189,14 @@ def _token_parser() -> Parser:
     return parser
 
 
-def _make(book: TokenBook, options: argparse.Namespace) -> None:
+def _make(book: TokenStore, options: argparse.Namespace) -> None:
     token = book.new(options.name, options.scope)
     if options.json:
         made = next(one for one in book.all() if one.name == options.name)
         _print_json(made, {"token": token})
     else:
         print(token)
-    say(f"this token is shown only now; `ostler token revoke {options.name}` takes it back")
+    print_stderr(f"this token is shown only now; `ostler token revoke {options.name}` takes it back")
 
 
 def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
@@ -204,14 +204,16 @@ def _print_json(token: Token, beside: dict[str, str] | None = None) -> None:
     print(msgspec.json.encode(shown | (beside or {})).decode())
 
 
-def _list(book: TokenBook, *, as_json: bool) -> None:
+def _list(book: TokenStore, *, as_json: bool) -> None:
     tokens = book.all()
     if as_json:
         for one in tokens:
             _print_json(one)
         return
     if not tokens:
-        say("there is no token yet: `ostler serve` makes the first one, `ostler token new NAME` any other")
+        print_stderr(
+            "there is no token yet: `ostler serve` makes the first one, `ostler token new NAME` any other"
+        )
         return
     rows = [
         (one.name, one.scope, datetime.fromtimestamp(one.created_ms / 1000).isoformat(" ", "minutes"), one.id)

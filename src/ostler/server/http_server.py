@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from starlette.types import Message
 
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.streams import _ABORT, is_stream
 
 PATIENCE = 20.0
@@ -113,13 +113,13 @@ WAITING = 2048
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application that has a `Server` in it. `end`, or a signal, ends both.
+    """Serves an application that has a `ServerState` in it. `end`, or a signal, ends both.
 
     uvicorn by itself would wait until whoever follows a stream leaves, look ten times a second whether it
     should end, and at the end raise the signal again: to end when told to is no failure.
     """
 
-    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+    def __init__(self, config: uvicorn.Config, server: ServerState) -> None:
         config.load()
         config.http_protocol_class = impatient(config.http_protocol_class)
         super().__init__(config)

@@ -23,7 +23,7 @@ from ostler.schema.errors import UsageError
 from ostler.schema.ids import base32
 from ostler.server.problems import KeyReused
 from ostler.server.tokens import Principal
-from ostler.store.sqlite_connection import in_our_words
+from ostler.store.sqlite_connection import translate_errors
 
 HEADER = "idempotency-key"
 
@@ -42,13 +42,13 @@ create index if not exists answers_by_time on answers (time);
 """
 
 
-class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
+class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
     @classmethod
-    def of(cls, response: Response) -> KeptAnswer:
+    def of(cls, response: Response) -> StoredResponse:
         return cls(response.status_code, response.raw_headers, bytes(response.body))
 
     def response(self) -> Response:
@@ -100,7 +100,7 @@ def keyed(request: Request, principal: Principal | None, receive: Receive) -> Ke
     return KeyedRequest(key, principal, request, receive)
 
 
-class KeptAnswers:
+class IdempotencyStore:
     """The answers of the last day, in a file of their own: a server that is started again knows them."""
 
     def __init__(self, path: Path, now: Callable[[], float] = time.time) -> None:
@@ -125,22 +125,22 @@ class KeptAnswers:
         try:
             response = await work()
             if response.status_code < 300:
-                self._keep(keyed.name, await keyed.digest(), KeptAnswer.of(response))
+                self._keep(keyed.name, await keyed.digest(), StoredResponse.of(response))
             return response
         finally:
             del self._under_way[keyed.name]
             done.set_result(None)
 
-    def _find(self, name: bytes) -> tuple[bytes, KeptAnswer] | None:
+    def _find(self, name: bytes) -> tuple[bytes, StoredResponse] | None:
         since = int(self._now()) - KEPT_SECONDS
         query = "select request, answer from answers where name = ? and time >= ?"
-        with in_our_words(self._path):
+        with translate_errors(self._path):
             row = self._connection().execute(query, (name, since)).fetchone()
-        return (row[0], msgspec.msgpack.decode(row[1], type=KeptAnswer)) if row else None
+        return (row[0], msgspec.msgpack.decode(row[1], type=StoredResponse)) if row else None
 
-    def _keep(self, name: bytes, digest: bytes, answer: KeptAnswer) -> None:
+    def _keep(self, name: bytes, digest: bytes, answer: StoredResponse) -> None:
         now, packed = int(self._now()), msgspec.msgpack.encode(answer)
-        with in_our_words(self._path), self._connection() as db:
+        with translate_errors(self._path), self._connection() as db:
             db.execute("delete from answers where time < ?", (now - KEPT_SECONDS,))
             db.execute("insert or replace into answers values (?, ?, ?, ?)", (name, digest, now, packed))
 

@@ -16,25 +16,25 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from ostler.app.console import say
-from ostler.app.default_model import settled
-from ostler.app.extension_setup import extended
-from ostler.app.harness import make_harness, rules_of, settings_from, terminal_agents
-from ostler.app.session_choice import collect_garbage_from_here
+from ostler.app.console import print_stderr
+from ostler.app.default_model import resolve_model
+from ostler.app.extension_setup import load_extensions
+from ostler.app.harness import build_harness, rules_of, settings_for, terminal_agents
+from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, working_directory
 from ostler.app.stores import open_store
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import AbsentModel, Model
-from ostler.models.factory import ModelMaker
+from ostler.models.factory import ModelFactory
 from ostler.schema.errors import OstlerError, StoreError, UsageError
 from ostler.schema.events import Warned
-from ostler.server.api.extensions import Switch, WebFace
+from ostler.server.api.extensions import Switch, WebFrontEnd
 from ostler.server.app import create_app
 from ostler.server.http_server import HttpServer
 from ostler.server.middleware import raise_descriptor_limit
-from ostler.server.state import Server
-from ostler.server.tokens import TokenBook
+from ostler.server.state import ServerState
+from ostler.server.tokens import TokenStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ WHERE_PAGES_ASK = {"permissions": "ask", "on_question": "wait"}
 """What holds here, where nobody has set it: somebody can answer, sooner or later."""
 
 
-class Equipping:
+class HarnessFactory:
     """Makes harnesses as the options of `ostler serve` and the settings of each folder say."""
 
     def __init__(self, options: argparse.Namespace, switch: Switch, on_agent: OnStart | None = None) -> None:
@@ -57,20 +57,20 @@ class Equipping:
         self._telling: set[asyncio.Future[None]] = set()
 
     def settings(self, cwd: Path) -> Settings:
-        return settings_from(self._options, cwd, WHERE_PAGES_ASK)
+        return settings_for(self._options, cwd, WHERE_PAGES_ASK)
 
-    async def equip(self, cwd: Path) -> Harness:
+    async def harness_for(self, cwd: Path) -> Harness:
         """Also where no model can answer: then whoever asks one is told why, and all else works."""
         settings, model = await asyncio.to_thread(self._answering, self.settings(cwd))
         rules, agents = rules_of(self._options), terminal_agents(settings, self._on_agent)
-        harness = make_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
-        face = WebFace(harness, self._switch)
+        harness = build_harness(settings, cwd, say=self._say, context=rules, model=model, agent_tool=agents)
+        face = WebFrontEnd(harness, self._switch)
 
         def tell(text: str) -> None:
             face.notices.append(text)
             self._say(text)
 
-        await extended(self._options, settings, harness, lambda: face, tell=tell, asks=False)
+        await load_extensions(self._options, settings, harness, lambda: face, tell=tell, asks=False)
         if face.notices:
             self._tell_in_log(harness, tuple(face.notices))
         return harness
@@ -85,8 +85,8 @@ class Equipping:
     def _answering(self, settings: Settings) -> tuple[Settings, Model]:
         """Looks around, and may run a program for a key: not for the event loop."""
         try:
-            settings = settled(settings, say=self._say)
-            return settings, ModelMaker(settings)(settings.model)
+            settings = resolve_model(settings, say=self._say)
+            return settings, ModelFactory(settings)(settings.model)
         except OstlerError as error:
             return settings, AbsentModel(error.message)
 
@@ -94,7 +94,7 @@ class Equipping:
         """On standard error, once: each session is equipped anew."""
         if text not in self._said:
             self._said.add(text)
-            say(text)
+            print_stderr(text)
 
     def _tell_in_log(self, harness: Harness, notices: tuple[str, ...]) -> None:
         """Whoever looks at the session is not whoever reads the server's standard error."""
@@ -133,8 +133,8 @@ def serve(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     cwd = working_directory(options.cwd)
-    settings = settings_from(options, cwd)
-    tokens = TokenBook()
+    settings = settings_for(options, cwd)
+    tokens = TokenStore()
     with closing(listen(options.host, options.port)) as listening:
         address = address_of(listening)
         if not address.is_loopback and not tokens.all():
@@ -149,20 +149,22 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def make_server(
-    options: argparse.Namespace, settings: Settings, cwd: Path, tokens: TokenBook
-) -> tuple[Server, Equipping]:
+    options: argparse.Namespace, settings: Settings, cwd: Path, tokens: TokenStore
+) -> tuple[ServerState, HarnessFactory]:
     """What all that is served works on."""
-    equipping = Equipping(
+    equipping = HarnessFactory(
         options, lambda *wanted: server.switch(*wanted), lambda agent: server.driven.add(agent)
     )
-    server = Server(open_store(settings), equipping.equip, cwd, tokens, settings=equipping.settings)
+    server = ServerState(
+        open_store(settings), equipping.harness_for, cwd, tokens, settings=equipping.settings
+    )
     return server, equipping
 
 
 def http_config(app: ASGIApp, options: argparse.Namespace) -> uvicorn.Config:
     """For a process that serves from now on, and does nothing else."""
     raise_descriptor_limit()
-    collect_garbage_from_here()
+    enable_gc()
     return uvicorn.Config(
         app,
         log_level="error",
@@ -180,20 +182,20 @@ def names(options: argparse.Namespace, address: Address) -> list[str]:
     return [*own, *options.allow_host]
 
 
-def _welcome(tokens: TokenBook, address: Address, port: int) -> None:
+def _welcome(tokens: TokenStore, address: Address, port: int) -> None:
     if first := tokens.first():
         # What is printed elsewhere is kept there, and who knows who reads it.
         shown = first if sys.stderr.isatty() else "not shown, since this is no terminal"
-        say(f"a first token was made ({shown}); `ostler token new NAME` makes another")
-    say_where(address, port)
+        print_stderr(f"a first token was made ({shown}); `ostler token new NAME` makes another")
+    print_addresses(address, port)
     link = f"{url(address, port)}#token={tokens.code()}"
-    say(f"open {link} in a browser; the link works once, for ten minutes")
+    print_stderr(f"open {link} in a browser; the link works once, for ten minutes")
 
 
-def say_where(address: Address, port: int) -> None:
-    say(f"listening at http://{_named(str(address))}:{port}/")
+def print_addresses(address: Address, port: int) -> None:
+    print_stderr(f"listening at http://{_named(str(address))}:{port}/")
     if not address.is_loopback:
-        say("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
+        print_stderr("other machines can ask, in plain HTTP: whoever listens in sees everything, also tokens")
 
 
 def url(address: Address, port: int) -> str:

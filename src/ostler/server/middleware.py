@@ -40,7 +40,7 @@ _FOR_ALLOWED_ORIGINS = (
 )
 
 
-class Guard:
+class OriginMiddleware:
     """Wraps the application. Each check has one reason to refuse, and says it.
 
     - Host: a name that leads here by somebody else's doing (DNS rebinding) is refused.

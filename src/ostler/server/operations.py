@@ -16,13 +16,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ostler.models.credentials import without_keys
+from ostler.models.credentials import redact_keys
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.ids import NewId, new_id
 from ostler.server.auth import Visit
 from ostler.server.idempotency import keyed
 from ostler.server.problems import TooLarge, TooSlow, WrongMediaType, problem_of, problem_response, unforeseen
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.tokens import Access
 
 MOST_BODY = 10 * 1024 * 1024
@@ -159,7 +159,7 @@ class Operations(list[Operation]):
 class Endpoint:
     """An operation as an ASGI application."""
 
-    def __init__(self, server: Server, operation: Operation) -> None:
+    def __init__(self, server: ServerState, operation: Operation) -> None:
         self._server = server
         self._operation = operation
         self._types = operation.types
@@ -221,7 +221,7 @@ _BOUND = frozenset({"server", "query", "body", "request", "ids", "return"})
 
 
 def _report(error: Exception) -> None:
-    print(without_keys("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    print(redact_keys("".join(traceback.format_exception(error))), end="", file=sys.stderr)
 
 
 def safe(answer: ASGIApp) -> ASGIApp:

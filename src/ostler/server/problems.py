@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 from starlette.responses import Response
 
-from ostler.models.credentials import without_keys
+from ostler.models.credentials import redact_keys
 from ostler.schema.errors import OstlerError, UsageError, kind_of
 
 MEDIA_TYPE = "application/problem+json"
@@ -74,7 +74,7 @@ class KeyReused(UsageError):
 def problem_of(error: OstlerError) -> Problem:
     kind = kind_of(type(error))
     status = error.http_status
-    return Problem(f"urn:ostler:{kind}", HTTPStatus(status).phrase, status, without_keys(error.message), kind)
+    return Problem(f"urn:ostler:{kind}", HTTPStatus(status).phrase, status, redact_keys(error.message), kind)
 
 
 def unforeseen() -> Problem:

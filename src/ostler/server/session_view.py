@@ -7,17 +7,17 @@ from typing import Literal
 
 import msgspec
 
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.model import AbsentModel
 from ostler.core.processes import ProcessId
 from ostler.core.state import SessionState, fold
 from ostler.core.store import SessionSummary, Store
-from ostler.history.costs import Spent, spent
+from ostler.history.costs import CostTotals, cost_records
 from ostler.schema.events import Audited, RunStarted, TodoItem, WaitReason
 from ostler.schema.facts import Fact
 from ostler.schema.requests import Continue, Prompt, Steer
-from ostler.server.agent_registry import DrivenAgents
-from ostler.sessions.run_tree import OpenQuestion, as_it_is, open_questions
+from ostler.server.agent_registry import AgentRegistry
+from ostler.sessions.run_tree import OpenQuestion, current_status, open_questions
 from ostler.sessions.session import Session
 
 _FACTS_AT_THE_START = 8
@@ -44,11 +44,11 @@ class SessionRow(SessionSummary, frozen=True):
     """Where the driver is not `agent`."""
 
 
-async def row_of(store: Store, agents: DrivenAgents, summary: SessionSummary) -> SessionRow:
+async def row_of(store: Store, agents: AgentRegistry, summary: SessionSummary) -> SessionRow:
     return SessionRow(**msgspec.structs.asdict(summary), agent=await agent_of(store, agents, summary))
 
 
-async def agent_of(store: Store, agents: DrivenAgents, summary: SessionSummary) -> AgentView | None:
+async def agent_of(store: Store, agents: AgentRegistry, summary: SessionSummary) -> AgentView | None:
     if summary.driver == "agent":
         return None
     session = summary.id
@@ -117,9 +117,9 @@ class SessionView(SessionSummary, frozen=True, kw_only=True):
     waiting: list[Prompt | Steer | Continue]
     """Prompts whose turn has not come, and what was said to the run and not told yet."""
     todo: dict[str, tuple[TodoItem, ...]]
-    totals: Spent
+    totals: CostTotals
     """What it used, with its children."""
-    children: Spent
+    children: CostTotals
     """The children's part of it."""
     cost: float | None
     """In dollars, with the children's; null when a part is not known."""
@@ -127,15 +127,15 @@ class SessionView(SessionSummary, frozen=True, kw_only=True):
 
 
 async def view_session(
-    store: Store, session: str, driven: Session | None, agents: DrivenAgents
+    store: Store, session: str, driven: Session | None, agents: AgentRegistry
 ) -> SessionView:
     """Raises `NotFound`. `driven` is the session itself, where it is open here."""
-    summary = await as_it_is(store, await store.summary(session))
+    summary = await current_status(store, await store.summary(session))
     facts = await store.read_opening(session)
     state = driven.state if driven else fold(facts)
     pending = await store.pending(session)
-    groups, _ = await spent(store, ("session",), session=session)
-    own, children = (groups[0].own, groups[0].children) if groups else (Spent(), Spent())
+    groups, _ = await cost_records(store, ("session",), session=session)
+    own, children = (groups[0].own, groups[0].children) if groups else (CostTotals(), CostTotals())
     totals = own + children
     model = _model(facts, state, driven)
     return SessionView(
@@ -184,7 +184,7 @@ def _model(facts: list[Fact], state: SessionState, driven: Session | None) -> st
 
 def _window(model: str, driven: Session | None) -> int:
     context = driven.harness.context if driven else None
-    if isinstance(context, KeptContext):
+    if isinstance(context, SessionContext):
         return context.window(model)
     if not model:
         return 0

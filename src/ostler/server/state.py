@@ -14,22 +14,22 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.app.console import say
-from ostler.app.default_model import Answering, Surroundings, can_answer
-from ostler.app.project_files import Found, ProjectFiles
+from ostler.app.console import print_stderr
+from ostler.app.default_model import ModelChoice, ModelProbe, choose_model
+from ostler.app.project_files import FileMatch, ProjectFiles
 from ostler.app.settings import Settings, load_settings
 from ostler.core.harness import Harness, harness_without_model
 from ostler.core.journal import Journal, World
 from ostler.core.store import Store
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.schema.errors import NotFound, OstlerError
 from ostler.schema.facts import Fact
 from ostler.schema.ids import new_id
 from ostler.schema.messages import as_content
 from ostler.schema.requests import Prompt
-from ostler.server.agent_registry import DrivenAgents
-from ostler.server.auth import Doorkeeper
-from ostler.server.idempotency import KeptAnswers
+from ostler.server.agent_registry import AgentRegistry
+from ostler.server.auth import Authenticator
+from ostler.server.idempotency import IdempotencyStore
 from ostler.server.problems import Forbidden
 from ostler.server.streams import (
     TerminalStreams,
@@ -38,13 +38,13 @@ from ostler.server.streams import (
     as_frames,
     as_live_frames_of_all,
 )
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from ostler.server.uploads import Uploads
-from ostler.sessions.all_sessions import Everything
-from ostler.sessions.live_socket import sweep
+from ostler.sessions.all_sessions import AllSessionsStream
+from ostler.sessions.live_socket import remove_stale_sockets
 from ostler.sessions.session import create_session
-from ostler.sessions.streams import Patience, Watch
-from ostler.sessions.supervisor import LeftBehind, Supervisor, end_tools_of_the_dead
+from ostler.sessions.streams import Deadlines, SessionStreams
+from ostler.sessions.supervisor import AbandonedRequests, Supervisor, kill_orphan_tools
 
 FRESH = 30.0
 """Seconds that what was loaded to be looked at is kept."""
@@ -57,11 +57,11 @@ PATIENCE = 1.0
 
 
 class Listed(msgspec.Struct, frozen=True):
-    found: list[Found]
+    found: list[FileMatch]
     is_complete: bool
 
 
-class Folders:
+class FolderHarnesses:
     """Nothing outside of these folders is looked at: those of the sessions, and the server's own."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Folders:
 
     async def of_session(self, session: str) -> Harness:
         """That of a session which is open here; else what it would have if it were opened now."""
-        if (opened := self._supervisor.driven(session)) is not None:
+        if (opened := self._supervisor.get(session)) is not None:
             return opened.harness
         return await self.harness(await self.folder((await self._store.summary(session)).cwd))
 
@@ -117,10 +117,10 @@ class Folders:
         if making.cancelled() or making.exception():
             return
         harness = making.result()
-        if (host := present_host(harness)) is not None:
+        if (host := active_host(harness)) is not None:
             for extension in host.extensions.values():
                 await extension.close()
-        if not self._supervisor.uses(harness.model):
+        if not self._supervisor.uses_model(harness.model):
             await harness.model.aclose()
 
     # --- files ----------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Server:
+class ServerState:
     """One for each application. It is open while its life lasts: `async with server`."""
 
     def __init__(
@@ -180,22 +180,22 @@ class Server:
         store: Store,
         equip: Equip,
         cwd: Path,
-        tokens: TokenBook,
+        tokens: TokenStore,
         *,
         settings: Callable[[Path], Settings] = lambda cwd: load_settings(cwd, {}).settings,
     ) -> None:
         """`settings` are those that hold in a folder."""
         self.store = store
         self.settings = settings
-        self.doorkeeper = Doorkeeper(tokens)
+        self.doorkeeper = Authenticator(tokens)
         self.uploads = Uploads(tokens.path.parent / "uploads")
         self.cwd = cwd
-        self.watch = Watch(store, as_frames)
-        self.patience = Patience()
-        self.everything = Everything(
+        self.watch = SessionStreams(store, as_frames)
+        self.patience = Deadlines()
+        self.everything = AllSessionsStream(
             store, as_frame_of_all, as_live_frames_of_all, now_ms, as_caught_up_of_all, self.patience
         )
-        self.watch.on_live = self.everything.see_live
+        self.watch.on_live = self.everything.publish_live
         self._equip = equip
         self.supervisor = Supervisor(
             store,
@@ -204,11 +204,11 @@ class Server:
             is_wanted=self._is_followed,
             attend_alone=self._audit,
         )
-        self.left_behind = LeftBehind(self.supervisor)
-        self.driven = DrivenAgents(store, self._attend_agent)
+        self.left_behind = AbandonedRequests(self.supervisor)
+        self.driven = AgentRegistry(store, self._attend_agent)
         self.terminal_streams = TerminalStreams()
-        self.folders = Folders(store, self.supervisor, equip, cwd)
-        self.answers = KeptAnswers(tokens.path.with_name("answers.db"))
+        self.folders = FolderHarnesses(store, self.supervisor, equip, cwd)
+        self.answers = IdempotencyStore(tokens.path.with_name("answers.db"))
         self.is_draining = False
         self._beating: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -246,7 +246,7 @@ class Server:
         if audit := self.settings(Path(journal.state.cwd)).audit:
             from ostler.history.audit import audit_to, configured_sinks
 
-            audit_to(journal, configured_sinks(audit), say)
+            audit_to(journal, configured_sinks(audit), print_stderr)
 
     def _attend_agent(self, journal: Journal) -> None:
         self._audit(journal)
@@ -261,11 +261,11 @@ class Server:
             except TimeoutError:
                 return []
 
-    async def answering(self) -> Answering:
+    async def answering(self) -> ModelChoice:
         """Which model would answer in a new session."""
-        return await asyncio.to_thread(can_answer, Surroundings(self.settings(self.cwd)))
+        return await asyncio.to_thread(choose_model, ModelProbe(self.settings(self.cwd)))
 
-    async def __aenter__(self) -> Server:
+    async def __aenter__(self) -> ServerState:
         self.start()
         return self
 
@@ -276,9 +276,9 @@ class Server:
         """Only the first time: where it is mounted, with the first request."""
         if self._beating is not None:
             return
-        sweep(self.store.meeting_place)
+        remove_stale_sockets(self.store.socket_folder)
         self.uploads.sweep()
-        self._tidying = asyncio.ensure_future(end_tools_of_the_dead(self.store, World()))
+        self._tidying = asyncio.ensure_future(kill_orphan_tools(self.store, World()))
         self._beating = asyncio.ensure_future(self._beat())
         self._watching = asyncio.ensure_future(self.doorkeeper.watch())
 
@@ -309,4 +309,4 @@ class Server:
         await asyncio.gather(self.supervisor.close("the server ends"), self.driven.close())
         await self.folders.close()
         self.answers.close()
-        await self.store.tidy()
+        await self.store.checkpoint()

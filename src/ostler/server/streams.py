@@ -23,10 +23,10 @@ from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact, encode_event
 from ostler.server.agentapi.events import Emitter, Subscription
-from ostler.sessions.streams import AnyFollower
+from ostler.sessions.streams import Subscriber
 
 if TYPE_CHECKING:
-    from ostler.drivers.session import TerminalSession
+    from ostler.drivers.session import ScreenSession
 
 
 SIGN_OF_LIFE = b":\n\n"
@@ -88,10 +88,10 @@ def as_caught_up_of_all(cursor: str) -> bytes:
     return b'id: %b\ndata: {"type":"caught_up","after":"%b"}\n\n' % (cursor.encode(), cursor.encode())
 
 
-class EventStream:
+class EventStreamResponse:
     """Sends what a follower gives, until it ends or whoever listens has left."""
 
-    def __init__(self, follower: AnyFollower) -> None:
+    def __init__(self, follower: Subscriber) -> None:
         self._follower = follower
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,7 +102,7 @@ class EventStream:
                 await self._stream(receive, send)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._follower.leave()
+            self._follower.close_now()
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         leaving = asyncio.ensure_future(self._notice_leaving(receive))
@@ -124,14 +124,14 @@ class TerminalStreams:
     """All that are open in this process: they are kept alive, and end, together."""
 
     def __init__(self) -> None:
-        self._open: set[TerminalFollower] = set()
+        self._open: set[ScreenFollower] = set()
         self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def follow(self, session: TerminalSession) -> TerminalFollower:
-        follower = TerminalFollower(session, self._open.discard)
+    def follow(self, session: ScreenSession) -> ScreenFollower:
+        follower = ScreenFollower(session, self._open.discard)
         self._open.add(follower)
         if self._is_closed:
             follower.close()
@@ -148,19 +148,19 @@ class TerminalStreams:
             follower.close()
 
 
-def terminal_stream(session: TerminalSession, streams: TerminalStreams) -> EventStream:
+def terminal_stream(session: ScreenSession, streams: TerminalStreams) -> EventStreamResponse:
     """The answer to whoever wants to watch. `streams` are those of the server: `server.terminal_streams`.
 
     It ends with the agent, and with the server. It is an ASGI application, and can be returned by a function
     that Starlette calls for a route.
     """
-    return EventStream(streams.follow(session))
+    return EventStreamResponse(streams.follow(session))
 
 
-class TerminalFollower(AnyFollower):
+class ScreenFollower(Subscriber):
     """One who watches. Whoever reads slowly gets the screen anew."""
 
-    def __init__(self, session: TerminalSession, leave: Callable[[TerminalFollower], None]) -> None:
+    def __init__(self, session: ScreenSession, leave: Callable[[ScreenFollower], None]) -> None:
         super().__init__()
         self._session = session
         self._screen = session.terminal.screen
@@ -194,8 +194,8 @@ class TerminalFollower(AnyFollower):
         super().close()
         self._viewer.close()
 
-    def leave(self) -> None:
-        self._viewer.leave()
+    def close_now(self) -> None:
+        self._viewer.close_now()
         self._leave(self)
 
 

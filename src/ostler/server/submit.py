@@ -13,19 +13,19 @@ from contextlib import suppress
 
 import msgspec
 
-from ostler.app.prompt_expansion import Expansion, expansion_of, see
+from ostler.app.prompt_expansion import Expansion, expansion_of, record_read_files
 from ostler.core.harness import Harness, harness_without_model
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.schema import requests
 from ostler.schema.errors import UsageError
 from ostler.schema.events import Printed, RequestRefused
-from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import Text
 from ostler.schema.requests import AnyRequest, Prompt, RunCommand, Steer
 from ostler.server.problems import Conflict
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.uploads import with_uploads
-from ostler.sessions.run_tree import state_of
+from ostler.sessions.run_tree import load_state
 
 _COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
@@ -37,7 +37,7 @@ class Meant(msgspec.Struct, frozen=True):
     expansion: Expansion | None = None
 
 
-async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
+async def expand_sent(server: ServerState, session: str, request: AnyRequest) -> Meant:
     """Of a prompt or a steer the first text is what was typed; all else was attached, and is data. What is
     typed to another vendor's agent is that one's to understand.
 
@@ -55,7 +55,7 @@ async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
         return Meant(request)
     harness, names = await _surroundings(server, session, typed)
     command = _COMMAND.fullmatch(typed)
-    if command and not attached and (host := present_host(harness)) and host.command_named(command[1]):
+    if command and not attached and (host := active_host(harness)) and host.command_named(command[1]):
         arguments = (command[2] or "").strip()
         return Meant(RunCommand(id=request.id, by=request.by, name=command[1], arguments=arguments))
     expansion = await asyncio.to_thread(expansion_of, (typed,), typed, harness, names)
@@ -63,24 +63,24 @@ async def meant_by(server: Server, session: str, request: AnyRequest) -> Meant:
     return Meant(msgspec.structs.replace(request, content=content), expansion)
 
 
-async def _surroundings(server: Server, session: str, typed: str) -> tuple[Harness, list[str]]:
+async def _surroundings(server: ServerState, session: str, typed: str) -> tuple[Harness, list[str]]:
     """Mentions need the folder only: no extension is loaded for them."""
     if not typed.startswith("/"):
         return harness_without_model((await server.store.summary(session)).cwd), []
     harness = await server.folders.of_session(session)
-    host = present_host(harness)
+    host = active_host(harness)
     return harness, list(host.commands()) if host else []
 
 
-def tell(server: Server, session: str, meant: Meant) -> None:
+def submit_quietly(server: ServerState, session: str, meant: Meant) -> None:
     """Once it is submitted: the session has seen the files, and who follows it is told what is missing."""
     if meant.expansion is None:
         return
-    if (opened := server.supervisor.driven(session)) is not None:
-        see(opened.harness, meant.expansion)
+    if (opened := server.supervisor.get(session)) is not None:
+        record_read_files(opened.harness, meant.expansion)
     for hub in server.watch.hubs():
         if hub.session == session and meant.expansion.notices:
-            hub.see([Printed(notice, "info") for notice in meant.expansion.notices])
+            hub.publish([Printed(notice, "info") for notice in meant.expansion.notices])
 
 
 PATIENCE = 10.0
@@ -90,14 +90,14 @@ PATIENCE = 10.0
 _STARTING = (requests.Prompt, requests.Continue)
 
 
-async def submit(server: Server, session: str, request: AnyRequest) -> None:
+async def submit(server: ServerState, session: str, request: AnyRequest) -> None:
     """Raises for what cannot be carried out: then nothing of it is in the inbox. A secret never is.
 
     What is held waits for a person; whoever asks for something new, with nothing before it, is that person.
     """
     driver = (await server.store.summary(session)).driver
     request = await with_uploads(server.uploads, request, driver)
-    if problem := storing_problem(request):
+    if problem := storage_problem(request):
         raise UsageError(f"that request cannot be stored: {problem}")
     if isinstance(request, requests.Answer) and await _is_secret(server, session, request):
         bare = msgspec.structs.replace(request, answer=None)
@@ -111,19 +111,19 @@ async def submit(server: Server, session: str, request: AnyRequest) -> None:
         await server.left_behind.look_after(session)
 
 
-async def _is_held(server: Server, session: str) -> bool:
+async def _is_held(server: ServerState, session: str) -> bool:
     """Because its last run did not complete; and no prompt waits for somebody to look at it."""
-    state = await state_of(server.store, session)
+    state = await load_state(server.store, session)
     waiting = await server.store.pending(session) if state.held and state.run is None else None
     return waiting is not None and not any(isinstance(one, _STARTING) for one in waiting)
 
 
-async def _is_secret(server: Server, session: str, request: requests.Answer) -> bool:
-    asked = (await state_of(server.store, session)).questions.get(request.question)
+async def _is_secret(server: ServerState, session: str, request: requests.Answer) -> bool:
+    asked = (await load_state(server.store, session)).questions.get(request.question)
     return asked is not None and asked.question.secret and not request.declined
 
 
-async def fact_of(server: Server, session: str, request: str, wait: float) -> Fact | None:
+async def fact_of(server: ServerState, session: str, request: str, wait: float) -> Fact | None:
     """The fact that settled a request, waited for so many seconds, or until the server ends."""
     seq = None
     with suppress(TimeoutError):
@@ -132,7 +132,7 @@ async def fact_of(server: Server, session: str, request: str, wait: float) -> Fa
     return None if seq is None else (await server.store.read(session, seq - 1, 1))[0]
 
 
-async def settled(server: Server, session: str, request: AnyRequest) -> Fact | None:
+async def wait_for_settlement(server: ServerState, session: str, request: AnyRequest) -> Fact | None:
     """Asks, and waits for the fact; None when whoever holds the session has not got to it yet.
 
     Raises `Conflict` with the reason when it was refused.

@@ -69,7 +69,7 @@ def token_file() -> Path:
     return state_folder() / "tokens.json"
 
 
-class TokenBook:
+class TokenStore:
     """The tokens of a file that other processes change, too: it is read anew when it has changed."""
 
     def __init__(self, path: Path | None = None, now: Callable[[], float] = time.time) -> None:

@@ -31,7 +31,7 @@ from ostler.schema.messages import File, Image, PlainBlock, Text
 from ostler.schema.requests import AnyRequest, Prompt, Steer
 from ostler.server.problems import RangeNotThere, TooLarge, problem_of, problem_response
 from ostler.tools import media
-from ostler.tools.read import look_at
+from ostler.tools.read import read_file
 from ostler.tools.truncation import LineWindow, size_text
 
 MOST_BYTES = 50 * 1024 * 1024
@@ -273,7 +273,7 @@ def _attached(upload: Upload) -> Image | File | None:
     """None for one that is too large for vendors."""
     path = Path(upload.path)
     try:
-        found = look_at(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
+        found = read_file(path, upload.name, LineWindow(1, 1), path.parent, lambda: False)
     except ToolFailed:
         return None
     shown = found.content[-1]

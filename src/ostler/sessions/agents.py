@@ -16,7 +16,7 @@ import msgspec
 
 from ostler.context.files import Unusable, entries_in, folders_up_to, quoted_path
 from ostler.core.children import ChildRequest, ExecutionPolicy, HistoryPolicy
-from ostler.core.function_tool import checked
+from ostler.core.function_tool import validate_arguments
 from ostler.core.tool import ToolContext, ToolSpec
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
@@ -288,9 +288,9 @@ def _checked(values: dict[str, Any]) -> _Fields:
     try:
         return msgspec.convert(known, _Fields, strict=False)
     except msgspec.ValidationError:
-        from ostler.core.validation import misfit
+        from ostler.core.validation import describe_mismatch
 
-        raise Unusable(misfit(known, _Fields, strict=False)) from None
+        raise Unusable(describe_mismatch(known, _Fields, strict=False)) from None
 
 
 def _name(named: str, stem: str, problems: list[str]) -> str:
@@ -370,7 +370,7 @@ class DelegateTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> Delegation:
-        delegation = checked(arguments, Delegation, NAME)
+        delegation = validate_arguments(arguments, Delegation, NAME)
         if not delegation.task.strip():
             raise InvalidArguments("delegate needs a task: say what is to be done")
         if delegation.agent and delegation.agent not in self._agents:

@@ -14,7 +14,7 @@ from ostler.core.store import Store
 from ostler.schema.errors import StoreError, UsageError
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
-from ostler.sessions.streams import AnyFollower, Patience
+from ostler.sessions.streams import Deadlines, Subscriber
 
 WINDOW_MS = 600_000
 """A cursor names the sessions in which something happened so lately. The others need no place in it: what
@@ -91,7 +91,7 @@ async def facts_after(store: Store, positions: Positions) -> list[Fact]:
     return [fact for _, fact in sorted(timed, key=lambda pair: pair[0])]
 
 
-class Everything:
+class AllSessionsStream:
     """Reads once for all who follow; deltas come from the sessions that are driven in this process."""
 
     def __init__(
@@ -101,22 +101,22 @@ class Everything:
         encode_live: EncodeLive,
         now_ms: Callable[[], int],
         encode_caught_up: EncodeCaughtUp,
-        patience: Patience | None = None,
+        patience: Deadlines | None = None,
     ) -> None:
         self.store = store
         self.encode = encode
         self.encode_caught_up = encode_caught_up
         self._encode_live = encode_live
         self._now_ms = now_ms
-        self._patience = Patience() if patience is None else patience
+        self._patience = Deadlines() if patience is None else patience
         self.positions = Positions(0, {})
         """What was read, and handed to all followers."""
-        self.followers: set[EverythingFollower] = set()
+        self.followers: set[AllSessionsSubscriber] = set()
         self._reading: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._is_closed = False
 
-    async def follow(self, cursor: str = "", *, live: bool = False) -> EverythingFollower:
+    async def follow(self, cursor: str = "", *, live: bool = False) -> AllSessionsSubscriber:
         """Behind that cursor; without one, from now on."""
         given = Positions.of_cursor(cursor) if cursor else None
         async with self._turn:
@@ -124,7 +124,7 @@ class Everything:
                 self.positions = await present(self.store, self._now_ms())
                 self._reading = asyncio.ensure_future(self._read())
         await self._read_once()  # a cursor may know more than was read so far
-        follower = EverythingFollower(self, given or self.positions.copy(), live)
+        follower = AllSessionsSubscriber(self, given or self.positions.copy(), live)
         self.followers.add(follower)
         if self._is_closed:
             follower.close()
@@ -175,20 +175,20 @@ class Everything:
             kept = {name: seq for name, seq in self.positions.seqs.items() if name in recent.seqs}
             self.positions = Positions(recent.since_ms, kept)
 
-    def see_live(self, session: str, events: Sequence[Event]) -> None:
+    def publish_live(self, session: str, events: Sequence[Event]) -> None:
         listening = [follower for follower in self.followers if follower.takes_live]
         if listening and events:
             data = self._encode_live(session, events)
             for follower in listening:
                 follower.put(None, data)
 
-    def tell(self, session: str, event: Event) -> None:
+    def publish(self, session: str, event: Event) -> None:
         """Something that everybody must know, and that no fact says."""
         data = self._encode_live(session, [event])
         for follower in tuple(self.followers):
             follower.put(None, data)
 
-    def leave(self, follower: EverythingFollower) -> None:
+    def remove(self, follower: AllSessionsSubscriber) -> None:
         self.followers.discard(follower)
         if not self.followers and self._reading is not None:
             self._reading.cancel()
@@ -203,13 +203,13 @@ class Everything:
             self._reading.cancel()
 
 
-class EverythingFollower(AnyFollower):
+class AllSessionsSubscriber(Subscriber):
     """Gives encoded bytes: the facts behind a cursor, `caught_up`, and then each fact once.
 
     Whoever has it must `leave`, also if it never read.
     """
 
-    def __init__(self, everything: Everything, positions: Positions, live: bool) -> None:
+    def __init__(self, everything: AllSessionsStream, positions: Positions, live: bool) -> None:
         super().__init__()
         self._everything = everything
         self._positions = positions
@@ -239,9 +239,9 @@ class EverythingFollower(AnyFollower):
             self._bytes = 0
         self._wake()
 
-    def leave(self) -> None:
+    def close_now(self) -> None:
         self._is_closed = True
-        self._everything.leave(self)
+        self._everything.remove(self)
 
     async def next(self) -> bytes | None:
         while not self._is_closed:

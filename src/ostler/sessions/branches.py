@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.completion import INTERRUPTED, ask_aside, record_failure
+from ostler.core.completion import INTERRUPTED, complete, record_failure
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedFork
-from ostler.core.journal import Journal, oversight
+from ostler.core.journal import Journal, hook_scope
 from ostler.core.model import ModelFailure
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript
@@ -19,12 +19,12 @@ from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.schema.messages import text_of, user
 from ostler.schema.requests import CollapseBranch, Fork, Label, Navigate, Rename, UndoCompaction
-from ostler.sessions.lease import kept_lease
+from ostler.sessions.lease import renew_lease
 
 TreeRequest = Rename | Label | Navigate
 
 
-async def take_up(journal: Journal, request: TreeRequest) -> None:
+async def handle_tree_request(journal: Journal, request: TreeRequest) -> None:
     """Turns the request into a fact, or into a refusal, and commits it."""
     if reason := await _reason_against_branch(journal, request):
         journal.record(events.RequestRefused(request.id, reason), settles=request.id)
@@ -81,7 +81,7 @@ async def fork_here(journal: Journal, harness: Harness, request: Fork) -> None:
     """A new session with a copy of the path to that entry, unless a hook does not want it."""
     from ostler.store.fork import fork
 
-    over = oversight(journal, CancelToken())
+    over = hook_scope(journal, CancelToken())
     planned = PlannedFork(journal.session, request.entry, await _prompt_behind(journal, request.entry))
     refusal = await harness.hooks.before_leaving(planned, over)
     if refusal is not None:
@@ -125,12 +125,12 @@ LONGEST_BRANCH = 200_000
 async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) -> None:
     """Turns the request into `branch_collapsed` on the present leaf, or into a refusal."""
     facts = await journal.store.read(journal.session)
-    close_cut_calls(journal, facts)
+    close_interrupted_calls(journal, facts)
     branch = _left_branch(facts, request.leaf)
     reason = _reason_against_collapse(journal, facts, branch, request)
     if not reason:
-        async with kept_lease(journal):
-            written = await ask_aside(
+        async with renew_lease(journal):
+            written = await complete(
                 journal, harness, "summary", SYSTEM, record_of(branch, request.instructions)
             )
         if not isinstance(written, str):
@@ -145,7 +145,7 @@ async def collapse(journal: Journal, harness: Harness, request: CollapseBranch) 
     await journal.commit()
 
 
-def close_cut_calls(journal: Journal, facts: Sequence[Fact]) -> None:
+def close_interrupted_calls(journal: Journal, facts: Sequence[Fact]) -> None:
     """A process that ended while it asked a model between two runs has left a call without its usage."""
     cut: dict[str, events.ModelCalled] = {}
     for fact in facts:
@@ -155,7 +155,7 @@ def close_cut_calls(journal: Journal, facts: Sequence[Fact]) -> None:
             case events.UsageReported(call=call):
                 cut.pop(call, None)
     for call, called in cut.items():
-        if call not in journal.asides:
+        if call not in journal.side_calls:
             record_failure(journal, called, ModelFailure(INTERRUPTED))
 
 
@@ -183,12 +183,12 @@ def _reason_against_collapse(
 
 def record_of(branch: Sequence[Fact], instructions: str = "") -> Transcript:
     """What a summary of these entries is asked for with."""
-    record = record_in_words(branch)
+    record = branch_text(branch)
     wish = f"\n\nPay attention to this: {instructions}" if instructions else ""
     return Transcript([user(f"<record>\n{record}\n</record>\n\nSummarise this record.{wish}")])
 
 
-def record_in_words(entries: Sequence[Fact]) -> str:
+def branch_text(entries: Sequence[Fact]) -> str:
     """Who said and did what; cut in the middle where it is very long."""
     record = "\n\n".join(line for fact in entries if (line := _line(fact)))
     if len(record) <= LONGEST_BRANCH:

@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.children import (
-    ChildPeek,
     ChildRequest,
     ChildResult,
+    ChildStatus,
     ChildWaits,
     HistoryPolicy,
     record_child_end,
 )
 from ostler.core.context import Context
-from ostler.core.harness import Harness, ParentCall, Place
+from ostler.core.harness import Harness, ParentCall, TreePosition
 from ostler.core.journal import World
-from ostler.core.run_state import Used
+from ostler.core.run_state import BudgetUse
 from ostler.core.state import SessionState
 from ostler.core.store import Store
 from ostler.core.transcript import Transcript
@@ -33,15 +33,15 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import Block, Message, ToolCall, ToolResult, text_of
 from ostler.schema.outcomes import Failed, Ok, failed, ok
 from ostler.schema.requests import Cancel
-from ostler.sessions.lease import end_cut_agent
-from ostler.sessions.run_tree import facts_in, is_stuck, state_of
-from ostler.sessions.session import Quiet, Session, create_session, open_session
+from ostler.sessions.lease import close_dead_agent
+from ostler.sessions.run_tree import facts_in, is_stuck, load_state
+from ostler.sessions.session import RunOutcome, Session, create_session, open_session
 
 LOOK_AGAIN = 2.0
 """Seconds after which a child that another process drives is tried again."""
 
 
-class RunsChildren:
+class ChildRuns:
     """The children of one session's calls, in the process that drives it: so many at a time."""
 
     def __init__(self, store: Store, world: World, together: int) -> None:
@@ -77,12 +77,12 @@ class RunsChildren:
 
     async def _drive(self, session: Session, request: ChildRequest, parent: ParentCall) -> ChildResult:
         if request.trace.live:
-            session.observe(lambda batch: parent.publish_trace(session.id, batch))
+            session.subscribe(lambda batch: parent.publish_trace(session.id, batch))
         judge = request.execution.judge
         try:
             while (result := await self._result(session.state, judge)) is None:
                 if session.state.run is None:
-                    quiet: Quiet = await session.prompt(request.prompt, at_once=True)
+                    quiet: RunOutcome = await session.prompt(request.prompt, at_once=True)
                 else:
                     quiet = await session.advance()
                 if isinstance(quiet, RunWaiting):
@@ -103,7 +103,7 @@ class RunsChildren:
         if told is None:
             return None
         with suppress(NotFound):
-            state = await state_of(self._store, child)
+            state = await load_state(self._store, child)
             if result := await self._result(state, request.execution.judge):
                 return result
         return ChildResult(child, "", told.status, reason=told.reason)
@@ -131,27 +131,27 @@ class RunsChildren:
 
     async def _seed(self, request: ChildRequest, parent: ParentCall) -> tuple[Message, ...]:
         if request.resumes:
-            return tuple((await state_of(self._store, request.resumes)).transcript)
-        return inherited(parent.journal.state.transcript, request.history)
+            return tuple((await load_state(self._store, request.resumes)).transcript)
+        return inherited_history(parent.journal.state.transcript, request.history)
 
-    async def peek(self, child: str) -> ChildPeek:
+    async def status(self, child: str) -> ChildStatus:
         try:
-            state = await state_of(self._store, child)
+            state = await load_state(self._store, child)
         except NotFound:
-            return ChildPeek(False, Used())
+            return ChildStatus(False, BudgetUse())
         if result := await self._result(state):
-            return ChildPeek(False, Used.of(result.own, result.children))
+            return ChildStatus(False, BudgetUse.of(result.own, result.children))
         # One that was just driven, and did not get any further, is not driven again and again.
         waits = await is_stuck(self._store, state) or (
             self._rested.get(child) == await facts_in(self._store, state)
         )
-        return ChildPeek(waits, await self._used_by(state))
+        return ChildStatus(waits, await self._used_by(state))
 
-    async def _used_by(self, state: SessionState) -> Used:
+    async def _used_by(self, state: SessionState) -> BudgetUse:
         """By an open run and all below it."""
-        used = state.run.used() if state.run else Used()
+        used = state.run.used() if state.run else BudgetUse()
         for child in state.run.open_children() if state.run else ():
-            used.add((await self.peek(child)).used)
+            used.add((await self.status(child)).used)
             used.children += 1
         return used
 
@@ -159,13 +159,13 @@ class RunsChildren:
         """Asked for in its inbox; done here, unless somebody else drives it."""
         while True:
             try:
-                state = await state_of(self._store, child)
+                state = await load_state(self._store, child)
             except NotFound:
                 return None
             result = await self._result(state)
             if result is not None or state.run is None:
                 return result
-            if state.driver != "agent" and (cut := await end_cut_agent(self._store, child, self._world)):
+            if state.driver != "agent" and (cut := await close_dead_agent(self._store, child, self._world)):
                 return cut
             await self._store.submit(child, Cancel(id=f"end-{state.run.id}", by="its parent"))
             await self._take_up_cancel(child, harness)
@@ -177,7 +177,7 @@ class RunsChildren:
             return await self.end(child, "its process ended", harness)
         try:
             if session.state.run is None or session.state.run.waiting is None:
-                await session.close_broken_run()
+                await session.close_interrupted_run()
         finally:
             await session.close()
         return await self.end(child, "its process ended", harness)
@@ -221,7 +221,7 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
         context=_context(request, harness),
         memory={},
         agent=request.agent,
-        place=Place(
+        place=TreePosition(
             root=parent.root_run,
             parent=parent.run,
             depth=parent.depth + 1,
@@ -229,8 +229,8 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
             permissions=lambda: _remembered(parent),
         ),
     )
-    child.use(tool for name, tool in harness.tools.items() if name in allowed)
-    if isinstance(child.context, KeptContext):
+    child.set_tools(tool for name, tool in harness.tools.items() if name in allowed)
+    if isinstance(child.context, SessionContext):
         child.context.equip(child)
     try:
         if execution.model:
@@ -243,8 +243,8 @@ def child_harness(request: ChildRequest, parent: ParentCall) -> Harness:
 def _context(request: ChildRequest, harness: Harness) -> Context | None:
     """By its parent's rules, and its own. Only a host's own context has none to change."""
     rules = request.execution.context
-    if not rules or not isinstance(harness.context, KeptContext):
-        return harness.context.anew() if harness.context else None
+    if not rules or not isinstance(harness.context, SessionContext):
+        return harness.context.for_child() if harness.context else None
     try:
         return harness.context.for_agent(rules)
     except OstlerError as error:
@@ -256,7 +256,7 @@ def _remembered(parent: ParentCall) -> dict[str, str]:
     return {**(place.permissions() if place else {}), **parent.journal.state.permissions}
 
 
-def inherited(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:
+def inherited_history(transcript: Transcript, policy: HistoryPolicy) -> tuple[Message, ...]:
     """The messages of the last runs that a child is told: prompts and answers, or what the filter keeps."""
     if policy.runs <= 0:
         return ()

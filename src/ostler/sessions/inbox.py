@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ostler.core.cancellation import CancelToken
-from ostler.core.context import Order, all_told
-from ostler.core.harness import Attendant, Attended, Harness
+from ostler.core.context import CompactionRequest, context_input
+from ostler.core.harness import Harness, OpenSession, SessionListener
 from ostler.core.journal import Journal
 from ostler.core.questions import as_stored, run_of
 from ostler.core.run_state import RunState
@@ -43,7 +43,7 @@ from ostler.schema.requests import (
     UndoCompaction,
 )
 from ostler.sessions import branches
-from ostler.sessions.lease import kept_lease
+from ostler.sessions.lease import renew_lease
 
 if TYPE_CHECKING:
     from ostler.core.loop import Loop
@@ -73,7 +73,7 @@ class InboxReader:
         harness: Harness,
         loop: Loop | None = None,
         cancel: CancelToken | None = None,
-        session: Attended | None = None,
+        session: OpenSession | None = None,
     ) -> None:
         self._journal = journal
         self._harness = harness
@@ -89,7 +89,7 @@ class InboxReader:
         steers, self._steers = self._steers, []
         return steers
 
-    def give_back(self, request: str) -> bool:
+    def withdraw(self, request: str) -> bool:
         """Keeps a steer from the loop, for whoever has thought again; False if the loop has taken it."""
         kept = [steer for steer in self._steers if steer.id != request]
         is_here = len(kept) < len(self._steers) or request not in self._seen
@@ -105,9 +105,9 @@ class InboxReader:
         for request in await self._journal.store.pending(self._journal.session):
             if request.id not in self._seen and not isinstance(request, Prompt | Continue):
                 self._seen.add(request.id)
-                await self.take_up(request, is_cut=is_cut)
+                await self.handle(request, is_cut=is_cut)
 
-    async def keep_reading(self) -> None:
+    async def follow(self) -> None:
         """Takes up requests as they arrive, until it is cancelled."""
         seen = -1
         try:
@@ -117,7 +117,7 @@ class InboxReader:
         except StoreError as error:
             self._journal.fail(error)
 
-    async def take_up(self, request: AnyRequest, *, is_cut: bool = False) -> None:
+    async def handle(self, request: AnyRequest, *, is_cut: bool = False) -> None:
         """Makes facts of one request, or of its refusal."""
         journal, run = self._journal, self._journal.state.run
         if request.id in journal.handed_over and isinstance(request, Answer):
@@ -147,7 +147,7 @@ class InboxReader:
             case Answer() if self._questions and not self._questions.take(request.id):
                 return
             case Answer(question=question) if (asked := journal.state.questions.get(question)) and (
-                problem := unfit(request, asked.question)
+                problem := answer_problem(request, asked.question)
             ):
                 journal.record(events.RequestRefused(request.id, problem), settles=request.id)
             case Answer(question=question) if self._questions and self._questions.expects(question):
@@ -185,10 +185,10 @@ class InboxReader:
             case SetModel():
                 self._set_model(request)
             case Rename() | Label() | Navigate():
-                await branches.take_up(journal, request)
+                await branches.handle_tree_request(journal, request)
                 return
             case Compact() if self._harness.context and run and self._loop and not run.waiting:
-                self._loop.compaction = Order("user", request.instructions, request.id)
+                self._loop.compaction = CompactionRequest("user", request.instructions, request.id)
                 return  # recorded by the loop, before its next call
             case Compact() if self._harness.context and not run:
                 await self._compact(request)
@@ -201,7 +201,7 @@ class InboxReader:
             case RunCommand() if self._session and (attendant := self._harness.attendant):
                 running = asyncio.ensure_future(self._run_command(attendant, request))
                 if self._loop is None:
-                    async with kept_lease(journal):
+                    async with renew_lease(journal):
                         await running
                     return
                 self._commands.add(running)  # a command may ask people, and their answers are read here
@@ -236,7 +236,7 @@ class InboxReader:
                 journal.record(refused, settles=request.id)
         await journal.commit()
 
-    async def _run_command(self, attendant: Attendant, request: RunCommand) -> None:
+    async def _run_command(self, attendant: SessionListener, request: RunCommand) -> None:
         """What an extension's command says, or why it failed, becomes a fact."""
         assert self._session is not None
         failed = False
@@ -257,10 +257,10 @@ class InboxReader:
         """Between two runs it is done at once."""
         journal, harness = self._journal, self._harness
         assert harness.context is not None
-        offers = harness.offers(tuple(sorted(harness.tools)))
-        told = all_told(journal, harness, harness.model, offers)
-        async with kept_lease(journal):
-            order = Order("user", request.instructions, request.id)
+        offers = harness.tool_offers(tuple(sorted(harness.tools)))
+        told = context_input(journal, harness, harness.model, offers)
+        async with renew_lease(journal):
+            order = CompactionRequest("user", request.instructions, request.id)
             problem = await harness.context.compact(journal, harness, told, order)
         if problem:
             journal.record(events.RequestRefused(request.id, problem), settles=request.id)
@@ -302,7 +302,7 @@ class InboxReader:
             case Prompt() | Continue():
                 can_be = True
             case Steer(id=steer):
-                can_be = self.give_back(steer)
+                can_be = self.withdraw(steer)
             case _:
                 can_be = False
         if can_be:
@@ -362,16 +362,16 @@ def _cancelled(request: Cancel) -> events.Audited:
     return events.Audited("tool.cancel", "somebody asked for it", about)
 
 
-def unfit(request: Answer, question: Question) -> str:
+def answer_problem(request: Answer, question: Question) -> str:
     """Why it is no answer to the question: none of the choices, or not what the form asks for."""
     if request.declined:
         return ""
     if question.kind == "choice" and question.choices and request.answer not in question.choices:
         return f"the answer must be one of: {', '.join(question.choices)}"
     if question.kind == "form" and question.form is not None:
-        from ostler.core.json_schema import mismatch
+        from ostler.core.json_schema import schema_error
 
-        problem = mismatch(request.answer, question.form)
+        problem = schema_error(request.answer, question.form)
         if problem and question.secret:  # it may quote the answer
             return "the answer does not fit the form"
         return f"the answer does not fit the form: {problem}" if problem else ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ostler.core.children import ChildPeek, ChildRequest, ChildResult
+from ostler.core.children import ChildRequest, ChildResult, ChildStatus
 from ostler.core.harness import Children, Harness, ParentCall
 from ostler.core.journal import Journal
 
 
-class ChildrenWhenNeeded:
-    """`RunsChildren`, which needs sessions itself, and which most runs never need."""
+class LazyChildren:
+    """`ChildRuns`, which needs sessions itself, and which most runs never need."""
 
     def __init__(self, journal: Journal, together: int) -> None:
         self._journal = journal
@@ -17,16 +17,16 @@ class ChildrenWhenNeeded:
 
     def _children(self) -> Children:
         if self._made is None:
-            from ostler.sessions.children import RunsChildren
+            from ostler.sessions.children import ChildRuns
 
-            self._made = RunsChildren(self._journal.store, self._journal.world, self._together)
+            self._made = ChildRuns(self._journal.store, self._journal.world, self._together)
         return self._made
 
     async def run(self, child: str, request: ChildRequest, parent: ParentCall) -> ChildResult:
         return await self._children().run(child, request, parent)
 
-    async def peek(self, child: str) -> ChildPeek:
-        return await self._children().peek(child)
+    async def status(self, child: str) -> ChildStatus:
+        return await self._children().status(child)
 
     async def end(self, child: str, reason: str, harness: Harness) -> ChildResult | None:
         return await self._children().end(child, reason, harness)

@@ -24,15 +24,15 @@ OWNED_AGENT = "agent:"
 """Stands before the session of a terminal agent that a call has started, where else the call is named."""
 
 
-async def end_orphans(journal: Journal) -> None:
+async def kill_orphans(journal: Journal) -> None:
     """Ends what a former owner's tools left running, if it died before it could do so itself, or was away for
     so long that its run is gone on with here. One that lives and is at rest keeps what it has started."""
     owner = journal.lease.taken_from
     if owner is not None and (journal.state.run is not None or not owner.is_alive()):
-        await end_processes(journal.store, journal.session, journal.world)
+        await kill_session_processes(journal.store, journal.session, journal.world)
 
 
-async def end_processes(store: Store, session: str, world: World) -> None:
+async def kill_session_processes(store: Store, session: str, world: World) -> None:
     owned = await store.owned_processes(session)
     for _, process in owned:
         process.kill_group()
@@ -40,7 +40,7 @@ async def end_processes(store: Store, session: str, world: World) -> None:
     for child in {name.removeprefix(OWNED_AGENT) for name, _ in owned if name.startswith(OWNED_AGENT)}:
         # which needs this itself
 
-        await end_cut_agent(store, child, world)
+        await close_dead_agent(store, child, world)
 
 
 def new_owner(world: World) -> ProcessId:
@@ -48,7 +48,7 @@ def new_owner(world: World) -> ProcessId:
     return msgspec.structs.replace(world.process(), opening=world.new_id("own"))
 
 
-async def hold(journal: Journal) -> None:
+async def hold_lease(journal: Journal) -> None:
     """Makes sure of the lease before a run begins: an idle session is not renewed, and may have been
     taken by somebody who has given it back since. Then its log is read anew."""
     if journal.failed:
@@ -57,24 +57,24 @@ async def hold(journal: Journal) -> None:
         await journal.commit()
         await journal.reload()
     left_ms = journal.lease.expires_ms - journal.world.now_ms()
-    if left_ms > rules.LEASE_MS * 5 / 6 and not journal.is_elsewhere:
+    if left_ms > rules.LEASE_MS * 5 / 6 and not journal.is_detached:
         return
     try:
         journal.lease = await journal.store.renew(journal.lease)
     except LeaseLost:
-        await journal.take_up(await journal.store.acquire(journal.session, journal.lease.owner))
-        await end_orphans(journal)
+        await journal.reattach(await journal.store.acquire(journal.session, journal.lease.owner))
+        await kill_orphans(journal)
 
 
-async def rest(journal: Journal) -> None:
+async def suspend_lease(journal: Journal) -> None:
     """Until it is held again, whoever wants the session may have it: nothing is under way in it."""
     if journal.failed is None:
         with suppress(LeaseLost):  # somebody has it already
-            journal.lease = await journal.store.rest(journal.lease)
+            journal.lease = await journal.store.suspend(journal.lease)
 
 
 @asynccontextmanager
-async def kept_lease(journal: Journal) -> AsyncIterator[None]:
+async def renew_lease(journal: Journal) -> AsyncIterator[None]:
     """Renews the lease at a third of its period. When that fails for two thirds of it, everything is
     stopped while the lease still holds, so that nothing of ours runs when somebody else takes over."""
     keeper = asyncio.ensure_future(_keep_renewing(journal))
@@ -133,21 +133,21 @@ async def own_agent(parent: Journal, child: str) -> None:
         await parent.store.own_process(parent.lease, OWNED_AGENT + child, process)
 
 
-async def end_cut_agent(store: Store, child: str, world: World) -> ChildResult | None:
+async def close_dead_agent(store: Store, child: str, world: World) -> ChildResult | None:
     """Ends the processes and the run that a dead owner left. None while its owner lives, or if it never
     began."""
     with suppress(SessionHeld, NotFound):
         journal = await open_journal(store, await store.acquire(child, new_owner(world)), world)
         try:
-            await end_processes(store, child, world)
-            await close_cut_run(journal)
+            await kill_session_processes(store, child, world)
+            await close_interrupted_run(journal)
         finally:
             await store.release(journal.lease)
         return ChildResult(child, "", "interrupted", reason=CUT)
     return None
 
 
-async def end_cut_agents(store: Store, world: World) -> list[str]:
+async def close_dead_agents(store: Store, world: World) -> list[str]:
     """Those of all sessions that nobody drives, and whose run is open or whose processes live: between two
     runs, too, an agent may have started some that left its group. The sessions that had one."""
     ended = []
@@ -155,12 +155,12 @@ async def end_cut_agents(store: Store, world: World) -> list[str]:
     for summary in await store.sessions():
         is_open = summary.status in ("running", "waiting") or summary.id in left
         is_other = summary.driver != "agent"
-        if is_other and is_open and await end_cut_agent(store, summary.id, world) is not None:
+        if is_other and is_open and await close_dead_agent(store, summary.id, world) is not None:
             ended.append(summary.id)
     return ended
 
 
-async def close_cut_run(journal: Journal) -> None:
+async def close_interrupted_run(journal: Journal) -> None:
     """Nothing more will come of it: nobody is to answer its questions, and its calls were interrupted."""
     run, last_ms = journal.state.run, journal.state.last_time_ms
     if run is None:

@@ -47,7 +47,7 @@ class PackedFact(msgspec.Struct, array_like=True):
     origin: str
 
 
-class Hello(msgspec.Struct, array_like=True):
+class Greeting(msgspec.Struct, array_like=True):
     """The first message: whose version this is, the last fact so far, and the open tail."""
 
     version: str
@@ -99,7 +99,7 @@ class _ListeningSocket(socket.socket):
         self.close()
 
 
-class Channel:
+class LiveSocket:
     """Of a session that is open here, from its first run until it is closed."""
 
     def __init__(self, journal: Journal) -> None:
@@ -109,12 +109,12 @@ class Channel:
         self._readers: set[asyncio.StreamWriter] = set()
         self._path: Path | None = None
         self._server: asyncio.Server | None = None
-        self._stop_seeing = journal.observe(self._see)
+        self._stop_seeing = journal.subscribe(self._see)
 
     async def open(self) -> None:
         """Listens. Where that cannot be, others see the facts only."""
         store, owner = self._journal.store, self._journal.lease.owner
-        path = socket_of(store.meeting_place, owner)
+        path = socket_of(store.socket_folder, owner)
         if path is None:
             return
         try:
@@ -138,7 +138,7 @@ class Channel:
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tail = [encode_event(event) for event in self._tail.events()]
-        writer.write(_framed(Hello(__version__, self._tail.last_seq, tail)))
+        writer.write(_framed(Greeting(__version__, self._tail.last_seq, tail)))
         self._readers.add(writer)
         try:
             await reader.read()  # to the end: it only listens
@@ -172,11 +172,11 @@ def _framed(message: object) -> bytes:
     return struct.pack(">I", len(packed)) + packed
 
 
-class Listening:
+class LiveConnection:
     """A connection to the process that drives a session. `hello` says where its stream begins."""
 
     def __init__(
-        self, session: str, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, session: str, hello: Greeting, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.last_seq = hello.last_seq
         self.tail = [event for event in map(_live_event, hello.tail) if event is not None]
@@ -219,7 +219,7 @@ async def _message(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def listen(session: str, folder: Path | None, owner: ProcessId) -> Listening | str:
+async def listen(session: str, folder: Path | None, owner: ProcessId) -> LiveConnection | str:
     """A connection to the owner of a session, or why there is none."""
     path = socket_of(folder, owner)
     if path is None or not owner.is_here():
@@ -228,7 +228,9 @@ async def listen(session: str, folder: Path | None, owner: ProcessId) -> Listeni
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
-                return Listening(session, _decoder(Hello).decode(await _message(reader)), reader, writer)
+                return LiveConnection(
+                    session, _decoder(Greeting).decode(await _message(reader)), reader, writer
+                )
             except BaseException:
                 writer.close()
                 raise
@@ -236,7 +238,7 @@ async def listen(session: str, folder: Path | None, owner: ProcessId) -> Listeni
         return f"process {owner.pid} drives it, and does not answer ({type(error).__name__})"
 
 
-def sweep(folder: Path | None) -> None:
+def remove_stale_sockets(folder: Path | None) -> None:
     """Removes the sockets that processes left which are gone."""
     nobody = ProcessId(0, "", "", "", opening="own")
     example = socket_of(folder, nobody)
@@ -265,7 +267,7 @@ A_MOMENT = 0.01
 
 class Relay:
     """Each fact comes exactly once, in order. Live events are those of the owner that was found last: whoever
-    joins them passes what came before through `Unrepeated`."""
+    joins them passes what came before through `DeltaFilter`."""
 
     def __init__(self, store: Store, session: str, after: int, *, look_again: float = LOOK_AGAIN) -> None:
         self._store = store
@@ -282,9 +284,9 @@ class Relay:
         and never closed is gone."""
         while True:
             self.owner = await self._store.holder(self._session)
-            place = self._store.meeting_place
+            place = self._store.socket_folder
             heard = await listen(self._session, place, self.owner) if self.owner else ""
-            if isinstance(heard, Listening):
+            if isinstance(heard, LiveConnection):
                 self.problem = ""
                 async with aclosing(self._heard(heard)) as batches:
                     async for batch in batches:
@@ -299,7 +301,7 @@ class Relay:
             yield []
             await self._silence()
 
-    async def _heard(self, owner: Listening) -> AsyncGenerator[Batch, None]:
+    async def _heard(self, owner: LiveConnection) -> AsyncGenerator[Batch, None]:
         coming: asyncio.Future[Batch | None] | None = None
         try:
             if owner.last_seq < self.last_seq:  # it has committed what it has not told yet: its tail is older
@@ -370,7 +372,7 @@ async def _next(batches: Any) -> Batch | None:
     return await anext(batches, None)
 
 
-class Unrepeated:
+class DeltaFilter:
     """Passes on what is new of live events: an owner that is found again tells all that is open once more."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     """The child that asks; empty when it is the run itself."""
 
 
-async def state_of(store: Store, session: str) -> SessionState:
+async def load_state(store: Store, session: str) -> SessionState:
     return fold(await store.read_opening(session))
 
 
@@ -55,7 +55,7 @@ async def children_of(store: Store, state: SessionState) -> list[SessionState]:
     found = []
     for child in state.run.open_children() if state.run else ():
         with suppress(NotFound):  # the process ended before the child began
-            found.append(await state_of(store, child))
+            found.append(await load_state(store, child))
     return found
 
 
@@ -102,7 +102,7 @@ async def root_of(store: Store, state: SessionState) -> SessionState:
     """The session where the tree of open runs begins: whoever drives that one drives all below it."""
     while state.child_of:
         try:
-            parent = await state_of(store, state.child_of)
+            parent = await load_state(store, state.child_of)
         except NotFound:
             break
         if parent.run is None or state.id not in parent.run.open_children():
@@ -122,7 +122,7 @@ class Holder(msgspec.Struct, frozen=True):
     host: str
 
 
-class AskedOf(msgspec.Struct, frozen=True, omit_defaults=True):
+class QuestionRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A question that a run waits for."""
 
     id: str
@@ -165,7 +165,7 @@ class RunRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str = ""
     holder: Holder | None = None
     waits: WaitReason | None = None
-    questions: tuple[AskedOf, ...] = ()
+    questions: tuple[QuestionRow, ...] = ()
     calls: tuple[AwaitedCall, ...] = ()
     reason: str = ""
     steps: int = 0
@@ -210,7 +210,7 @@ async def _runs_of(store: Store, summary: SessionSummary, ended: bool) -> list[R
 
 async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
     for _ in range(2):  # whoever has just finished the run looks like one who has left it
-        state = await state_of(store, summary.id)
+        state = await load_state(store, summary.id)
         if state.run is None:
             return None
         holder = await store.holder(summary.id)
@@ -240,12 +240,12 @@ async def _open_run(store: Store, summary: SessionSummary) -> RunRow | None:
     )
 
 
-def _questions(state: SessionState) -> tuple[AskedOf, ...]:
+def _questions(state: SessionState) -> tuple[QuestionRow, ...]:
     return tuple(_asked_of(asked.id, asked.question) for asked in state.questions.values())
 
 
-def _asked_of(id: str, question: Question) -> AskedOf:
-    return AskedOf(
+def _asked_of(id: str, question: Question) -> QuestionRow:
+    return QuestionRow(
         id,
         question.text,
         question.kind,
@@ -325,7 +325,7 @@ def _as_tree(rows: Sequence[RunRow]) -> Iterator[RunRow]:
 async def require_no_parent_at_work(store: Store, session: str) -> None:
     if not (await store.summary(session)).child_of:
         return
-    root = await root_of(store, await state_of(store, session))
+    root = await root_of(store, await load_state(store, session))
     if root.id != session:
         raise SessionBusy(
             f"session {session} works for session {root.id}, whose run is open: "
@@ -333,7 +333,7 @@ async def require_no_parent_at_work(store: Store, session: str) -> None:
         )
 
 
-async def as_it_is(store: Store, summary: SessionSummary) -> SessionSummary:
+async def current_status(store: Store, summary: SessionSummary) -> SessionSummary:
     """A run that nobody drives any more was cut, whatever the last fact of its log says."""
     if summary.status != "running" or await store.holder(summary.id) is not None:
         return summary

@@ -14,7 +14,7 @@ from ostler.core.budget import Budget
 from ostler.core.cancellation import CancelToken, is_being_cancelled
 from ostler.core.harness import Harness
 from ostler.core.hooks import Handled, InputDraft, Refuse
-from ostler.core.journal import Journal, Observer, World, open_journal, oversight
+from ostler.core.journal import EventHandler, Journal, World, hook_scope, open_journal
 from ostler.core.processes import ProcessId, current_process
 from ostler.core.questions import Questions, as_stored
 from ostler.core.state import SessionState, fold
@@ -22,23 +22,23 @@ from ostler.core.store import Lease, Store
 from ostler.schema import events, requests
 from ostler.schema.errors import SessionHeld, StoreError, UsageError
 from ostler.schema.events import RunEnded, RunWaiting
-from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import Message, PlainBlock, text_of
 from ostler.schema.usage import Usage
 from ostler.sessions.inbox import InboxReader
-from ostler.sessions.lazy_children import ChildrenWhenNeeded
-from ostler.sessions.lease import end_orphans, end_processes, hold, kept_lease, new_owner
-from ostler.tools.child_process import end_left_running
+from ostler.sessions.lazy_children import LazyChildren
+from ostler.sessions.lease import hold_lease, kill_orphans, kill_session_processes, new_owner, renew_lease
+from ostler.tools.child_process import stop_background
 
 if TYPE_CHECKING:
-    from ostler.core.children import Spawned
+    from ostler.core.children import SpawnedChildren
     from ostler.core.loop import Loop
 
 
 NOTHING_TO_CONTINUE = "there is nothing to continue: the session has no messages yet"
 
 
-Quiet = RunEnded | RunWaiting | None
+RunOutcome = RunEnded | RunWaiting | None
 """Where a session came to rest: its run ended, its run waits, or there was nothing to do."""
 
 
@@ -55,12 +55,12 @@ class Session:
         self._cancelled_before_start = ""
         self._is_watchable = False
         self._resting: asyncio.Future[None] | None = None
-        self._spawned: Spawned | None = None
+        self._spawned: SpawnedChildren | None = None
         """The children that extensions have between two runs."""
         if harness.attend is not None:
             harness.attend(journal)
         if harness.attendant is not None:
-            harness.attendant.attend(self)
+            harness.attendant.on_open(self)
 
     @property
     def id(self) -> str:
@@ -76,22 +76,24 @@ class Session:
         return self._loop.budget if self._loop else None
 
     @property
-    def spawned(self) -> Spawned:
+    def spawned(self) -> SpawnedChildren:
         if self._loop is not None and self.state.run is not None:
             return self._loop.spawned
         if self._spawned is None:
-            from ostler.core.children import Spawned
+            from ostler.core.children import SpawnedChildren
 
-            children = ChildrenWhenNeeded(self.journal, self.harness.children_together)
-            self._spawned = Spawned(self.journal, self.harness, children, hold=lambda: hold(self.journal))
+            children = LazyChildren(self.journal, self.harness.children_together)
+            self._spawned = SpawnedChildren(
+                self.journal, self.harness, children, hold=lambda: hold_lease(self.journal)
+            )
         return self._spawned
 
-    def give_back(self, steer: str) -> bool:
+    def withdraw(self, steer: str) -> bool:
         """Keeps a steer from the run under way; False if that has it. The caller records what comes of it."""
-        return self._inbox is not None and self._inbox.give_back(steer)
+        return self._inbox is not None and self._inbox.withdraw(steer)
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        return self.journal.observe(observer)
+    def subscribe(self, observer: EventHandler) -> Callable[[], None]:
+        return self.journal.subscribe(observer)
 
     async def prompt(
         self, content: tuple[PlainBlock, ...], *, request: str = "", at_once: bool = False
@@ -101,7 +103,7 @@ class Session:
         Prompts that wait in the inbox came before it and run first, unless they are held, or it is to run
         `at_once`. Not while a run waits: that one still occupies the session. It goes on with `answer`.
         """
-        if problem := storing_problem(events.UserMessage(content, request=request)):
+        if problem := storage_problem(events.UserMessage(content, request=request)):
             raise UsageError(f"the prompt cannot be stored: {problem}")
         if request and (known := await self._run_of(request)):
             return known
@@ -111,7 +113,7 @@ class Session:
             await self._prepare()
         return await self._run(requests.Prompt(id=request, content=content))
 
-    async def _run_of(self, request: str) -> Quiet:
+    async def _run_of(self, request: str) -> RunOutcome:
         """The run that a request has started, at rest: the same id twice gives the first answer."""
         seq = await self.journal.store.settled(self.id, request)
         if seq is None:
@@ -128,7 +130,7 @@ class Session:
             raise UsageError(NOTHING_TO_CONTINUE)
         return await self._run(requests.Continue(id=request))
 
-    async def advance(self) -> Quiet:
+    async def advance(self) -> RunOutcome:
         """Drives the session from its last fact to the next quiet point. Harmless to call twice.
 
         An open run goes on; else the next prompt in the inbox starts; else there is nothing to do.
@@ -160,7 +162,7 @@ class Session:
             return await self._drive()
         draft: InputDraft | Handled | Refuse = InputDraft(request.content, request.by)
         if "input" in self.harness.hooks:
-            over = oversight(self.journal, CancelToken())
+            over = hook_scope(self.journal, CancelToken())
             draft = await self.harness.hooks.input(InputDraft(request.content, request.by), over)
         self._start_run(request.id)
         if not isinstance(draft, InputDraft):
@@ -186,16 +188,16 @@ class Session:
 
     async def _come_to_rest(self) -> None:
         if (attendant := self.harness.attendant) is not None:
-            await attendant.come_to_rest(self)
+            await attendant.on_idle(self)
 
-    async def rest(self) -> None:
+    async def drain(self) -> None:
         """Between runs, for whoever would leave otherwise: lets those who go along finish what they do, and
         what they ask people. `cancel` ends it."""
         if (attendant := self.harness.attendant) is None or self.journal.failed:
             return
-        self._resting = asyncio.ensure_future(attendant.rest(self))
+        self._resting = asyncio.ensure_future(attendant.drain(self))
         try:
-            async with kept_lease(self.journal):
+            async with renew_lease(self.journal):
                 await self._resting
         except asyncio.CancelledError:
             if is_being_cancelled():
@@ -222,7 +224,7 @@ class Session:
         if self.state.run is not None:
             raise UsageError("the messages cannot be replaced while a run is open")
         replaced = events.HistoryReplaced(messages, usage)
-        if problem := storing_problem(replaced):
+        if problem := storage_problem(replaced):
             raise UsageError(f"the messages cannot be stored: {problem}")
         self.journal.record(replaced)
         await self.journal.commit()
@@ -233,12 +235,12 @@ class Session:
             raise UsageError(
                 f"session {self.id} is being driven already; submit a request to its inbox instead"
             )
-        await self.close_broken_run()
+        await self.close_interrupted_run()
         await InboxReader(self.journal, self.harness, session=self).read()
 
     async def _hold(self) -> None:
         """Before anything is recorded: the lease is ours, and we understand all that the model is told."""
-        await hold(self.journal)
+        await hold_lease(self.journal)
         require_own_agent(self.id, self.state.driver)
         if self.state.undecipherable:
             raise UsageError(
@@ -254,7 +256,7 @@ class Session:
                 cwd=str(harness.cwd),
                 model=harness.model.name,
                 request=request,
-                permissions=harness.permissions,
+                permissions=harness.permission_profile,
                 limits=harness.limits,
                 extensions=harness.extensions,
                 continues=continues,
@@ -269,7 +271,7 @@ class Session:
             settles=request,
         )
 
-    async def answer(self, question: str, answer: Any = None, *, declined: bool = False) -> Quiet:
+    async def answer(self, question: str, answer: Any = None, *, declined: bool = False) -> RunOutcome:
         """Answers a question that the run waits for, and drives the run on."""
         asked = self.state.questions.get(question)
         if asked and asked.question.secret and not declined:
@@ -293,27 +295,27 @@ class Session:
             self.journal.record(events.RunResumed())
         return await self._drive()
 
-    async def resume(self) -> Quiet:
+    async def resume(self) -> RunOutcome:
         """Drives a paused run on."""
         request = requests.Resume(id=self.journal.world.new_id("req"))
         await self.journal.store.submit(self.id, request)
         return await self.advance()
 
-    async def end_run(self, request: requests.Cancel) -> None:
+    async def cancel_idle_run(self, request: requests.Cancel) -> None:
         """Ends an open run that nobody drives, as a request in its inbox asks. No model is needed for it."""
         await self._hold()
         async with self._driving() as (loop, inbox):
-            await inbox.take_up(request)
+            await inbox.handle(request)
             await loop.advance()
 
-    async def close_broken_run(self) -> None:
+    async def close_interrupted_run(self) -> None:
         """Gives a run that its process did not finish its end: open calls get their outcome first."""
         await self._hold()
         if self.state.run is None:
             return
         if (waiting := self.state.run.waiting) is not None:
             raise UsageError(
-                f"session {self.id} {what_it_waits_for(self.state, waiting)}: "
+                f"session {self.id} {waiting_for(self.state, waiting)}: "
                 + ("resume it" if waiting.reason == "paused" else "answer that")
                 + " first, or cancel the run"
             )
@@ -335,7 +337,7 @@ class Session:
                 return quiet
             except StoreError as error:
                 self.journal.fail(error)
-                await end_left_running(self.harness.memory)
+                await stop_background(self.harness.memory)
                 raise
             except asyncio.CancelledError:
                 await _to_its_end(loop.close("cancelled", "whoever waited for it was cancelled"))
@@ -354,44 +356,44 @@ class Session:
             cancel.cancel(self._cancelled_before_start)
             self._cancelled_before_start = ""
         self.journal.on_failure = lambda error: cancel.cancel("the log cannot be written")
-        self.harness.children = ChildrenWhenNeeded(self.journal, self.harness.children_together)
+        self.harness.children = LazyChildren(self.journal, self.harness.children_together)
         loop = self._loop = Loop(self.journal, self.harness, cancel=cancel, questions=self.questions)
         inbox = self._inbox = InboxReader(self.journal, self.harness, loop, cancel, session=self)
         loop.steering, loop.attended = inbox, self
         await self._become_watchable()
         try:
-            async with kept_lease(self.journal):
+            async with renew_lease(self.journal):
                 yield loop, inbox
         finally:
-            await loop.spawned.end()
+            await loop.spawned.cancel()
             self._cancel = self._loop = self._inbox = None
 
     async def _become_watchable(self) -> None:
         """From its first run on, other processes can see what happens here as it happens."""
-        if self._is_watchable or self.journal.store.meeting_place is None:
+        if self._is_watchable or self.journal.store.socket_folder is None:
             return
-        from ostler.sessions.live_socket import Channel
+        from ostler.sessions.live_socket import LiveSocket
 
         self._is_watchable = True
-        channel = Channel(self.journal)
+        channel = LiveSocket(self.journal)
         self.journal.on_close.append(channel.close)
         await channel.open()
 
     async def close(self) -> None:
         """Ends what extensions and tools left running, and gives the lease back."""
         if self._spawned is not None:
-            await self._spawned.end()
+            await self._spawned.cancel()
         if self.harness.attendant is not None:
-            await self.harness.attendant.leave(self)
-        await end_left_running(self.harness.memory)
-        if self.journal.has_processes and not self.journal.is_elsewhere:
+            await self.harness.attendant.on_close(self)
+        await stop_background(self.harness.memory)
+        if self.journal.has_processes and not self.journal.is_detached:
             self.journal.world.kill_processes_of(self.id)  # those that left their group
         if not self.journal.failed:
             await self.journal.store.release(self.journal.lease)
         self.journal.close()
 
 
-def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:
+def waiting_for(state: SessionState, waiting: RunWaiting) -> str:
     """`is paused`, or `waits for` its questions or its calls."""
     if waiting.reason == "paused":
         return "is paused"
@@ -402,7 +404,7 @@ def what_it_waits_for(state: SessionState, waiting: RunWaiting) -> str:
 @asynccontextmanager
 async def _reading(inbox: InboxReader) -> AsyncIterator[None]:
     """Requests are taken up as they arrive."""
-    reading = asyncio.ensure_future(inbox.keep_reading())
+    reading = asyncio.ensure_future(inbox.follow())
     try:
         yield
     finally:
@@ -455,7 +457,7 @@ async def open_session(
     world = world or World()
     lease = await store.acquire(session, owner or new_owner(world))
     journal = await open_journal(store, lease, world)
-    await end_orphans(journal)
+    await kill_orphans(journal)
     opened = Session(journal, harness)
     if journal.state.spawned:
         await opened.spawned.recover()
@@ -466,13 +468,13 @@ async def delete_session(store: Store, session: str, world: World | None = None)
     """Deletes a session that nobody holds, its children's too, and ends what they left running."""
     known = await store.sessions()
     if await store.holder(session) is None:
-        await end_processes(store, session, world or World())
+        await kill_session_processes(store, session, world or World())
     await store.delete(session, current_process())
     for child in [one.id for one in known if one.child_of == session]:
         await delete_session(store, child, world)
 
 
-async def open_or_watch(
+async def open_or_follow(
     store: Store, session: str, harness: Harness, *, world: World | None = None
 ) -> Session:
     """The session; while somebody else has it, without its lease, which `hold` takes once it is free.
@@ -484,16 +486,16 @@ async def open_or_watch(
     try:
         return await open_session(store, session, harness, world=world)
     except SessionHeld:
-        return await watch_session(store, session, harness, world=world)
+        return await follow_session(store, session, harness, world=world)
 
 
-async def watch_session(
+async def follow_session(
     store: Store, session: str, harness: Harness, *, world: World | None = None
 ) -> Session:
     """The session without its lease, whoever drives it."""
     world = world or World()
     journal = await open_journal(store, Lease(session, 0, new_owner(world), 0), world)
-    journal.is_elsewhere = True
+    journal.is_detached = True
     return Session(journal, harness)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ostler.sessions.session import Quiet
+from ostler.sessions.session import RunOutcome
 
 if TYPE_CHECKING:
     from ostler.sessions.supervisor import Supervisor
@@ -19,7 +19,11 @@ class RunHandle:
     """
 
     def __init__(
-        self, supervisor: Supervisor, session: str, task: asyncio.Task[Quiet], rested: asyncio.Future[Quiet]
+        self,
+        supervisor: Supervisor,
+        session: str,
+        task: asyncio.Task[RunOutcome],
+        rested: asyncio.Future[RunOutcome],
     ) -> None:
         self.session = session
         self._supervisor = supervisor
@@ -27,7 +31,7 @@ class RunHandle:
         self._rested = rested
         self._is_detached = False
 
-    async def result(self) -> Quiet:
+    async def result(self) -> RunOutcome:
         """How it came to rest. Whoever is cancelled here does not cancel the run."""
         await asyncio.wait({self._rested, self._task}, return_when=asyncio.FIRST_COMPLETED)
         return self._rested.result() if self._rested.done() else self._task.result()

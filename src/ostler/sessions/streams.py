@@ -24,7 +24,7 @@ from ostler.sessions.live_socket import Relay
 from ostler.sessions.live_tail import Key, LiveTail, key_of
 
 
-class AnyFollower(ABC):
+class Subscriber(ABC):
     """Whoever has one must `leave`, also if it never read."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class AnyFollower(ABC):
         """Empty bytes when it is time for a sign of life; None at the end."""
 
     @abstractmethod
-    def leave(self) -> None: ...
+    def close_now(self) -> None: ...
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
         """To its end, or until the reader leaves."""
@@ -46,7 +46,7 @@ class AnyFollower(ABC):
             while (data := await self.next()) is not None:
                 yield data
         finally:
-            self.leave()
+            self.close_now()
 
     def keep_alive(self) -> None:
         self._is_due = True
@@ -65,7 +65,7 @@ class AnyFollower(ABC):
         await self._woken
 
 
-class Patience:
+class Deadlines:
     """After `end` nobody waits any more."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Frame(msgspec.Struct, eq=False):
         return self._kept
 
 
-class Hub:
+class SessionStream:
     """Whoever drives the session, or relays it, lets the hub `see` each batch, without a gap behind
     `last_seq`. Facts that it has seen are passed over, so two sources that overlap are one stream."""
 
@@ -147,11 +147,11 @@ class Hub:
         self.last_seq = last_seq
         self.notices: list[Event] = []
         """What everybody is told who comes: that deltas cannot be had, for instance."""
-        self.followers: set[Follower] = set()
+        self.followers: set[SessionSubscriber] = set()
         self.on_idle: Callable[[], None] = lambda: None
         """The last follower left."""
 
-    def see(self, batch: Sequence[Fact | Event]) -> None:
+    def publish(self, batch: Sequence[Fact | Event]) -> None:
         fresh: Batch = []
         first = 0
         for one in batch:
@@ -172,14 +172,14 @@ class Hub:
     def lose_source(self) -> None:
         """Nobody drives the session any more: what it showed live is gone."""
         if gone := self.tail.clear():
-            self.see(gone)
+            self.publish(gone)
 
-    def follow(self, after: int = 0) -> Follower:
-        follower = Follower(self, after)
+    def follow(self, after: int = 0) -> SessionSubscriber:
+        follower = SessionSubscriber(self, after)
         self.followers.add(follower)
         return follower
 
-    def leave(self, follower: Follower) -> None:
+    def remove(self, follower: SessionSubscriber) -> None:
         self.followers.discard(follower)
         if not self.followers:
             self.on_idle()
@@ -190,7 +190,7 @@ class Hub:
             follower.close()
 
 
-class Follower(AnyFollower):
+class SessionSubscriber(Subscriber):
     """Gives encoded bytes: the facts after a number, the open tail, `caught_up`, and then what happens.
 
     - Each fact comes exactly once, in order; the deltas of what is open join to the whole.
@@ -198,7 +198,7 @@ class Follower(AnyFollower):
     - Whoever has it must `leave`, also if it never read.
     """
 
-    def __init__(self, hub: Hub, after: int) -> None:
+    def __init__(self, hub: SessionStream, after: int) -> None:
         super().__init__()
         self._hub = hub
         self._seq = after
@@ -242,9 +242,9 @@ class Follower(AnyFollower):
         self._bytes = 0
         self._missed = {}
 
-    def leave(self) -> None:
+    def close_now(self) -> None:
         self._is_closed = True
-        self._hub.leave(self)
+        self._hub.remove(self)
 
     async def next(self) -> bytes | None:
         while not self._is_closed:
@@ -296,7 +296,7 @@ class Follower(AnyFollower):
         return hub.encode([*said, *hub.tail.events(), *hub.notices, events.CaughtUp(self._seq)])
 
 
-class Watch:
+class SessionStreams:
     """One hub for each session that is followed or driven here.
 
     - A session that is driven here feeds its hub itself: `attend` is for whoever opens it.
@@ -307,7 +307,7 @@ class Watch:
     def __init__(self, store: Store, encode: Encode) -> None:
         self.store = store
         self._encode = encode
-        self._hubs: dict[str, Hub] = {}
+        self._hubs: dict[str, SessionStream] = {}
         self._driven: dict[str, Journal] = {}
         self._relays: dict[str, asyncio.Task[None]] = {}
         self._is_closed = False
@@ -318,10 +318,10 @@ class Watch:
     def followers(self) -> int:
         return sum(len(hub.followers) for hub in self._hubs.values())
 
-    def hubs(self) -> list[Hub]:
+    def hubs(self) -> list[SessionStream]:
         return list(self._hubs.values())
 
-    async def follow(self, session: str, after: int = 0) -> Follower:
+    async def follow(self, session: str, after: int = 0) -> SessionSubscriber:
         """Raises `NotFound`, and `UsageError` if there is no fact `after` yet."""
         hub = self._hubs.get(session)
         if hub is None:
@@ -338,16 +338,16 @@ class Watch:
         self._relay_where_needed(hub)
         return follower
 
-    async def _learn_from_log(self, hub: Hub) -> None:
+    async def _learn_from_log(self, hub: SessionStream) -> None:
         """Whoever read the log may know more than the hub. A relay begins anew: what its owner's stream tells
         next may be older."""
-        hub.see(await self.store.read(hub.session, hub.last_seq))
+        hub.publish(await self.store.read(hub.session, hub.last_seq))
         if (relay := self._relays.pop(hub.session, None)) is not None:
             relay.cancel()
             hub.lose_source()
 
-    def _new_hub(self, session: str, last_seq: int) -> Hub:
-        hub = self._hubs[session] = Hub(session, self.store, self._encode, last_seq)
+    def _new_hub(self, session: str, last_seq: int) -> SessionStream:
+        hub = self._hubs[session] = SessionStream(session, self.store, self._encode, last_seq)
         hub.on_idle = lambda: self._forget_idle(hub)
         return hub
 
@@ -365,11 +365,11 @@ class Watch:
 
         def see(batch: Sequence[Fact | Event]) -> None:
             if self._driven.get(session) is journal:
-                hub.see(batch)
+                hub.publish(batch)
                 if live := [one for one in batch if not isinstance(one, Fact)]:
                     self.on_live(session, live)
 
-        journal.observe(see)
+        journal.subscribe(see)
         journal.on_close.append(lambda: self._leave(journal))
 
     def _leave(self, journal: Journal) -> None:
@@ -382,7 +382,7 @@ class Watch:
         self._relay_where_needed(hub)
         self._forget_idle(hub)
 
-    def _forget_idle(self, hub: Hub) -> None:
+    def _forget_idle(self, hub: SessionStream) -> None:
         if hub.followers or hub.session in self._driven:
             return
         if self._hubs.get(hub.session) is hub:
@@ -392,13 +392,13 @@ class Watch:
 
     # --- driven elsewhere -----------------------------------------------------------------------------
 
-    def _relay_where_needed(self, hub: Hub) -> None:
+    def _relay_where_needed(self, hub: SessionStream) -> None:
         session = hub.session
         if hub.followers and session not in self._driven and session not in self._relays:
             relay = self._relays[session] = asyncio.ensure_future(self._relay(hub))
             relay.add_done_callback(lambda task: self._relay_ended(hub, task))
 
-    def _relay_ended(self, hub: Hub, task: asyncio.Task[None]) -> None:
+    def _relay_ended(self, hub: SessionStream, task: asyncio.Task[None]) -> None:
         if self._relays.get(hub.session) is task:
             del self._relays[hub.session]
         if task.cancelled():
@@ -408,27 +408,27 @@ class Watch:
         if error is not None and not isinstance(error, StoreError | NotFound):
             raise error
 
-    async def _relay(self, hub: Hub) -> None:
+    async def _relay(self, hub: SessionStream) -> None:
         relay = Relay(self.store, hub.session, hub.last_seq)
         owner = None
         async with aclosing(relay.batches()) as batches:
             async for batch in batches:
                 if batch:
-                    hub.see(batch)
+                    hub.publish(batch)
                 elif self._relays.get(hub.session) is asyncio.current_task():
                     hub.lose_source()
                 self._say_incomplete(hub, relay.problem)
                 if owner is not None and relay.owner is None:  # its run may have been cut: no fact says so
-                    hub.see([CaughtUp(hub.last_seq)])
+                    hub.publish([CaughtUp(hub.last_seq)])
                 owner = relay.owner
 
-    def _say_incomplete(self, hub: Hub, reason: str) -> None:
+    def _say_incomplete(self, hub: SessionStream, reason: str) -> None:
         """Once: to those who are there, and to whoever comes."""
         if not reason:
             hub.notices.clear()
         elif not hub.notices:
             hub.notices.append(StreamIncomplete(reason))
-            hub.see(hub.notices)
+            hub.publish(hub.notices)
 
     def close(self) -> None:
         """All streams end, and no new one begins."""

@@ -17,9 +17,9 @@ from ostler.schema.errors import SessionBusy, SessionHeld, UsageError
 from ostler.schema.events import RequestRefused
 from ostler.schema.requests import Answer, AnyRequest, Cancel
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
-from ostler.sessions.lease import end_orphans, new_owner
+from ostler.sessions.lease import kill_orphans, new_owner
 from ostler.sessions.run_tree import OpenQuestion
-from ostler.sessions.session import Quiet, Session
+from ostler.sessions.session import RunOutcome, Session
 
 MakeHarness = Callable[[], Awaitable[Harness]]
 
@@ -28,7 +28,7 @@ PATIENCE = 2.0
 """Seconds that the holder of a session has to take a request up while we wait."""
 
 
-async def ask(
+async def submit_now(
     store: Store,
     session: str,
     request: AnyRequest,
@@ -57,7 +57,7 @@ async def ask(
                 return False
     try:
         journal = await open_journal(store, lease, world)
-        await end_orphans(journal)
+        await kill_orphans(journal)
         if await store.settled(session, request.id) is None:  # a holder that has just left was not faster
             if make_harness and harness is None:
                 harness = await make_harness()
@@ -83,12 +83,12 @@ async def _take_up(
     session = Session(journal, harness)
     try:
         if isinstance(request, Cancel) and not request.call and journal.state.run is not None:
-            await session.end_run(request)
+            await session.cancel_idle_run(request)
         else:
-            await InboxReader(journal, harness, session=session).take_up(request)
+            await InboxReader(journal, harness, session=session).handle(request)
     finally:
         if harness.attendant is not None:
-            await harness.attendant.leave(session)
+            await harness.attendant.on_close(session)
 
 
 async def _is_taken_up(store: Store, session: str, request: str, after: int) -> bool:
@@ -112,9 +112,9 @@ async def _is_settled(store: Store, session: str, request: str) -> bool:
     return True
 
 
-async def answer_in_tree(
+async def answer_question(
     session: Session, one: OpenQuestion, answer: Any = None, *, declined: bool = False, by: str = ""
-) -> Quiet:
+) -> RunOutcome:
     """Answers a question of the session's run, or of a child below it, and drives both on."""
     if one.session == session.id:
         return await session.answer(one.asked.id, answer, declined=declined)
@@ -122,7 +122,7 @@ async def answer_in_tree(
         raise UsageError(SECRET_NEEDS_ITS_CALL)
     world = session.journal.world
     request = Answer(id=world.new_id("req"), by=by, question=one.asked.id, answer=answer, declined=declined)
-    await ask(session.journal.store, one.session, request, world, attend=session.harness.attend)
+    await submit_now(session.journal.store, one.session, request, world, attend=session.harness.attend)
     return await session.advance()
 
 
@@ -136,19 +136,19 @@ async def submit_to_agent(
     """Into its inbox, for whoever drives the agent. Where nobody does, its run is closed, and only what the
     log is enough for is taken up: the rest raises `SessionBusy`."""
     from ostler.schema.requests import ALONE, OF_A_RUN
-    from ostler.sessions.lease import end_cut_agent
+    from ostler.sessions.lease import close_dead_agent
 
     needs_no_agent = isinstance(request, (*ALONE, *OF_A_RUN))
     if await store.holder(state.id) is not None:
         is_new = await store.submit(state.id, request)
         if not needs_no_agent or await store.holder(state.id) is not None:  # else it has just been given back
             return is_new
-    if state.run is not None and await end_cut_agent(store, state.id, world) is None:
+    if state.run is not None and await close_dead_agent(store, state.id, world) is None:
         return await store.submit(state.id, request)  # somebody has just taken it up
     if not needs_no_agent:
         raise SessionBusy(has_ended(state.id))
     with suppress(UsageError):  # it was refused, and that is a fact
-        await ask(store, state.id, request, world, attend=attend)
+        await submit_now(store, state.id, request, world, attend=attend)
     return True
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ostler.core.harness import Harness
-from ostler.core.journal import Journal, Observer, World
+from ostler.core.journal import EventHandler, Journal, World
 from ostler.core.model import AbsentModel, Model
 from ostler.core.state import SessionState, fold
 from ostler.core.store import Store
@@ -31,11 +31,19 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import PlainBlock, as_content
 from ostler.schema.requests import ALONE, MOVING, OF_A_RUN, AnyRequest
 from ostler.sessions.inbox import SECRET_NEEDS_ITS_CALL
-from ostler.sessions.lease import end_cut_agents, end_processes, new_owner, rest
-from ostler.sessions.run_tree import RunRow, is_stuck, latest_run, list_runs, next_arrival, root_of, state_of
-from ostler.sessions.session import Quiet, Session, create_session, open_session, require_own_agent
+from ostler.sessions.lease import close_dead_agents, kill_session_processes, new_owner, suspend_lease
+from ostler.sessions.run_tree import (
+    RunRow,
+    is_stuck,
+    latest_run,
+    list_runs,
+    load_state,
+    next_arrival,
+    root_of,
+)
+from ostler.sessions.session import RunOutcome, Session, create_session, open_session, require_own_agent
 from ostler.sessions.session_task import RunHandle
-from ostler.sessions.submit import ask, submit_to_agent
+from ostler.sessions.submit import submit_now, submit_to_agent
 
 Equip = Callable[[Path], Harness | Awaitable[Harness]]
 """Makes what an agent works with in that directory. Each session gets one of its own."""
@@ -76,22 +84,22 @@ class Supervisor:
         self._equip = equip
         self._world = world or World()
         self._driven: dict[str, Session] = {}
-        self._tasks: dict[str, asyncio.Task[Quiet]] = {}
-        self._unfinished: set[asyncio.Task[Quiet]] = set()
+        self._tasks: dict[str, asyncio.Task[RunOutcome]] = {}
+        self._unfinished: set[asyncio.Task[RunOutcome]] = set()
         """Tasks that are not over: also those whose session is being given back."""
-        self._rested: dict[str, asyncio.Future[Quiet]] = {}
+        self._rested: dict[str, asyncio.Future[RunOutcome]] = {}
         """Done when what was begun has come to rest; a task goes on with what waits its turn."""
         self._staying: dict[str, asyncio.Timeout] = {}
         """Sessions at rest that are kept open, and until when."""
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One at a time opens a session: two would load everything twice, and one of them in vain."""
         self._let_go: set[str] = set()
-        self._observers: list[Callable[[str], Observer]] = []
+        self._observers: list[Callable[[str], EventHandler]] = []
         self._handed_over: dict[str, Any] = {}
         """Secret answers, by the requests that are waiting for them to be taken up here."""
         self._is_closing = False
 
-    def observe(self, make: Callable[[str], Observer]) -> None:
+    def subscribe(self, make: Callable[[str], EventHandler]) -> None:
         """`make` is given the id of each session driven here, also of children, to make its observer."""
         self._observers.append(make)
 
@@ -138,7 +146,7 @@ class Supervisor:
 
     async def _driven_through(self, session: str) -> str:
         """A child is driven by the run that it works for, or it would have other tools, limits and guards."""
-        return (await root_of(self.store, await state_of(self.store, session))).id
+        return (await root_of(self.store, await load_state(self.store, session))).id
 
     def _begin(self, session: Session, first: Any) -> RunHandle:
         self._driven[session.id] = session
@@ -158,7 +166,7 @@ class Supervisor:
                 begun.set_result(None)
 
         see(())
-        stop = session.observe(see)
+        stop = session.subscribe(see)
         try:
             waited = {self._tasks[session.id], self._rested[session.id], begun}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -194,15 +202,15 @@ class Supervisor:
                 own(journal)
             journal.handed_over = self._handed_over
             for make in self._observers:
-                journal.observe(make(journal.session))
+                journal.subscribe(make(journal.session))
 
         harness.attend = attend
         return harness
 
-    async def _drive(self, session: Session, first: Any, rested: asyncio.Future[Quiet]) -> Quiet:
+    async def _drive(self, session: Session, first: Any, rested: asyncio.Future[RunOutcome]) -> RunOutcome:
         """To the first rest of what was begun, and then on with whatever waits its turn."""
         try:
-            quiet: Quiet = await first
+            quiet: RunOutcome = await first
             rested.set_result(quiet)
             last = quiet
             while isinstance(last, RunEnded) and not self._is_closing:
@@ -215,21 +223,21 @@ class Supervisor:
             self._tasks.pop(session.id, None)
             self._rested.pop(session.id, None)
             await session.close()
-            if not self.uses(session.harness.model):
+            if not self.uses_model(session.harness.model):
                 await session.harness.model.aclose()
         if not self._is_closing:
             await self._look_again(session, quiet)
         return quiet
 
-    async def _stay(self, session: Session) -> Quiet:
+    async def _stay(self, session: Session) -> RunOutcome:
         """Takes up what arrives, as long as something does, or somebody wants it. Another process may have
         it meanwhile."""
-        quiet: Quiet = None
+        quiet: RunOutcome = None
         seen: dict[str, int] = {}
         elsewhere = asyncio.ensure_future(self._written_elsewhere(session))
         try:
             while not self._is_closing and session.id not in self._let_go:
-                await rest(session.journal)
+                await suspend_lease(session.journal)
                 arrival = asyncio.ensure_future(next_arrival(self.store, session.state, seen))
                 try:
                     async with asyncio.timeout(self._keep_open) as limit:
@@ -268,7 +276,7 @@ class Supervisor:
         for limit in self._staying.values():
             limit.reschedule(asyncio.get_running_loop().time())
 
-    async def _look_again(self, session: Session, quiet: Quiet) -> None:
+    async def _look_again(self, session: Session, quiet: RunOutcome) -> None:
         """What arrived while the session was given back; and a parent that waited for this child."""
         if await self._can_move(session.id, session.state):
             await self._move(session.id)
@@ -301,7 +309,7 @@ class Supervisor:
         """
         if self._is_closing or await self._knows(session, request.id):
             return await self.store.submit(session, request)
-        state = await state_of(self.store, session)
+        state = await load_state(self.store, session)
         if state.driver != "agent":
             return await submit_to_agent(self.store, state, request, self._world, self._attend_alone)
         root = (await root_of(self.store, state)).id
@@ -337,7 +345,7 @@ class Supervisor:
 
     async def _take_up_alone(self, session: str, request: AnyRequest) -> None:
         with suppress(UsageError):  # it was refused, and that is a fact
-            await ask(self.store, session, request, self._world, attend=self._attend_alone)
+            await submit_now(self.store, session, request, self._world, attend=self._attend_alone)
 
     async def _knows(self, session: str, request: str) -> bool:
         if await self.store.settled(session, request) is not None:
@@ -406,11 +414,11 @@ class Supervisor:
 
     # --- watching -----------------------------------------------------------------------------------
 
-    def uses(self, model: Model) -> bool:
+    def uses_model(self, model: Model) -> bool:
         """Whether a session that is open here may ask it."""
         return any(session.harness.model is model for session in self._driven.values())
 
-    def driven(self, session: str) -> Session | None:
+    def get(self, session: str) -> Session | None:
         """The session, if it is open here: at work, or kept open behind its last run."""
         return self._driven.get(session)
 
@@ -469,7 +477,7 @@ class Supervisor:
             await asyncio.wait(set(self._unfinished), timeout=timeout)
         return not self._unfinished
 
-    async def let_go(self, session: str) -> None:
+    async def unload(self, session: str) -> None:
         """Gives a session back that is merely kept open here. Raises `SessionBusy` for one at work."""
         if (task := self._tasks.get(session)) is None:
             return
@@ -503,7 +511,7 @@ LOOKED_AT_EVERY = 1.0
 """Seconds: nobody is told when a lease is given back."""
 
 
-class LeftBehind:
+class AbandonedRequests:
     """Takes up what somebody asked for here, and whoever held the session left in its inbox.
 
     A run that was cut is not gone on with: whoever ended its process may have meant it. It is offered.
@@ -515,7 +523,7 @@ class LeftBehind:
 
     async def look_after(self, session: str) -> None:
         """Behind each request. Only where another process holds the session is there something to do."""
-        is_elsewhere = not self._supervisor.driven(session) and await self._supervisor.store.holder(session)
+        is_elsewhere = not self._supervisor.get(session) and await self._supervisor.store.holder(session)
         if is_elsewhere and session not in self._looking:
             looking = self._looking[session] = asyncio.ensure_future(self._look(session))
             looking.add_done_callback(lambda task: self._looking.pop(session, None))
@@ -527,7 +535,7 @@ class LeftBehind:
                 if await store.holder(session) is not None:
                     await asyncio.sleep(LOOKED_AT_EVERY)
                     continue
-                state = await state_of(store, session)
+                state = await load_state(store, session)
                 if state.run is None and state.driver == "agent":
                     with suppress(SessionHeld):
                         await self._supervisor.advance(session)
@@ -538,15 +546,15 @@ class LeftBehind:
             looking.cancel()
 
 
-async def end_tools_of_the_dead(store: Store, world: World) -> None:
+async def kill_orphan_tools(store: Store, world: World) -> None:
     """Ends what tools are still doing for runs that were cut. Else that would last until somebody looks.
 
     The runs of other vendors' agents end with them: nobody could go on with those."""
-    await end_cut_agents(store, world)
+    await close_dead_agents(store, world)
     for summary in await store.sessions():
         if summary.status != "running" or await store.holder(summary.id) is not None:
             continue
         with suppress(SessionHeld, NotFound):  # whoever goes on with it does the same
             lease = await store.acquire(summary.id, new_owner(world))
-            await end_processes(store, summary.id, world)
+            await kill_session_processes(store, summary.id, world)
             await store.release(lease)

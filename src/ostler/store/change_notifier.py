@@ -77,7 +77,7 @@ def inbox_of(session: str) -> str:
     return f"inbox of {session}"
 
 
-class Pulse:
+class ChangeNotifier:
     """A version for each topic that grows whenever something happened there.
 
     It keeps nothing of an event loop in which nobody waits, so one store can serve one loop after the other.
@@ -99,7 +99,7 @@ class Pulse:
     def version(self, topic: str) -> int:
         return self._versions.get(topic, 0) + self._elsewhere
 
-    def tick(self, topic: str) -> None:
+    def notify(self, topic: str) -> None:
         for one in (topic, ANYWHERE):
             self._versions[one] = self._versions.get(one, 0) + 1
             self._wake(one)

@@ -118,7 +118,7 @@ def _is_negative(usage: Usage) -> bool:
     return min(amounts) < 0
 
 
-def requests_are_taken_up_once(facts: Sequence[Fact]) -> Iterator[str]:
+def requests_are_handled_once(facts: Sequence[Fact]) -> Iterator[str]:
     taken: dict[str, set[str]] = {}
     for fact in facts:
         if b'"request":' not in fact.body or fact.origin:
@@ -142,7 +142,7 @@ def opening_needs_only_its_part(facts: Sequence[Fact]) -> Iterator[str]:
             yield f"{name} is {opened[name]!r} after opening, but {value!r} after everything"
 
 
-def the_model_can_be_told(facts: Sequence[Fact]) -> Iterator[str]:
+def transcript_can_be_sent(facts: Sequence[Fact]) -> Iterator[str]:
     state = fold(facts)
     messages = list(state.transcript)
     for number, message in enumerate(messages, 1):
@@ -240,7 +240,7 @@ INVARIANTS = (
     Invariant(
         "L14",
         "A request is taken up once, or refused, and never both.",
-        requests_are_taken_up_once,
+        requests_are_handled_once,
     ),
     Invariant(
         "L15",
@@ -250,25 +250,25 @@ INVARIANTS = (
     Invariant(
         "L16",
         "In what the model is told every call is answered in the message that follows it.",
-        the_model_can_be_told,
+        transcript_can_be_sent,
     ),
-    Invariant("L17", "Every run has ended, or waits.", of_runs.runs_come_to_rest, only_at_rest=True),
+    Invariant("L17", "Every run has ended, or waits.", of_runs.runs_settle, only_at_rest=True),
     Invariant(
         "L18",
         "Every model call has its usage, and every step's one its message or failure.",
-        of_runs.model_calls_come_to_rest,
+        of_runs.model_calls_settle,
         only_at_rest=True,
     ),
     Invariant(
         "L19",
         "Every tool call has its result, unless its run waits.",
-        of_runs.tool_calls_come_to_rest,
+        of_runs.tool_calls_settle,
         only_at_rest=True,
     ),
     Invariant(
         "L20",
         "Every question has its answer, unless its run waits.",
-        of_runs.questions_come_to_rest,
+        of_runs.questions_settle,
         only_at_rest=True,
     ),
     Invariant(
@@ -290,7 +290,7 @@ INVARIANTS = (
 )
 
 
-def broken(facts: Sequence[Fact], *, at_rest: bool = True) -> Iterator[Violation]:
+def broken_invariants(facts: Sequence[Fact], *, at_rest: bool = True) -> Iterator[Violation]:
     """What contradicts the invariants. When a fact cannot be read, nothing can be said of the others."""
     first, *others = INVARIANTS
     unreadable = [Violation(first.number, problem) for problem in first.check(facts)]
@@ -305,7 +305,7 @@ def broken(facts: Sequence[Fact], *, at_rest: bool = True) -> Iterator[Violation
 
 def violations(facts: Sequence[Fact]) -> list[str]:
     """What is wrong with the log of a session at rest; an empty list when all is well."""
-    return [str(violation) for violation in broken(facts)]
+    return [str(violation) for violation in broken_invariants(facts)]
 
 
 Logs = Mapping[str, Sequence[Fact]]
@@ -513,7 +513,7 @@ TREE_INVARIANTS = (
 )
 
 
-def broken_tree(logs: Logs) -> Iterator[TreeViolation]:
+def broken_tree_invariants(logs: Logs) -> Iterator[TreeViolation]:
     """What contradicts the invariants. A log that L1 or L2 speaks against must not be among these."""
     tree = _Tree(logs)
     for invariant in TREE_INVARIANTS:
@@ -523,4 +523,4 @@ def broken_tree(logs: Logs) -> Iterator[TreeViolation]:
 
 def tree_violations(logs: Logs) -> list[str]:
     """What is wrong between the sessions; an empty list when all is well."""
-    return [str(violation) for violation in broken_tree(logs)]
+    return [str(violation) for violation in broken_tree_invariants(logs)]

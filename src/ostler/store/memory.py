@@ -16,19 +16,19 @@ from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef, text_of
 from ostler.schema.requests import OVERTAKING, AnyRequest
 from ostler.schema.visibility import is_opening
-from ostler.store.change_notifier import ANYWHERE, Pulse, inbox_of
+from ostler.store.change_notifier import ANYWHERE, ChangeNotifier, inbox_of
 from ostler.store.rules import (
     LEASE_MS,
     excerpt,
     is_current,
+    lease_lost,
     living_holder,
-    lost,
     new_summary,
     next_lease,
     no_session,
     require_order,
     require_whole_session,
-    summarised,
+    updated_summary,
     words_of,
 )
 
@@ -47,13 +47,13 @@ class _Session:
 class MemoryStore:
     """All four contracts of a store, in dictionaries."""
 
-    meeting_place: Path | None = None
+    socket_folder: Path | None = None
 
     def __init__(self, world: World | None = None) -> None:
         self._now_ms: Callable[[], int] = (world or World()).now_ms
         self._sessions: dict[str, _Session] = {}
         self._blobs: dict[tuple[str, str], tuple[str, bytearray]] = {}
-        self._pulse = Pulse()
+        self._pulse = ChangeNotifier()
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -71,14 +71,14 @@ class MemoryStore:
         session = self._held(lease)
         require_order(lease.session, facts, session.summary.last_seq + 1)
         finished = [fact.event.call for fact in facts if isinstance(fact.event, ToolResultFact)]
-        session.summary = summarised(session.summary, facts)
+        session.summary = updated_summary(session.summary, facts)
         session.facts.extend(facts)
         for request, seq in settled.items():
             session.requests.pop(request, None)
             session.settled.setdefault(request, seq)
         for call in finished:
             session.processes.pop(call, None)
-        self._pulse.tick(lease.session)
+        self._pulse.notify(lease.session)
         return True
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
@@ -149,8 +149,8 @@ class MemoryStore:
         next_lease(session, found.lease, found.generation, owner, self._now_ms())
         del self._sessions[session]
         self._blobs = {name: blob for name, blob in self._blobs.items() if name[0] != session}
-        self._pulse.tick(session)
-        self._pulse.tick(inbox_of(session))
+        self._pulse.notify(session)
+        self._pulse.notify(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class MemoryStore:
     async def renew(self, lease: Lease) -> Lease:
         return self._until(lease, self._now_ms() + LEASE_MS)
 
-    async def rest(self, lease: Lease) -> Lease:
+    async def suspend(self, lease: Lease) -> Lease:
         return self._until(lease, self._now_ms())
 
     def _until(self, lease: Lease, expires_ms: int) -> Lease:
@@ -190,7 +190,7 @@ class MemoryStore:
         if request.id in found.requests or request.id in found.settled:
             return False
         found.requests[request.id] = request
-        self._pulse.tick(inbox_of(session))
+        self._pulse.notify(inbox_of(session))
         return True
 
     async def pending(self, session: str) -> list[AnyRequest]:
@@ -222,7 +222,7 @@ class MemoryStore:
         data = self._blobs[session, blob][1]
         return bytes(data[start:] if size is None else data[start : start + size])
 
-    async def tidy(self) -> None:
+    async def checkpoint(self) -> None:
         pass
 
     async def close(self) -> None:
@@ -238,14 +238,14 @@ class MemoryStore:
         session = self._sessions.get(lease.session)
         if session and session.lease and is_current(lease, session.lease.owner, session.generation):
             return session
-        raise lost(lease)
+        raise lease_lost(lease)
 
     def _add(self, facts: Sequence[Fact]) -> _Session:
         require_whole_session(facts)
         if facts[0].session in self._sessions:
             raise StoreError(f"session {facts[0].session} exists already")
         session = _Session(facts[0])
-        session.summary = summarised(session.summary, facts[1:])
+        session.summary = updated_summary(session.summary, facts[1:])
         session.facts.extend(facts[1:])
         self._sessions[facts[0].session] = session
         return session

@@ -55,7 +55,7 @@ def _is_free(held: Lease, now_ms: int) -> bool:
     return held.owner.is_here() and not held.owner.is_alive()
 
 
-def lost(lease: Lease) -> LeaseLost:
+def lease_lost(lease: Lease) -> LeaseLost:
     return LeaseLost(
         f"session {lease.session} was taken over by another process; nothing more is written from here"
     )
@@ -117,7 +117,7 @@ def new_summary(first: Fact) -> SessionSummary:
     )
 
 
-def summarised(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary:
+def updated_summary(summary: SessionSummary, facts: Iterable[Fact]) -> SessionSummary:
     """The row after these facts."""
     for fact in facts:
         if fact.type in CHANGING:

@@ -364,13 +364,13 @@ def repeats_name_what_they_repeat(facts: Sequence[Fact]) -> Iterator[str]:
 # --- at rest ----------------------------------------------------------------------------------------
 
 
-def runs_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+def runs_settle(facts: Sequence[Fact]) -> Iterator[str]:
     open_run = _open_run(facts)
     if open_run and not _waits(facts):
         yield f"run {open_run} has not ended, and its last fact is {facts[-1].type}"
 
 
-def model_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+def model_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
     unused: dict[str, None] = {}
     unanswered: dict[str, None] = {}
     for fact in facts:
@@ -391,7 +391,7 @@ def model_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
         yield f"these model calls have neither message nor failure: {', '.join(unanswered)}"
 
 
-def tool_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+def tool_calls_settle(facts: Sequence[Fact]) -> Iterator[str]:
     unfinished: dict[str, None] = {}
     for fact in facts:
         if fact.origin or fact.type not in ("tool_called", "tool_result"):
@@ -405,7 +405,7 @@ def tool_calls_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
         yield f"these calls have no result: {', '.join(unfinished)}"
 
 
-def questions_come_to_rest(facts: Sequence[Fact]) -> Iterator[str]:
+def questions_settle(facts: Sequence[Fact]) -> Iterator[str]:
     unanswered: dict[str, None] = {}
     for fact in facts:
         if fact.type not in ("question_asked", "question_answered"):

@@ -19,19 +19,19 @@ from ostler.schema.events import ToolResultFact
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
 from ostler.schema.requests import OVERTAKING, AnyRequest, decode_request, encode_request
-from ostler.store.change_notifier import ANYWHERE, Pulse, inbox_of
+from ostler.store.change_notifier import ANYWHERE, ChangeNotifier, inbox_of
 from ostler.store.rules import (
     CHANGING,
     LEASE_MS,
     is_current,
+    lease_lost,
     living_holder,
-    lost,
     next_lease,
     no_session,
     require_order,
     require_whole_session,
 )
-from ostler.store.sqlite_connection import PATIENCE, Durability, connect_again, in_our_words
+from ostler.store.sqlite_connection import PATIENCE, Durability, connect_again, translate_errors
 from ostler.store.sqlite_rows import (
     SUMMARY_COLUMNS,
     append_blob_part,
@@ -83,7 +83,7 @@ class SqliteStore:
         patience: float = PATIENCE,
     ) -> None:
         self.path = path
-        self.meeting_place: Path | None = path.parent / "live"
+        self.socket_folder: Path | None = path.parent / "live"
         self._now_ms: Callable[[], int] = (world or World()).now_ms
         self._reader: sqlite3.Connection
         self._writer = Writer(path, durability, patience)
@@ -93,7 +93,7 @@ class SqliteStore:
             self._writer.close_at_once()
             raise
         self._version_of_others = 0
-        self._pulse = Pulse(self._changed_elsewhere, self._writer.wal)
+        self._pulse = ChangeNotifier(self._changed_elsewhere, self._writer.wal)
 
     # --- log ----------------------------------------------------------------------------------------
 
@@ -109,12 +109,12 @@ class SqliteStore:
         try:
             await self._writer.run(_appending(lease, facts, settled))
         finally:  # also when we were cancelled meanwhile: it may have been written
-            self._pulse.tick(lease.session)
+            self._pulse.notify(lease.session)
 
     def append_now(
         self, lease: Lease, facts: Sequence[Fact], settled: Mapping[str, int] = NO_REQUESTS
     ) -> bool | asyncio.Future[None]:
-        tick = partial(self._pulse.tick, lease.session)
+        tick = partial(self._pulse.notify, lease.session)
         return self._writer.run_soon(_appending(lease, facts, settled), lease.session, tick)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> list[Fact]:
@@ -124,7 +124,7 @@ class SqliteStore:
         return [fact_of(session, row) for row in rows]
 
     async def read_opening(self, session: str) -> list[Fact]:
-        with in_our_words(self.path):
+        with translate_errors(self.path):
             rows = self._reader.execute(_READ_OPENING, {"session": session})
             # Of thousands of rows, the memory of one serves the next.
             facts = [
@@ -172,7 +172,7 @@ class SqliteStore:
     async def search(self, query: str, *, limit: int = 50) -> list[Hit]:
         from ostler.store.sqlite_rows import is_index_stale, search, update_index
 
-        with in_our_words(self.path):
+        with translate_errors(self.path):
             while is_index_stale(self._reader):
                 await self._writer.run(update_index, lengthy=True)
             return search(self._reader, query, limit)
@@ -202,8 +202,8 @@ class SqliteStore:
         try:
             await self._writer.run(work, lengthy=True)
         finally:
-            self._pulse.tick(session)
-            self._pulse.tick(inbox_of(session))
+            self._pulse.notify(session)
+            self._pulse.notify(inbox_of(session))
 
     # --- leases -------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class SqliteStore:
     async def renew(self, lease: Lease) -> Lease:
         return await self._until(lease, self._now_ms() + LEASE_MS)
 
-    async def rest(self, lease: Lease) -> Lease:
+    async def suspend(self, lease: Lease) -> Lease:
         return await self._until(lease, self._now_ms())
 
     async def _until(self, lease: Lease, expires_ms: int) -> Lease:
@@ -234,7 +234,7 @@ class SqliteStore:
         return msgspec.structs.replace(lease, expires_ms=expires_ms)
 
     async def holder(self, session: str) -> ProcessId | None:
-        with in_our_words(self.path):
+        with translate_errors(self.path):
             _, held, _ = _lease_row(self._reader, session)
         return living_holder(held, self._now_ms())
 
@@ -273,7 +273,7 @@ class SqliteStore:
         try:
             return await self._writer.run(work)
         finally:
-            self._pulse.tick(inbox_of(session))
+            self._pulse.notify(inbox_of(session))
 
     async def pending(self, session: str) -> list[AnyRequest]:
         rows = self._query(
@@ -320,7 +320,7 @@ class SqliteStore:
         )
         return b"".join(data[max(0, start - at) : end - at] for at, data in parts)
 
-    async def tidy(self) -> None:
+    async def checkpoint(self) -> None:
         if self._writer.has_long_wal():
             await self.close()
 
@@ -337,7 +337,7 @@ class SqliteStore:
     # --- reading ------------------------------------------------------------------------------------
 
     def _query(self, sql: str, values: tuple[Any, ...] | dict[str, Any]) -> list[tuple[Any, ...]]:
-        with in_our_words(self.path):
+        with translate_errors(self.path):
             return self._reader.execute(sql, values).fetchall()
 
     def _require(self, session: str) -> None:
@@ -377,7 +377,7 @@ def _held_row(db: sqlite3.Connection, lease: Lease) -> tuple[int, int]:
         "select key, last_seq, generation, owner from sessions where id = ?", (lease.session,)
     ).fetchone()
     if row is None or row[3] is None or not is_current(lease, _owner(row[3]), row[2]):
-        raise lost(lease)
+        raise lease_lost(lease)
     return row[0], row[1]
 
 

@@ -170,7 +170,7 @@ _ELSEWHERE = "check that place, or set OSTLER_HOME to another"
 
 
 @contextmanager
-def in_our_words(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
@@ -287,7 +287,7 @@ def connect(
 ) -> sqlite3.Connection:
     """A connection in autocommit mode, to a store of our version; made, or brought forward, if need be."""
     refuse_network_disk(path)
-    with in_our_words(path):
+    with translate_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
             path.touch(mode=0o600)
@@ -317,7 +317,7 @@ def _prepare_patiently(
 
 def connect_again(path: Path) -> sqlite3.Connection:
     """A further connection to a store that `connect` has prepared."""
-    with in_our_words(path):
+    with translate_errors(path):
         return _connection(path, PATIENCE)
 
 

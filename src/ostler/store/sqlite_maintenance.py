@@ -26,9 +26,14 @@ from ostler.schema.errors import StoreError
 from ostler.schema.facts import Fact
 from ostler.schema.messages import BlobRef
 from ostler.schema.visibility import is_opening
-from ostler.store.invariants import TOLD_OF_TREES, broken, broken_tree, facts_can_be_read
-from ostler.store.rules import blobs_named_by, living_holder, new_summary, outputs_named_by, summarised
-from ostler.store.sqlite_connection import SCHEMA, connect, connect_again, copy_store, in_our_words
+from ostler.store.invariants import (
+    TOLD_OF_TREES,
+    broken_invariants,
+    broken_tree_invariants,
+    facts_can_be_read,
+)
+from ostler.store.rules import blobs_named_by, living_holder, new_summary, outputs_named_by, updated_summary
+from ostler.store.sqlite_connection import SCHEMA, connect, connect_again, copy_store, translate_errors
 from ostler.store.sqlite_rows import (
     SEARCHED,
     SUMMARY_COLUMNS,
@@ -70,7 +75,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def check(path: Path, sessions: Sequence[str] | None = None) -> list[Problem]:
     """What is wrong with these sessions; without any, with all of them and with the file."""
-    with in_our_words(path), closing(connect_again(path)) as db:
+    with translate_errors(path), closing(connect_again(path)) as db:
         if sessions is None:
             problems = list(_search_problems(db))
             return problems + _checked(db, None, has_index=not problems)
@@ -150,7 +155,7 @@ def _tree_problems(db: sqlite3.Connection, sessions: Sequence[str]) -> Iterator[
     related = {one for child in below if (parent := parents.get(child)) for one in (child, parent)}
     logs = {one: _tree_facts(db, one, keys[one]) for one in sorted(related & keys.keys())}
     readable = {one: facts for one, facts in logs.items() if not any(facts_can_be_read(facts))}
-    for violation in broken_tree(readable):
+    for violation in broken_tree_invariants(readable):
         if violation.session in below:
             yield Problem(violation.number, violation.problem, violation.session)
 
@@ -195,7 +200,7 @@ def _session_problems(db: sqlite3.Connection, session: str, index: Index | None)
     facts = [fact_of(session, one[:-1]) for one in rows]
     asked = "select 1 from inbox where session = ? and settled is null limit 1"
     at_rest = not _is_driven(facts) and not _is_asked(facts) and db.execute(asked, (key,)).fetchone() is None
-    found = list(broken(facts, at_rest=at_rest))
+    found = list(broken_invariants(facts, at_rest=at_rest))
     for violation in found:
         yield Problem(violation.number, violation.problem, session)
     if any(violation.number in ("L1", "L2") for violation in found):
@@ -229,7 +234,7 @@ def _is_asked(facts: Sequence[Fact]) -> bool:
 
 
 def _of_row(summary: SessionSummary, facts: Sequence[Fact]) -> Iterator[Problem]:
-    expected = summarised(new_summary(facts[0]), facts[1:])
+    expected = updated_summary(new_summary(facts[0]), facts[1:])
     for name in SessionSummary.__struct_fields__:
         said, meant = getattr(summary, name), getattr(expected, name)
         if said != meant:
@@ -310,7 +315,7 @@ def repair(path: Path, world: World) -> Repair:
         return Repair((), tuple(before))
     moment = datetime.fromtimestamp(world.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     copy = path.with_name(f"{path.name}.before-repair-{moment}")
-    with in_our_words(path):
+    with translate_errors(path):
         copy_store(path, copy)
         with closing(connect(path)) as db:
             _mend(db, before, numbers, world)
@@ -350,7 +355,7 @@ def _renew_row(db: sqlite3.Connection, session: str) -> None:
     if row is None:
         return  # deleted meanwhile
     facts = [fact_of(session, one) for one in db.execute(_FACTS, row).fetchall()]
-    summary = summarised(new_summary(facts[0]), facts[1:])
+    summary = updated_summary(new_summary(facts[0]), facts[1:])
     columns = {"created": summary.created_ms, "updated": summary.updated_ms, "tail_seq": tail_of(facts, 1)}
     for name in SessionSummary.__struct_fields__:
         if not name.endswith("_ms"):
@@ -406,14 +411,14 @@ class Unnamed(msgspec.Struct, frozen=True):
 
 
 def unnamed_output(path: Path, world: World) -> list[Unnamed]:
-    with in_our_words(path), closing(connect_again(path)) as db:
+    with translate_errors(path), closing(connect_again(path)) as db:
         return [one for key, _ in _sessions_with_output(db) for _, one in _unnamed_in(db, key, world)]
 
 
 def collect_output(path: Path, world: World) -> list[Unnamed]:
     """Deletes output that no fact names; returns what it was."""
     collected: list[Unnamed] = []
-    with in_our_words(path), closing(connect(path)) as db:
+    with translate_errors(path), closing(connect(path)) as db:
         for key, _ in _sessions_with_output(db):
             db.execute("begin immediate")
             try:
@@ -458,7 +463,7 @@ def shrink(path: Path, world: World) -> int | None:
 
     None, and nothing done, when a large file is in use: whoever works there would have to wait too long.
     """
-    with in_our_words(path), closing(connect(path)) as db:
+    with translate_errors(path), closing(connect(path)) as db:
         if not db.execute("pragma freelist_count").fetchone()[0]:
             return 0
         db.execute("pragma wal_checkpoint(truncate)")

@@ -16,7 +16,7 @@ from ostler.schema.events import EVENT_TYPES, AssistantMessage, ExtensionState, 
 from ostler.schema.facts import Fact, decode_event
 from ostler.schema.messages import text_of
 from ostler.schema.visibility import is_opening, opens_with
-from ostler.store.rules import excerpt, new_summary, summarised, words_of
+from ostler.store.rules import excerpt, new_summary, updated_summary, words_of
 
 SUMMARY_COLUMNS = "id, cwd, created, updated, last_seq, title, preview, status, driver, forked_from, child_of"
 """In the order of the fields of `SessionSummary`."""
@@ -36,7 +36,7 @@ def insert_row(
     db: sqlite3.Connection, facts: Sequence[Fact], lease: Lease | None, key: int | None = None
 ) -> int:
     """The row of a session with these facts; returns its key."""
-    summary = summarised(new_summary(facts[0]), facts[1:])
+    summary = updated_summary(new_summary(facts[0]), facts[1:])
     if db.execute("select 1 from sessions where id = ?", (summary.id,)).fetchone():
         raise StoreError(f"session {summary.id} exists already")
     row = db.execute(
@@ -82,7 +82,7 @@ def fact_of(session: str, row: tuple[Any, ...]) -> Fact:
 
 def update_summary(db: sqlite3.Connection, key: int, facts: Sequence[Fact]) -> None:
     row = db.execute(f"select {SUMMARY_COLUMNS} from sessions where key = ?", (key,)).fetchone()
-    summary = summarised(SessionSummary(*row), facts)
+    summary = updated_summary(SessionSummary(*row), facts)
     tail = tail_of(facts, default=0)
     if tail:
         _leave_out_replaced(db, key, tail)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ostler.schema.errors import StoreBusy, StoreError
-from ostler.store.sqlite_connection import PATIENCE, Durability, connect, connect_again, in_our_words
+from ostler.store.sqlite_connection import PATIENCE, Durability, connect, connect_again, translate_errors
 
 WRITES_BETWEEN_LOOKS = 200
 
@@ -119,7 +119,7 @@ class Writer:
 
     def version_of_others(self) -> int:
         """Changes when somebody else has committed, and not when we have."""
-        with in_our_words(self._path):
+        with translate_errors(self._path):
             if self._in_use.acquire(blocking=False):
                 try:
                     self._look_at_others()
@@ -260,7 +260,7 @@ class Writer:
 
     def _transact(self, batch: list[Work[Any]]) -> list[Any]:
         """Each work's result or its own error; if the commit fails, none of it has happened."""
-        with in_our_words(self._path):
+        with translate_errors(self._path):
             try:
                 outcomes = self._committed(batch, self._work)
             except Exception:
@@ -294,7 +294,7 @@ class Writer:
         connection = self._connection
         connection.execute("savepoint one")
         try:
-            with in_our_words(self._path):
+            with translate_errors(self._path):
                 outcome = work(connection)
         except Exception as error:
             if not connection.in_transaction:

@@ -6,9 +6,9 @@
 | test against a vendor's wire, over HTTP | `ostler.testkit.vendors.FakeVendor` |
 | make a recorded session a test | `assert_replays`, `replayed` |
 | call a tool by itself | `ostler.testkit.fakes.FakeToolContext` |
-| test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.front_end.TestFace` |
+| test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.front_end.FakeFrontEnd` |
 | check that a log is whole | `violations`, `broken`, `INVARIANTS` |
-| check that a session and its children agree | `tree_violations`, `broken_tree`, `TREE_INVARIANTS` |
+| check that a session and its children agree | `tree_violations`, `broken_tree_invariants`, `TREE_INVARIANTS` |
 | check it after every test | `watched_sessions` |
 | check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
@@ -19,12 +19,12 @@ from ostler.models.scripted import ScriptedModel as ScriptedModel
 from ostler.models.scripted import Turn as Turn
 from ostler.store.invariants import INVARIANTS as INVARIANTS
 from ostler.store.invariants import TREE_INVARIANTS as TREE_INVARIANTS
-from ostler.store.invariants import broken as broken
-from ostler.store.invariants import broken_tree as broken_tree
+from ostler.store.invariants import broken_invariants as broken_invariants
+from ostler.store.invariants import broken_tree_invariants as broken_tree_invariants
 from ostler.store.invariants import tree_violations as tree_violations
 from ostler.store.invariants import violations as violations
 from ostler.testkit.checks import assert_replays as assert_replays
-from ostler.testkit.checks import replayed as replayed
+from ostler.testkit.checks import replay_recording as replay_recording
 from ostler.testkit.checks import watched_sessions as watched_sessions
 
 __all__ = [
@@ -34,9 +34,9 @@ __all__ = [
     "ScriptedModel",
     "Turn",
     "assert_replays",
-    "broken",
-    "broken_tree",
-    "replayed",
+    "broken_invariants",
+    "broken_tree_invariants",
+    "replay_recording",
     "tree_violations",
     "violations",
     "watched_sessions",

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ostler.core import context
-from ostler.core.context import Built
+from ostler.core.context import BuiltContext
 from ostler.core.harness import Harness
 from ostler.core.journal import Journal
 from ostler.core.model import ModelRequest, ToolOffer
 from ostler.core.state import fold
 from ostler.core.transcript import Transcript
 from ostler.history.recording import Recording, recording_in
-from ostler.history.replay import Replayed, Stage, replay
+from ostler.history.replay import ReplayResult, Stage, replay
 from ostler.models.scripted import RecordedModel
 from ostler.schema.errors import NotFound
 from ostler.schema.events import ModelCalled
@@ -122,19 +122,19 @@ def _explains(between: Iterable[Fact], what: str) -> bool:
 def watched_prefixes(place_of: Callable[[Journal], Any]) -> Iterator[Prefixes]:
     """Looks at every request for a step that is made inside the block."""
     prefixes = Prefixes()
-    original = context.traced
+    original = context.trace_with_prefix
 
-    def traced(journal: Journal, built: Built, request: ModelRequest) -> Any:
+    def traced(journal: Journal, built: BuiltContext, request: ModelRequest) -> Any:
         trace = original(journal, built, request)
         is_hooked = request.transcript is not built.transcript or request.system != built.system
         prefixes.take((place_of(journal), journal.session), journal, request, trace, is_hooked)
         return trace
 
-    context.traced = traced
+    context.trace_with_prefix = traced
     try:
         yield prefixes
     finally:
-        context.traced = original
+        context.trace_with_prefix = original
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def _read(store: MemoryStore | SqliteStore, session: str) -> list[Fact] | None:
 
 def assert_replays(
     recording: Path | str | Sequence[Fact], agent: Agent | None = None, *, live: bool = True
-) -> Replayed:
+) -> ReplayResult:
     """Fails with the first difference, if there is one. For tests without an event loop; see `replayed`.
 
     ```python
@@ -223,16 +223,16 @@ def assert_replays(
         assert_replays("tests/recorded/refund.jsonl", make_agent())
     ```
     """
-    found = asyncio.run(replayed(recording, agent, live=live))
+    found = asyncio.run(replay_recording(recording, agent, live=live))
     if found.difference is not None:
         place = f"fact {found.difference.fact}, run {found.difference.run}, step {found.difference.step}"
         raise AssertionError(f"{found.difference.text} ({place})\n{found.difference.diff()}")
     return found
 
 
-async def replayed(
+async def replay_recording(
     recording: Path | str | Sequence[Fact], agent: Agent | None = None, *, live: bool = True
-) -> Replayed:
+) -> ReplayResult:
     """Replays an exported file, or facts, without a network.
 
     The agent's tools, hooks, permissions and system prompt are used, never its model. With `live=False` its

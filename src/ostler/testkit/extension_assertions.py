@@ -11,21 +11,21 @@ import msgspec
 from ostler.core.hooks import Handled, InputDraft, Refuse
 from ostler.extensions.extension import Registrations
 from ostler.extensions.host import ExtensionHost
-from ostler.extensions.ui.types import Shown, ShownStatus, ShownWidget
+from ostler.extensions.ui.types import BarView, StatusView, WidgetView
 from ostler.schema.events import Event, QuestionAsked, ToolResultFact
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import text_of
 from ostler.schema.requests import AnyRequest, Prompt, ReleasePrompts, Steer
 from ostler.sessions.session import Session
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 
-Kind = TypeVar("Kind", bound=Shown | ShownStatus)
+Kind = TypeVar("Kind", bound=BarView | StatusView)
 
 
 class ExtensionAssertions:
     """What happened, and what must have happened. All of it is about the moment when it is asked."""
 
-    face: TestFace
+    face: FakeFrontEnd
     seen: list[Fact | Event]
 
     @property
@@ -69,22 +69,22 @@ class ExtensionAssertions:
         return self.face.texts("block")
 
     @property
-    def widgets(self) -> dict[str, ShownWidget]:
+    def widgets(self) -> dict[str, WidgetView]:
         """By id, in their order."""
-        return dict(sorted(self._shown("widget:", ShownWidget).items(), key=_place))
+        return dict(sorted(self._shown("widget:", WidgetView).items(), key=_place))
 
     @property
     def status(self) -> dict[str, str]:
         """The texts by key, in their order."""
-        shown = sorted(self._shown("status:", ShownStatus).items(), key=_place)
+        shown = sorted(self._shown("status:", StatusView).items(), key=_place)
         return {key: one.text for key, one in shown}
 
     @property
-    def header(self) -> Shown | None:
+    def header(self) -> BarView | None:
         return self._bar("header")
 
     @property
-    def footer(self) -> Shown | None:
+    def footer(self) -> BarView | None:
         return self._bar("footer")
 
     @property
@@ -131,9 +131,9 @@ class ExtensionAssertions:
             if name.startswith(prefix)
         }
 
-    def _bar(self, name: str) -> Shown | None:
+    def _bar(self, name: str) -> BarView | None:
         value = self.face.values.get(name)
-        return None if value is None else msgspec.convert(value, Shown)
+        return None if value is None else msgspec.convert(value, BarView)
 
     @property
     def registered(self) -> list[Registrations]:
@@ -195,7 +195,7 @@ class ExtensionAssertions:
         if part not in (shown := _text(self._widget(id))):
             raise AssertionError(f"the widget {id!r} shows {shown!r}, which does not have {part!r}")
 
-    def _widget(self, id: str) -> ShownWidget:
+    def _widget(self, id: str) -> WidgetView:
         if id not in self.widgets:
             raise AssertionError(f"there is no widget {id!r}; there are: {_list(self.widgets)}")
         return self.widgets[id]
@@ -250,7 +250,7 @@ class ExtensionAssertions:
         _is_among(text, self.cancelled_and_sent, "was sent after a cancel")
 
 
-def _place(item: tuple[str, ShownWidget | ShownStatus]) -> tuple[int, int]:
+def _place(item: tuple[str, WidgetView | StatusView]) -> tuple[int, int]:
     return item[1].priority, item[1].order
 
 
@@ -271,7 +271,7 @@ def _told(decided: object) -> str:
     return "nothing" if decided is None else repr(decided)
 
 
-def _text(shown: Shown) -> str:
+def _text(shown: BarView) -> str:
     return shown.text or shown.markdown
 
 
@@ -294,7 +294,7 @@ def _is_registered(what: str, name: str, there: Sequence[str]) -> None:
         raise AssertionError(f"there is no {what} {name!r}; there are: {_list(there)}")
 
 
-def _shows(where: str, shown: Shown | None, text: str | None) -> None:
+def _shows(where: str, shown: BarView | None, text: str | None) -> None:
     if shown is None:
         raise AssertionError(f"there is no {where}")
     if text is not None and _text(shown) != text:

@@ -17,15 +17,15 @@ from typing import Any
 from ostler.core import hooks
 from ostler.core.cancellation import CancelToken
 from ostler.core.harness import Harness
-from ostler.core.journal import oversight
+from ostler.core.journal import hook_scope
 from ostler.core.tool import Tool, ToolContext, ToolSpec
-from ostler.extensions.executor import CodeFailed
+from ostler.extensions.executor import ExtensionError
 from ostler.extensions.extension import Extension
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.discovery import Search, check_named, find_extensions
-from ostler.extensions.loader.module_loader import Setup, Version, set_up
+from ostler.extensions.loader.discovery import ExtensionSearch, check_named, find_extensions
+from ostler.extensions.loader.module_loader import LoadedVersion, Setup, set_up
 from ostler.models.scripted import Call, Script, ScriptedModel
 from ostler.schema.events import Event, RunEnded, RunWaiting, ToolResultFact
 from ostler.schema.facts import Fact
@@ -35,7 +35,7 @@ from ostler.schema.requests import AnyRequest
 from ostler.sessions.session import Session, create_session
 from ostler.store.memory import MemoryStore
 from ostler.testkit.extension_assertions import ExtensionAssertions
-from ostler.testkit.front_end import TestFace
+from ostler.testkit.front_end import FakeFrontEnd
 from ostler.tools import BUILTIN_TOOLS, builtin_tool
 
 PATIENCE = 30.0
@@ -56,16 +56,16 @@ class ExtensionTest(ExtensionAssertions):
         extension: Path | str | Setup,
         script: Script = (),
         *,
-        face: TestFace | None = None,
+        face: FakeFrontEnd | None = None,
         tools: Iterable[Tool] = (),
         options: Mapping[str, str] | None = None,
         name: str = "extension",
         **harness: Any,
     ) -> None:
         self.model = ScriptedModel(script)
-        self.face = face or TestFace()
+        self.face = face or FakeFrontEnd()
         self.harness = Harness(self.model, asker=self.face.ask, **harness)
-        self.harness.use(tools)
+        self.harness.set_tools(tools)
         self.said: list[str] = []
         """What was said about extensions outside of a session."""
         self.seen: list[Fact | Event] = []
@@ -76,7 +76,7 @@ class ExtensionTest(ExtensionAssertions):
         self._what = Path(extension).absolute() if isinstance(extension, str | Path) else extension
         self._name = name
         self._options = dict(options or {})
-        self._versions: list[Version] = []
+        self._versions: list[LoadedVersion] = []
         self._session: Session | None = None
         self._host: ExtensionHost | None = None
 
@@ -84,10 +84,10 @@ class ExtensionTest(ExtensionAssertions):
         self._host = ExtensionHost(
             await self._loaded(), face=self.face, say=self.said.append, options=self._options
         )
-        self._host.equip(self.harness)
+        self._host.install_into(self.harness)
         self._session = await create_session(self._store, self.harness)
         self.face.follow(self._session, self._host)
-        self._session.observe(self.seen.extend)
+        self._session.subscribe(self.seen.extend)
         await self._settle()
         return self
 
@@ -105,12 +105,12 @@ class ExtensionTest(ExtensionAssertions):
             extension = Extension(self._name, "host")
             try:
                 await set_up(extension, self._what)
-            except CodeFailed as failure:
+            except ExtensionError as failure:
                 raise AssertionError(f"the extension cannot be loaded: {failure}") from None
             return [extension]
-        search = Search(self.harness.cwd, (self._what,), automatic=False)
+        search = ExtensionSearch(self.harness.cwd, (self._what,), automatic=False)
         check_named(search)
-        self._versions = [Version(found, CodeFiles(found)) for found in find_extensions(search)]
+        self._versions = [LoadedVersion(found, CodeFiles(found)) for found in find_extensions(search)]
         for version in self._versions:
             await version.load()
             if version.extension.standing == "failed":
@@ -163,7 +163,7 @@ class ExtensionTest(ExtensionAssertions):
         A tool that is not there is taken to be: hooks are asked as always, and nothing is done.
         """
         if name not in self.harness.tools:
-            self.harness.use([*self.harness.tools.values(), _StandIn(name, self.ran)])
+            self.harness.set_tools([*self.harness.tools.values(), _StandIn(name, self.ran)])
         scripted, self.harness.model = self.harness.model, ScriptedModel([Call(name, arguments or {}), ""])
         before = len(self.seen)
         try:
@@ -188,10 +188,10 @@ class ExtensionTest(ExtensionAssertions):
             if isinstance(subject, str):
                 await attending.emit(subject, data)
             elif type(subject) in _POINTS:
-                over = oversight(self.session.journal, CancelToken())
+                over = hook_scope(self.session.journal, CancelToken())
                 decided = await _POINTS[type(subject)](self.harness.hooks, subject, over)
             else:
-                attending.tell(subject)
+                attending.notify(subject)
             await self._settle()
         return decided
 
@@ -212,7 +212,7 @@ class ExtensionTest(ExtensionAssertions):
     async def _settle(self) -> None:
         """All that has happened was seen by the extension, and what that shows by the face."""
         attending = self.host.sessions[self.session.id]
-        await attending.catch_up()
+        await attending.drain()
         await attending.commit()
         attending.board.tell()
 
@@ -245,10 +245,10 @@ class _StandIn:
         return ok("done")
 
 
-Ask = Callable[[hooks.Hooks, Any, hooks.Oversight], Any]
+Ask = Callable[[hooks.Hooks, Any, hooks.HookScope], Any]
 
 
-async def _before_tool(asked: hooks.Hooks, planned: hooks.PlannedCall, over: hooks.Oversight) -> Any:
+async def _before_tool(asked: hooks.Hooks, planned: hooks.PlannedCall, over: hooks.HookScope) -> Any:
     rewritten, decided = await asked.before_tool(planned, over)
     if decided is None and rewritten.arguments != planned.arguments:
         return hooks.Rewrite(rewritten.arguments)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from ostler.core.cancellation import CancelToken
 from ostler.core.children import ChildRequest, ChildResult
 from ostler.core.context import Count
-from ostler.core.json_schema import normalised
+from ostler.core.json_schema import coerce
 from ostler.core.model import ToolOffer
 from ostler.core.processes import ProcessId
 from ostler.core.tool import Tool, as_outcome
@@ -163,7 +163,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: FakeToolConte
 
 async def _outcome(tool: Tool, arguments: dict[str, Any], context: FakeToolContext) -> Outcome:
     try:
-        validated = tool.validate(normalised(arguments, tool.spec.schema))
+        validated = tool.validate(coerce(arguments, tool.spec.schema))
         return as_outcome(await tool.run(validated, context))
     except asyncio.CancelledError:
         raise
@@ -178,7 +178,7 @@ def _failure_kind(error: OstlerError) -> Any:
     return kind if kind in _FAILURES else "tool_failed"
 
 
-def told(outcome: Outcome) -> str:
+def result_text(outcome: Outcome) -> str:
     """The text that the model gets."""
     return text_of(outcome.content) if isinstance(outcome, Ok | Failed) else ""
 

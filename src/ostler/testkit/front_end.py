@@ -20,17 +20,17 @@ from typing import Any
 
 import msgspec
 
-from ostler.core.harness import Attended
+from ostler.core.harness import OpenSession
 from ostler.extensions.host import ExtensionHost
 from ostler.extensions.ui.front_end import Editor, normalised_key
 from ostler.extensions.ui.themes import DEFAULT
 from ostler.extensions.ui.types import (
+    BarView,
     OverlayDialog,
     Rendering,
-    Shown,
-    ShownStatus,
-    ShownWidget,
+    StatusView,
     Visibility,
+    WidgetView,
     dialog_of,
     overlay_extent,
 )
@@ -45,8 +45,8 @@ CANCEL = object()
 _KNOWN_KEYS = frozenset({"enter", "backspace", "space", "ctrl+u"})
 
 
-class TestFace:
-    """Implements `Face`. Questions are answered with `answers`, one after the other, or by `answer`; when
+class FakeFrontEnd:
+    """Implements `FrontEnd`. Questions are answered with `answers`, one after the other, or by `answer`; when
     there are none left, with `CANCEL`.
 
     What happened is in `printed`, `questions`, `overlays`, `values`, `submitted`, `suspended_times`,
@@ -85,13 +85,13 @@ class TestFace:
         self._editor: Editor | None = None
         self._asking = 0
         self._host: ExtensionHost | None = None
-        self._session: Attended | None = None
+        self._session: OpenSession | None = None
 
-    def follow(self, session: Attended, host: ExtensionHost) -> Callable[[], None]:
+    def follow(self, session: OpenSession, host: ExtensionHost) -> Callable[[], None]:
         """Begins with what is shown already. Returns how to stop."""
         self._host, self._session = host, session
         self.values = host.live_values(session.id)
-        return session.journal.observe(self._see)
+        return session.journal.subscribe(self._see)
 
     def _see(self, batch: Sequence[Fact | Event]) -> None:
         for one in batch:
@@ -214,14 +214,14 @@ class TestFace:
             lines.append(" · ".join(status)[:width])
         return "\n".join(lines)
 
-    def widgets(self, placement: str = "") -> list[ShownWidget]:
+    def widgets(self, placement: str = "") -> list[WidgetView]:
         """In their order."""
-        shown = [msgspec.convert(self.values[name], ShownWidget) for name in self._named("widget:")]
+        shown = [msgspec.convert(self.values[name], WidgetView) for name in self._named("widget:")]
         chosen = [one for one in shown if placement in ("", one.placement)]
         return sorted(chosen, key=lambda one: (one.priority, one.order))
 
     def status(self) -> list[str]:
-        shown = [msgspec.convert(self.values[name], ShownStatus) for name in self._named("status:")]
+        shown = [msgspec.convert(self.values[name], StatusView) for name in self._named("status:")]
         return [one.text for one in sorted(shown, key=lambda one: (one.priority, one.order))]
 
     async def call(
@@ -244,12 +244,12 @@ class TestFace:
 
     async def _bar(self, name: str, width: int) -> list[str]:
         return (
-            await self._framed(msgspec.convert(self.values[name], Shown), width)
+            await self._framed(msgspec.convert(self.values[name], BarView), width)
             if name in self.values
             else []
         )
 
-    async def _framed(self, shown: Shown, width: int) -> list[str]:
+    async def _framed(self, shown: BarView, width: int) -> list[str]:
         edge = "" if shown.style.borderless else "│ "
         text = await self._text(shown.text, shown.markdown, shown.render, width - len(edge))
         return [f"{edge}{line}" for line in text.splitlines()]
@@ -274,7 +274,7 @@ class TestFace:
         left = " " * ((columns - width) // 2)
         return "\n" * free + "\n".join(f"{left}{line}"[:columns] for line in block)
 
-    def _here(self) -> tuple[ExtensionHost, Attended]:
+    def _here(self) -> tuple[ExtensionHost, OpenSession]:
         if self._host is None or self._session is None:
             raise RuntimeError("let it follow a session first: face.follow(session, host)")
         return self._host, self._session

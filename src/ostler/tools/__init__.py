@@ -32,7 +32,7 @@ def builtin_tool(name: str) -> Tool:
     return found
 
 
-class ToolToLoad:
+class LazyTool:
     """Stands for a built-in tool, which is loaded when it is looked at: until something is asked of a model,
     nobody does."""
 
@@ -49,9 +49,9 @@ class ToolToLoad:
     def validate(self, arguments: dict[str, Any]) -> Any:
         return self.load().validate(arguments)
 
-    async def objection(self, arguments: Any, before: BeforeCall) -> str:
+    async def precheck(self, arguments: Any, before: BeforeCall) -> str:
         loaded = self.load()
-        return await loaded.objection(arguments, before) if isinstance(loaded, FunctionTool) else ""
+        return await loaded.precheck(arguments, before) if isinstance(loaded, FunctionTool) else ""
 
     async def run(self, arguments: Any, context: ToolContext) -> Any:
         return await self.load().run(arguments, context)

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.core.function_tool import checked
+from ostler.core.function_tool import validate_arguments
 from ostler.core.processes import find_program
 from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.outcomes import Failed, Ok, failed, ok
-from ostler.tools.child_process import child_process, leave_running
-from ostler.tools.truncation import Kept, Tail, byte_length, size_text
+from ostler.tools.child_process import child_process, keep_in_background
+from ostler.tools.truncation import Tail, TruncatedText, byte_length, size_text
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 600.0
@@ -31,7 +31,7 @@ class BashTool:
     """Runs a command to its end or to its time limit.
 
     - Cancelled or out of time, its whole process group is dead before the call returns.
-    - What it leaves in the background lives on until the session is closed (`left_running.py`).
+    - What it leaves in the background lives on until the session is closed (`is_running.py`).
     """
 
     def __init__(self, default_timeout: float = DEFAULT_TIMEOUT, max_timeout: float = MAX_TIMEOUT) -> None:
@@ -55,7 +55,7 @@ class BashTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> BashArguments:
-        return checked(arguments, BashArguments, self.spec.name)
+        return validate_arguments(arguments, BashArguments, self.spec.name)
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Ok | Failed:
         timeout = min(arguments.timeout or self._default_timeout, self._max_timeout)
@@ -70,9 +70,9 @@ class BashTool:
             except TimeoutError:
                 timed_out = True
                 await child.end()
-            left_running = child.left_running
+            left_running = child.is_running
             if left_running:
-                leave_running(context.memory, child)
+                keep_in_background(context.memory, child)
         output.finish()
         return _outcome(
             output,
@@ -106,7 +106,7 @@ class _Output:
     def finish(self) -> None:
         self._pass_on(self._decoder.decode(b"", final=True))
 
-    def kept(self) -> Kept:
+    def kept(self) -> TruncatedText:
         return self._tail.kept()
 
     def _pass_on(self, text: str) -> None:
@@ -148,7 +148,7 @@ def _outcome(
     return ok(text or "(no output)", details=details, summary="exit code 0")
 
 
-def _text(kept: Kept, output: _Output, call: str) -> str:
+def _text(kept: TruncatedText, output: _Output, call: str) -> str:
     # Some vendors refuse a request with a NUL in it.
     text = kept.text.replace("\0", "\ufffd")
     if not kept.truncated:

@@ -5,7 +5,7 @@ times as much to start, and wait for the end of the output, which a daemon can h
 """
 # MERGED: What calls left in the background, such as a server started with `&`, or an agent that waits for
 # MERGED: more.
-# MERGED: It may live as long as its session is open. Whoever closes the session calls `end_left_running`.
+# MERGED: It may live as long as its session is open. Whoever closes the session calls `stop_background`.
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ChildProcess:
         return self._child.returncode
 
     @property
-    def left_running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether something that the command started lives on."""
         return not self._output_ended.done() or group_is_alive(self.id.pid)
 
@@ -258,11 +258,11 @@ def _ignore(piece: bytes) -> None:
 _MEMORY_KEY = "ostler.tools.child_process"
 
 
-class LeftRunning(Protocol):
+class BackgroundProcess(Protocol):
     """Something that outlives its call."""
 
     @property
-    def left_running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether there is still something to end."""
         ...
 
@@ -272,29 +272,29 @@ class LeftRunning(Protocol):
         """Nothing of it runs any more."""
 
 
-def leave_running(memory: dict[str, Any], child: ChildProcess) -> None:
+def keep_in_background(memory: dict[str, Any], child: ChildProcess) -> None:
     """Keeps a command's background processes going after its call has ended."""
     child.keep_reading()
     keep_running(memory, child)
 
 
-def keep_running(memory: dict[str, Any], one: LeftRunning) -> None:
+def keep_running(memory: dict[str, Any], one: BackgroundProcess) -> None:
     """It is ended with the session."""
-    kept: list[LeftRunning] = memory.setdefault(_MEMORY_KEY, [])
-    ended = [other for other in kept if not other.left_running]
+    kept: list[BackgroundProcess] = memory.setdefault(_MEMORY_KEY, [])
+    ended = [other for other in kept if not other.is_running]
     for other in ended:
         other.close()
         kept.remove(other)
     kept.append(one)
 
 
-async def end_left_running(memory: dict[str, Any]) -> None:
+async def stop_background(memory: dict[str, Any]) -> None:
     """Ends all of them, with their groups."""
-    kept: list[LeftRunning] = memory.pop(_MEMORY_KEY, [])
+    kept: list[BackgroundProcess] = memory.pop(_MEMORY_KEY, [])
     await asyncio.gather(*(_end(one) for one in kept))
 
 
-async def _end(one: LeftRunning) -> None:
+async def _end(one: BackgroundProcess) -> None:
     try:
         await one.end()
     finally:

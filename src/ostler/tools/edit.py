@@ -24,15 +24,15 @@ from ostler.tools.diff import Diff, Splice, diff_of_splices, splice
 from ostler.tools.files import (
     MAX_DIGESTED,
     digest_of,
-    in_thread,
+    display_path,
+    file_errors,
     last_seen,
-    missing,
-    plain_failures,
-    refuse_unless_fresh,
+    not_found,
     remember,
+    require_unchanged,
     resolve,
-    shown,
-    to_its_end,
+    run_cancellable,
+    run_to_completion,
 )
 from ostler.tools.truncation import cut_line, size_text, without_surrogates
 
@@ -316,9 +316,9 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     """
     file = resolve(path, context.cwd)
     seen = await last_seen(context, file)
-    name = shown(file, context.cwd)
-    with plain_failures(path):
-        edited = await to_its_end(lambda: _edit(file, path, name, edits, seen))
+    name = display_path(file, context.cwd)
+    with file_errors(path):
+        edited = await run_to_completion(lambda: _edit(file, path, name, edits, seen))
     remember(context.memory, file, edited.digest)
     count = len(edited.plan.splices)
     diff = edited.diff
@@ -343,12 +343,12 @@ async def edit(path: str, edits: list[Replacement], *, context: ToolContext) -> 
     return ok("\n".join(rows), details=details, summary=f"+{diff.added} -{diff.removed}")
 
 
-@edit.objecting
+@edit.prechecker
 async def _unchangeable(path: str, edits: list[Replacement], *, context: BeforeCall) -> None:
     file = resolve(path, context.cwd)
     seen = await last_seen(context, file)
-    with plain_failures(path):
-        await in_thread(lambda stop: _edited(file, path, shown(file, context.cwd), edits, seen))
+    with file_errors(path):
+        await run_cancellable(lambda stop: _edited(file, path, display_path(file, context.cwd), edits, seen))
 
 
 def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
@@ -360,14 +360,14 @@ def _edit(file: Path, given: str, name: str, edits: list[Replacement], seen: str
 def _edited(file: Path, given: str, name: str, edits: list[Replacement], seen: str | None) -> _Edited:
     """The file as it would be."""
     if not file.exists():
-        raise missing(file, given)
+        raise not_found(file, given)
     if not file.is_file():
         raise ToolFailed(f"{given} is not a regular file: only text files can be edited")
     size = file.stat().st_size
     if size > MAX_DIGESTED:
         raise ToolFailed(f"{given} is too large to edit ({size_text(size)}): use bash, for instance with sed")
     before = file.read_bytes()
-    refuse_unless_fresh(given, seen, digest_of(before))
+    require_unchanged(given, seen, digest_of(before))
     if media.is_binary(before):
         raise ToolFailed(f"{given} is binary ({media.binary_kind(before)}): only text files can be edited")
     mark = _BOM if before.startswith(_BOM) else b""

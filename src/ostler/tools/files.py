@@ -56,7 +56,7 @@ def resolve(path: str, cwd: Path) -> Path:
         raise ToolFailed(explain(error, path)) from None
 
 
-def shown(path: Path, cwd: Path) -> str:
+def display_path(path: Path, cwd: Path) -> str:
     """Relative to `cwd` where it lies below it: shorter, and as good for the next call."""
     home = cwd.resolve()
     return str(path.relative_to(home)) if path.is_relative_to(home) else str(path)
@@ -69,7 +69,7 @@ def explain(error: OSError, path: str) -> str:
 
 
 @contextmanager
-def plain_failures(path: str) -> Iterator[None]:
+def file_errors(path: str) -> Iterator[None]:
     """Turns errors of the file system into `ToolFailed` with one line about `path`."""
     try:
         yield
@@ -77,7 +77,7 @@ def plain_failures(path: str) -> Iterator[None]:
         raise ToolFailed(explain(error, path)) from None
 
 
-def missing(path: Path, given: str) -> ToolFailed:
+def not_found(path: Path, given: str) -> ToolFailed:
     """The failure for a path that does not exist, with names that look like it."""
     from difflib import get_close_matches
 
@@ -284,7 +284,7 @@ async def last_seen(context: BeforeCall, path: Path) -> str | None:
     return seen.digests.get(str(path))
 
 
-def refuse_unless_fresh(given: str, seen: str | None, present: str) -> None:
+def require_unchanged(given: str, seen: str | None, present: str) -> None:
     """Raises `ToolFailed` when the model would change a file that it does not know as it is now."""
     if seen is None:
         raise ToolFailed(f"{given} exists but was not read in this session: read it first, then change it")
@@ -306,7 +306,7 @@ Stop = Callable[[], bool]
 """Says whether the work should end early; asked now and then by the work itself."""
 
 
-async def in_thread(work: Callable[[Stop], T]) -> T:
+async def run_cancellable(work: Callable[[Stop], T]) -> T:
     """Runs work that only looks. A cancellation returns at once and tells the work to stop."""
     stopped = threading.Event()
     try:
@@ -316,7 +316,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
         raise
 
 
-async def to_its_end(work: Callable[[], T]) -> T:
+async def run_to_completion(work: Callable[[], T]) -> T:
     """Runs short work that changes something. A cancellation waits for it, so that nothing changes after
     the call has its outcome."""
     task = asyncio.ensure_future(asyncio.to_thread(work))

@@ -17,13 +17,13 @@ from ostler.schema.outcomes import Ok, ok
 from ostler.tools.files import (
     Stop,
     compile_glob,
+    display_path,
+    file_errors,
     in_path_order,
-    in_thread,
     is_folder,
-    missing,
-    plain_failures,
+    not_found,
     resolve,
-    shown,
+    run_cancellable,
     walk,
 )
 from ostler.tools.truncation import first_that_fit, size_text, without_surrogates
@@ -46,16 +46,16 @@ async def find(
         limit: how many to show
     """
     root = resolve(path, context.cwd)
-    with plain_failures(path):
+    with file_errors(path):
         if not root.exists():
-            raise missing(root, path)
+            raise not_found(root, path)
         if not root.is_dir():
             raise ToolFailed(f"{path} is not a directory")
-        found = await in_thread(lambda stop: _matching(root, pattern, stop))
-    prefix = "" if root == context.cwd.resolve() else shown(root, context.cwd) + "/"
+        found = await run_cancellable(lambda stop: _matching(root, pattern, stop))
+    prefix = "" if root == context.cwd.resolve() else display_path(root, context.cwd) + "/"
     rows = first_that_fit(without_surrogates(prefix + name) for name in found[:limit])
     details = {
-        "path": shown(root, context.cwd),
+        "path": display_path(root, context.cwd),
         "found": len(found),
         "truncated": len(rows) < len(found),
     }
@@ -104,15 +104,15 @@ async def ls(
         limit: how many entries to show
     """
     folder = resolve(path, context.cwd)
-    with plain_failures(path):
+    with file_errors(path):
         if not folder.exists():
-            raise missing(folder, path)
+            raise not_found(folder, path)
         if not folder.is_dir():
             raise ToolFailed(f"{path} is a file: use read to see it")
-        listing = await in_thread(lambda stop: _list(folder, limit, stop))
+        listing = await run_cancellable(lambda stop: _list(folder, limit, stop))
     rows = first_that_fit(listing.rows)
     details = {
-        "path": shown(folder, context.cwd),
+        "path": display_path(folder, context.cwd),
         "entries": listing.total,
         "truncated": len(rows) < listing.total,
     }

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.core.function_tool import checked
+from ostler.core.function_tool import validate_arguments
 from ostler.core.tool import ToolContext, ToolSpec, schema_of
 from ostler.schema.errors import ToolFailed
 from ostler.schema.outcomes import Ok, ok
-from ostler.tools.files import in_thread, missing, plain_failures, resolve, shown
+from ostler.tools.files import display_path, file_errors, not_found, resolve, run_cancellable
 from ostler.tools.grep_engines import SearchRequest, SearchResult, as_rows
 
 _DESCRIPTION = (
@@ -60,7 +60,7 @@ class GrepTool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> GrepArguments:
-        return checked(arguments, GrepArguments, self.spec.name)
+        return validate_arguments(arguments, GrepArguments, self.spec.name)
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> Ok:
         if "\n" in arguments.pattern or "\0" in arguments.pattern:
@@ -76,9 +76,9 @@ grep = GrepTool()
 
 def _request(arguments: GrepArguments, context: ToolContext) -> SearchRequest:
     root = resolve(arguments.path, context.cwd)
-    with plain_failures(arguments.path):
+    with file_errors(arguments.path):
         if not root.exists():
-            raise missing(root, arguments.path)
+            raise not_found(root, arguments.path)
         if not root.is_dir() and not root.is_file():
             raise ToolFailed(f"{arguments.path} is a pipe, socket or device, not a file")
     return SearchRequest(
@@ -102,11 +102,11 @@ async def _searched(program: str | None, request: SearchRequest, context: ToolCo
 
     if may_take_long(request):
         return await search_in_child(request, context)
-    return await in_thread(lambda stop: search_with_python(request, stop))
+    return await run_cancellable(lambda stop: search_with_python(request, stop))
 
 
 def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext, engine: str) -> Ok:
-    prefix = "" if request.root == context.cwd.resolve() else shown(request.root, context.cwd)
+    prefix = "" if request.root == context.cwd.resolve() else display_path(request.root, context.cwd)
     rows, all_fit = as_rows(result.lines, prefix, grouped=request.context > 0)
     matches = sum(line.matches for line in result.lines)
     if not all_fit:
@@ -116,7 +116,7 @@ def _outcome(result: SearchResult, request: SearchRequest, context: ToolContext,
             f"[the first {matches} matches; there are more: narrow pattern, path or glob, or raise limit]"
         )
     details = {
-        "path": shown(request.root, context.cwd),
+        "path": display_path(request.root, context.cwd),
         "matches": matches,
         "files": len({line.path for line in result.lines if line.matches}),
         "truncated": result.has_more or not all_fit,

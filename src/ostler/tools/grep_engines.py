@@ -47,7 +47,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class FoundLine(msgspec.Struct, frozen=True):
+class MatchedLine(msgspec.Struct, frozen=True):
     """A line that matches, or one beside it. `path` is relative to the root; empty for the root itself."""
 
     path: str
@@ -57,7 +57,7 @@ class FoundLine(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    lines: list[FoundLine]
+    lines: list[MatchedLine]
     has_more: bool
     """There are more matches than were asked for."""
 
@@ -67,12 +67,12 @@ class Collector:
 
     def __init__(self, request: SearchRequest) -> None:
         self._request = request
-        self._lines: list[FoundLine] = []
+        self._lines: list[MatchedLine] = []
         self._matches = 0
-        self._last_match: FoundLine | None = None
+        self._last_match: MatchedLine | None = None
         self.has_more = False
 
-    def add(self, line: FoundLine) -> bool:
+    def add(self, line: MatchedLine) -> bool:
         """False when no more are wanted."""
         if self.has_more:
             return False
@@ -97,10 +97,10 @@ class Collector:
         return SearchResult(self._lines, self.has_more)
 
 
-def as_rows(lines: Sequence[FoundLine], prefix: str, *, grouped: bool) -> tuple[list[str], bool]:
+def as_rows(lines: Sequence[MatchedLine], prefix: str, *, grouped: bool) -> tuple[list[str], bool]:
     """`path:12:text` for a match, `path-11-text` beside it, `--` between groups; and whether all fit."""
     rows: list[str] = []
-    previous: FoundLine | None = None
+    previous: MatchedLine | None = None
     for line in lines:
         if grouped and previous and (previous.path != line.path or previous.number + 1 != line.number):
             rows.append("--")
@@ -212,7 +212,7 @@ class _Reader:
             self.rest.append(row.decode("utf-8", "replace"))
             return
         path, number, sign, text = found.groups()
-        line = FoundLine(
+        line = MatchedLine(
             path="" if self._is_file else path.decode("utf-8", "surrogateescape"),
             number=int(number),
             text=text.removesuffix(b"\r").decode("utf-8", "replace"),
@@ -271,8 +271,8 @@ def _files(request: SearchRequest, stop: Stop) -> list[tuple[Path, str]]:
 
 def _search_file(
     path: Path, name: str, pattern: re.Pattern[str], context: int, stop: Stop
-) -> Iterator[FoundLine]:
-    before: deque[FoundLine] = deque(maxlen=context)
+) -> Iterator[MatchedLine]:
+    before: deque[MatchedLine] = deque(maxlen=context)
     after = 0
     for number, text in enumerate(_lines(path), 1):
         if number % 1000 == 0 and stop():
@@ -280,13 +280,13 @@ def _search_file(
         if pattern.search(text):
             yield from before
             before.clear()
-            yield FoundLine(name, number, text)
+            yield MatchedLine(name, number, text)
             after = context
         elif after:
             after -= 1
-            yield FoundLine(name, number, text, matches=False)
+            yield MatchedLine(name, number, text, matches=False)
         elif context:
-            before.append(FoundLine(name, number, text, matches=False))
+            before.append(MatchedLine(name, number, text, matches=False))
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -19,13 +19,13 @@ from ostler.tools import media
 from ostler.tools.files import (
     MAX_DIGESTED,
     Stop,
-    in_thread,
-    missing,
+    display_path,
+    file_errors,
     new_digest,
-    plain_failures,
+    not_found,
     remember,
     resolve,
-    shown,
+    run_cancellable,
     stamp_of,
 )
 from ostler.tools.media import Scaled, can_scale, scaled_down
@@ -77,17 +77,17 @@ async def read(
     if path.startswith(BLOB_PREFIX):
         return await _read_blob(path, window, context)
     file = resolve(path, context.cwd)
-    found = await in_thread(lambda stop: look_at(file, path, window, context.cwd, stop))
+    found = await run_cancellable(lambda stop: read_file(file, path, window, context.cwd, stop))
     remember(context.memory, file, (found.details or {})["digest"])
     return found
 
 
-def look_at(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
+def read_file(file: Path, given: str, window: LineWindow, cwd: Path, stop: Stop) -> Ok:
     """What the tool says of a resolved file. Its `details` have the file's digest. Takes its time."""
-    with plain_failures(given):
+    with file_errors(given):
         _refuse_what_cannot_be_read(file, given)
         found = _look(file, given, window, stop)
-    name = shown(file, cwd)
+    name = display_path(file, cwd)
     if isinstance(found, _Attachment):
         return _as_attachment(found, name)
     return _as_text(found, {"path": name, "digest": found.digest})
@@ -98,7 +98,7 @@ def _refuse_what_cannot_be_read(file: Path, given: str) -> None:
     try:
         mode = file.stat().st_mode
     except FileNotFoundError:
-        raise missing(file, given) from None
+        raise not_found(file, given) from None
     if stat.S_ISDIR(mode):
         raise ToolFailed(f"{given} is a directory: use ls to list it")
     if not stat.S_ISREG(mode):

@@ -19,7 +19,7 @@ MAX_LINE = 2000
 """Characters of one line."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class TruncatedText(msgspec.Struct, frozen=True):
     """What was kept of a text. `lines` counts the kept ones, `total_lines` all there were."""
 
     text: str
@@ -101,7 +101,7 @@ class Tail:
         self._closed.extend(cut_line(line, self._max_line) for line in rest[-self._max_lines :])
         self._extend(last)
 
-    def kept(self) -> Kept:
+    def kept(self) -> TruncatedText:
         """As much of the end as fits; the text itself when all of it does."""
         open_line = "".join(self._open)
         if self._omitted:
@@ -120,7 +120,7 @@ class Tail:
         cut = sum(len(line.removesuffix("\n")) > self._max_line for line in chosen)
         if not lines[first:]:
             cut = len(chosen)
-        return Kept("".join(chosen), len(chosen), total, cut)
+        return TruncatedText("".join(chosen), len(chosen), total, cut)
 
     def _extend(self, part: str) -> None:
         room = self._max_line - self._open_length

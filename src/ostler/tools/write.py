@@ -16,15 +16,15 @@ from ostler.tools import media
 from ostler.tools.diff import Diff, diff_of_texts, lines_of
 from ostler.tools.files import (
     digest_of,
+    display_path,
     file_digest,
-    in_thread,
+    file_errors,
     last_seen,
-    plain_failures,
-    refuse_unless_fresh,
     remember,
+    require_unchanged,
     resolve,
-    shown,
-    to_its_end,
+    run_cancellable,
+    run_to_completion,
 )
 
 _MAX_COMPARED = 2 * 1024 * 1024
@@ -48,9 +48,9 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     file = resolve(path, context.cwd)
     data = _encoded(content)
     seen = await last_seen(context, file)
-    name = shown(file, context.cwd)
-    with plain_failures(path):
-        written = await to_its_end(lambda: _write(file, path, name, content, data, seen))
+    name = display_path(file, context.cwd)
+    with file_errors(path):
+        written = await run_to_completion(lambda: _write(file, path, name, content, data, seen))
     digest = digest_of(data)
     remember(context.memory, file, digest)
     lines = len(lines_of(content))
@@ -68,13 +68,13 @@ async def write(path: str, content: str, *, context: ToolContext) -> Ok:
     return ok(f"wrote {len(data)} bytes ({lines} lines) to {name}", details=details, summary=summary)
 
 
-@write.objecting
+@write.prechecker
 async def _unwritable(path: str, content: str, *, context: BeforeCall) -> None:
     file = resolve(path, context.cwd)
     _encoded(content)
     seen = await last_seen(context, file)
-    with plain_failures(path):
-        await in_thread(lambda stop: _refuse(file, path, seen))
+    with file_errors(path):
+        await run_cancellable(lambda stop: _refuse(file, path, seen))
 
 
 def _encoded(content: str) -> bytes:
@@ -107,7 +107,7 @@ def _refuse(file: Path, given: str, seen: str | None) -> int | None:
     if not stat.S_ISREG(status.st_mode):
         raise ToolFailed(f"{given} is a pipe, socket or device, not a regular file")
     if status.st_size:
-        refuse_unless_fresh(given, seen, file_digest(file))
+        require_unchanged(given, seen, file_digest(file))
     return status.st_size
 
 

@@ -15,12 +15,12 @@ from ostler.schema import events
 from ostler.schema.events import ChildEvent, ChildStarted, Event, QuestionAnswered, QuestionAsked
 from ostler.schema.facts import Fact, decode_event
 from ostler.schema.text import one_line
-from ostler.tui.items import CallBlock, ChildLine
+from ostler.tui.items import CallItem, ChildItem
 from ostler.tui.render.terminal_text import TerminalText
 
 if TYPE_CHECKING:
     from ostler.extensions.context_api.subagents import SubagentEvents
-    from ostler.tui.render.call_arguments import GrowingArguments
+    from ostler.tui.render.call_arguments import ArgumentsStream
 
 
 _LINE = 200
@@ -30,7 +30,7 @@ _LINE = 200
 class OpenCall:
     """A call that has no result yet: its arguments grow, then its output does."""
 
-    def __init__(self, block: CallBlock, since: float, cwd: Path | None = None) -> None:
+    def __init__(self, block: CallItem, since: float, cwd: Path | None = None) -> None:
         self.block = block
         self.since = since
         self.is_asked = False
@@ -39,19 +39,19 @@ class OpenCall:
         self._children: dict[str, Child] = {}
         self._cwd = cwd
         self._written: list[str] = []
-        self._arguments: GrowingArguments | None = None
+        self._arguments: ArgumentsStream | None = None
 
     def write(self, fragment: str) -> None:
         self._written.append(fragment)
 
     @property
-    def arguments(self) -> GrowingArguments:
+    def arguments(self) -> ArgumentsStream:
         """As far as they are written. They are read when they are looked at: of most calls in a session that
         is opened, nobody ever does."""
         if self._arguments is None:
-            from ostler.tui.render.call_arguments import growing_arguments
+            from ostler.tui.render.call_arguments import arguments_stream
 
-            self._arguments = growing_arguments(self.block.name, self._cwd)
+            self._arguments = arguments_stream(self.block.name, self._cwd)
         if self._written:
             written, self._written = "".join(self._written), []
             self._arguments.feed(written)
@@ -77,7 +77,7 @@ class OpenCall:
     def end_child(self, ended: events.ChildEnded) -> None:
         self._children.setdefault(ended.child, Child("child")).end(ended)
 
-    def ended_children(self) -> tuple[ChildLine, ...]:
+    def ended_children(self) -> tuple[ChildItem, ...]:
         return tuple(child.said() for child in self._children.values() if child.has_ended)
 
     def look(self, now: float) -> None:
@@ -134,8 +134,8 @@ class Child:
         self._line = " · ".join(one for one in (status, calls, cost) if one)
         self.has_ended = True
 
-    def said(self) -> ChildLine:
-        return ChildLine(self._name, self._line.strip(), self._is_talking and not self.has_ended)
+    def said(self) -> ChildItem:
+        return ChildItem(self._name, self._line.strip(), self._is_talking and not self.has_ended)
 
 
 def _line(text: str) -> str:

@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from ostler.app.remote_sessions import FarStore
+from ostler.app.remote_sessions import RemoteSessions
 from ostler.core.cancellation import CancelToken
 from ostler.core.harness import Harness
 from ostler.core.hooks import PlannedSwitch
-from ostler.core.journal import oversight
+from ostler.core.journal import hook_scope
 from ostler.core.store import Store
-from ostler.extensions.idle_host import Lookout, present_host
+from ostler.extensions.idle_host import IdleHost, active_host
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
 from ostler.schema.events import SettingsChanged
-from ostler.sessions.session import Session, create_session, open_or_watch, watch_session
+from ostler.sessions.session import Session, create_session, follow_session, open_or_follow
 from ostler.tui.conversation import Conversation
 from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
-    from ostler.extensions.ui.themes import ThemeBook, ThemeColors
+    from ostler.extensions.ui.themes import ThemeColors, ThemeRegistry
     from ostler.schema.events import Event
     from ostler.schema.facts import Fact
     from ostler.tui.commands.registry import Commands
     from ostler.tui.items import Level
     from ostler.tui.panels.panel import Panels
-    from ostler.tui.prompt_queue import WaitingPrompts
+    from ostler.tui.prompt_queue import PromptQueue
     from ostler.tui.shell import ShellCommands
 
 
-class Desk(Protocol):
+class CommandContext(Protocol):
     """The terminal has one, and so have plain lines."""
 
     conversation: Conversation
 
     @property
-    def face(self) -> DeskFace: ...
+    def face(self) -> ContextFrontEnd: ...
 
     @property
     def app(self) -> Printer: ...
@@ -50,13 +50,13 @@ class Desk(Protocol):
     def panels(self) -> Panels: ...
 
     @property
-    def writing(self) -> DeskWriting: ...
+    def writing(self) -> ContextComposer: ...
 
     @property
     def commands(self) -> Commands: ...
 
     @property
-    def switching(self) -> Switching: ...
+    def switching(self) -> SessionSwitch: ...
 
     def colors(self) -> ThemeColors | None: ...
 
@@ -75,14 +75,14 @@ class Desk(Protocol):
     async def submit(self, text: str) -> None:
         """As if it had been typed, and Enter pressed."""
 
-    def leave(self) -> None: ...
+    def quit(self) -> None: ...
 
 
-class DeskFace(Protocol):
+class ContextFrontEnd(Protocol):
     """What extensions see of it, too."""
 
     @property
-    def book(self) -> ThemeBook: ...
+    def book(self) -> ThemeRegistry: ...
 
     def theme(self) -> str: ...
 
@@ -95,12 +95,12 @@ class DeskFace(Protocol):
     def suspended(self) -> AbstractAsyncContextManager[None]: ...
 
 
-class DeskWriting(Protocol):
+class ContextComposer(Protocol):
     @property
     def shell(self) -> ShellCommands: ...
 
     @property
-    def waiting(self) -> WaitingPrompts: ...
+    def waiting(self) -> PromptQueue: ...
 
 
 class Size(Protocol):
@@ -126,10 +126,10 @@ Reason = Literal["new", "open", "fork", "import", "clear"]
 BUSY = "a run is under way: esc stops it, or wait until it has ended"
 
 
-class Switching:
+class SessionSwitch:
     """The other session is opened before this one is given back: if that fails, nothing has happened."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
         self._one_at_a_time = asyncio.Lock()
 
@@ -141,7 +141,7 @@ class Switching:
         harness = conversation.harness
         if "before_switch" in harness.hooks:
             planned = PlannedSwitch(conversation.session.id, reason, prompt)
-            over = oversight(conversation.session.journal, CancelToken())
+            over = hook_scope(conversation.session.journal, CancelToken())
             if refusal := await harness.hooks.before_leaving(planned, over):
                 raise UsageError(refusal.reason or "an extension does not want to leave the session")
         return await self.to(session, prompt)
@@ -155,7 +155,7 @@ class Switching:
             there = await self._open(session, left, store or left.store)
             conversation = Conversation(there, left.host, self._desk.see)
             await self._desk.writing.shell.stop()
-            await left.leave()
+            await left.close()
             await self._desk.show(conversation)
         if prompt:
             await self._desk.submit(prompt)
@@ -164,16 +164,16 @@ class Switching:
     async def _open(self, session: str, leaving: Conversation, store: Store) -> Session:
         """A new session goes on with the model that the one before was given."""
         left, kept = leaving.harness, leaving.session.state.settings
-        context = left.context.anew() if left.context else None
+        context = left.context.for_child() if left.context else None
         harness = msgspec.structs.replace(left, memory={}, context=context)
         _equip(harness)
         try:
-            if isinstance(store, FarStore):
+            if isinstance(store, RemoteSessions):
                 name = session or await store.begin(harness.cwd, kept.model, kept.reasoning)
-                there = await watch_session(store, name, harness)
+                there = await follow_session(store, name, harness)
                 harness.cwd = Path(there.state.cwd)
             elif session:
-                there = await open_or_watch(store, session, harness)
+                there = await open_or_follow(store, session, harness)
             else:
                 there = await create_session(store, harness)
                 if kept.model:
@@ -201,7 +201,7 @@ class Switching:
 
 def _equip(harness: Harness) -> None:
     """Extensions hold in the sessions of this harness from now on."""
-    if isinstance(harness.attendant, Lookout):
+    if isinstance(harness.attendant, IdleHost):
         harness.attendant.equip(harness)
-    elif (host := present_host(harness)) is not None:
-        host.equip(harness)
+    elif (host := active_host(harness)) is not None:
+        host.install_into(harness)

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.lazy import lazy_module
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import RequestRefused, UserMessage
 from ostler.schema.requests import Navigate
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips, Typed
+from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.editor.completion import CompletionPopup
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.editor.prompt_history import HistorySearch, PromptHistory
-from ostler.tui.keys import Chord, KeyChords, PressedTwice
+from ostler.tui.keys import Chord, DoublePress, KeyChords
 from ostler.tui.model_setup import ThinkingLevel
 from ostler.tui.panels.panel import TYPING_SECONDS
 from ostler.tui.prompt_content import PromptContent, prompt_content
-from ostler.tui.prompt_queue import WaitingPrompts
+from ostler.tui.prompt_queue import PromptQueue
 from ostler.tui.shell import ShellCommands, shell_line
 
 if TYPE_CHECKING:
     from ostler.tui import history_viewer
-    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.terminal_ui import TerminalUI
 else:
     history_viewer = lazy_module("ostler.tui.history_viewer")
 
@@ -47,14 +47,14 @@ class _Left(msgspec.Struct, frozen=True):
     """What was put into the line."""
 
 
-class GoingBack:
+class Rewind:
     def __init__(
         self,
         conversation: Callable[[], Conversation],
         line: InputLine,
         shell: ShellCommands,
-        waiting: WaitingPrompts,
-        twice: PressedTwice,
+        waiting: PromptQueue,
+        twice: DoublePress,
         say: Callable[[str], None],
     ) -> None:
         self._conversation = conversation
@@ -147,10 +147,10 @@ async def _at_rest(conversation: Conversation) -> None:
         stop()
 
 
-class Writing:
+class Composer:
     """Between the keys and the conversation."""
 
-    def __init__(self, tui: Tui, cwd: Path) -> None:
+    def __init__(self, tui: TerminalUI, cwd: Path) -> None:
         self._tui = tui
         self.line = InputLine(PromptHistory())
         self.line.on_typed = self._typed
@@ -172,13 +172,13 @@ class Writing:
         self.shell = ShellCommands(
             lambda: tui.conversation, draw, changed, lambda block: tui.printing.take([block])
         )
-        self.waiting = WaitingPrompts(lambda: tui.conversation, self.line, draw, changed)
-        self.back = GoingBack(
+        self.waiting = PromptQueue(lambda: tui.conversation, self.line, draw, changed)
+        self.back = Rewind(
             lambda: tui.conversation,
             self.line,
             self.shell,
             self.waiting,
-            PressedTwice(tui, "esc again goes back to your last prompt"),
+            DoublePress(tui, "esc again goes back to your last prompt"),
             self._notice,
         )
         self.thinking = ThinkingLevel(lambda: tui.conversation, self._notice)
@@ -187,7 +187,7 @@ class Writing:
             "e": Chord("edits in your editor", lambda: self.soon(self._edit_outside())),
             "s": Chord("steers with it", self.steer),
             "t": Chord("thoughts", lambda: tui.show_thoughts()),
-            "m": Chord("messages", lambda: self.soon(history_viewer.LookingBack(tui).choose())),
+            "m": Chord("messages", lambda: self.soon(history_viewer.HistoryViewer(tui).choose())),
         }
         self._typed_at = -TYPING_SECONDS
         self.has_typed = False
@@ -250,7 +250,7 @@ class Writing:
         else:
             self.soon(self.submit(self.line.take(), steers=steers))
 
-    async def submit(self, typed: Typed, *, steers: bool = False) -> None:
+    async def submit(self, typed: PromptDraft, *, steers: bool = False) -> None:
         tui = self._tui
         tui.notice = ""
         if not typed.text.strip():
@@ -267,7 +267,7 @@ class Writing:
         elif not await tui.commands.run(typed.pasted_in):
             await self._say(typed, steers=steers)
 
-    async def _remember(self, typed: Typed) -> None:
+    async def _remember(self, typed: PromptDraft) -> None:
         """That it cannot be remembered is the least of what a full disk has to say."""
         try:
             await self.line.remember(typed)
@@ -275,7 +275,7 @@ class Writing:
             if not self._tui.notice:
                 self._notice(error.message)
 
-    async def _say(self, typed: Typed, *, steers: bool) -> None:
+    async def _say(self, typed: PromptDraft, *, steers: bool) -> None:
         """What cannot be said, or not be kept, is in the line again."""
         try:
             await self._tell(typed, steers=steers)
@@ -283,12 +283,12 @@ class Writing:
             self.line.put_back(typed)
             self._notice(error.message)
 
-    async def _tell(self, typed: Typed, *, steers: bool) -> None:
+    async def _tell(self, typed: PromptDraft, *, steers: bool) -> None:
         conversation = self._tui.conversation
         harness = conversation.harness
         names = [one.name for one in self._tui.commands.entries()] if typed.text.startswith("/") else []
         async with self._in_turn:
-            if isinstance(conversation.store, FarStore):
+            if isinstance(conversation.store, RemoteSessions):
                 content = PromptContent(as_typed(typed))
             else:
                 content = await asyncio.to_thread(prompt_content, typed, harness, names)
@@ -302,10 +302,10 @@ class Writing:
             if steers and conversation.is_working:
                 self.waiting.sent(await conversation.steer(content.blocks), typed, content.blocks)
             else:
-                self.waiting.sent(await conversation.say(content.blocks), typed)
+                self.waiting.sent(await conversation.prompt(content.blocks), typed)
 
     async def submit_text(self, text: str) -> None:
-        await self.submit(Typed(text, Chips()))
+        await self.submit(PromptDraft(text, Chips()))
 
     # --- other ways to write ----------------------------------------------------------------------------
 
@@ -362,4 +362,4 @@ class Writing:
         async with self._tui.face.suspended():
             with interrupts_for_editor():
                 written = await asyncio.to_thread(edited, text, command, cwd)
-        self.line.put(Typed(written, chips))
+        self.line.put(PromptDraft(written, chips))

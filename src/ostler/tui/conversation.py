@@ -10,43 +10,43 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from ostler.app.console import print_own
-from ostler.app.remote_sessions import FarStore, Relayed
+from ostler.app.console import print_to_stdout
+from ostler.app.remote_sessions import Relayed, RemoteSessions
 from ostler.core.harness import Harness
 from ostler.core.store import Store
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.schema import events
 from ostler.schema.errors import CallRefused, OstlerError, SessionHeld, StoreError, UsageError
 from ostler.schema.events import Event, RunEnded, Warned
 from ostler.schema.facts import Fact, UnknownEvent
 from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import Answer, AnyRequest, Cancel, Continue, Prompt, ReleasePrompts, Steer
-from ostler.sessions.lease import hold
-from ostler.sessions.live_socket import Batch, Relay, Unrepeated
+from ostler.sessions.lease import hold_lease
+from ostler.sessions.live_socket import Batch, DeltaFilter, Relay
 from ostler.sessions.run_tree import OpenQuestion, open_questions
-from ostler.sessions.session import NOTHING_TO_CONTINUE, Quiet, Session
+from ostler.sessions.session import NOTHING_TO_CONTINUE, RunOutcome, Session
 from ostler.tui.call_items import ChildQuestions
 
 if TYPE_CHECKING:
     from ostler.extensions.host import ExtensionHost
 
 
-def way_back(session: Session, cwd: str | None = None) -> str:
+def resume_command_line(session: Session, cwd: str | None = None) -> str:
     """The command; with the folder, where one was named."""
     store = session.journal.store
-    if isinstance(store, FarStore):
+    if isinstance(store, RemoteSessions):
         return shlex.join(["ostler", "attach", store.host, "--session", session.id])
     return shlex.join(["ostler", *(["--cwd", cwd] if cwd else []), "--session", session.id])
 
 
-def tell_way_back(conversation: Conversation, cwd: str | None = None) -> None:
+def print_resume_hint(conversation: Conversation, cwd: str | None = None) -> None:
     """Where something was said that is kept. What cannot go on has said so itself."""
     from ostler.store.memory import MemoryStore
 
     if conversation.problem is not None or isinstance(conversation.store, MemoryStore):
         return
     if conversation.session.state.transcript:
-        print_own(f"to go on with this session: {way_back(conversation.session, cwd)}")
+        print_to_stdout(f"to go on with this session: {resume_command_line(conversation.session, cwd)}")
 
 
 COMING_TO_REST = 2.0
@@ -86,7 +86,7 @@ class Conversation:
     @property
     def host(self) -> ExtensionHost | None:
         """The first extension may have come only now."""
-        return self._host or present_host(self.session.harness)
+        return self._host or active_host(self.session.harness)
 
     @property
     def store(self) -> Store:
@@ -99,7 +99,7 @@ class Conversation:
     @property
     def is_elsewhere(self) -> bool:
         """Another process has the session."""
-        return self.session.journal.is_elsewhere
+        return self.session.journal.is_detached
 
     @property
     def is_working(self) -> bool:
@@ -109,7 +109,7 @@ class Conversation:
 
     def observe(self, see: See) -> Callable[[], None]:
         """Shows what happens in the session, whoever drives it. Returns how to end it."""
-        stop = self.session.observe(see)
+        stop = self.session.subscribe(see)
         self._watching.append(see)
 
         def end() -> None:
@@ -137,11 +137,11 @@ class Conversation:
                     await self._follow()
         except (OstlerError, StoreError) as error:
             self.problem = error
-            how = f"leave, and `{way_back(self.session)}` opens it again"
+            how = f"leave, and `{resume_command_line(self.session)}` opens it again"
             text = f"the session cannot go on here: {error.message}; {how}"
             self.session.journal.publish([Warned(text, about="store")])
 
-    async def _next(self) -> Quiet:
+    async def _next(self) -> RunOutcome:
         await self._hold()
         request, self._continues = self._continues, ""
         is_new = request and await self.store.settled(self.session.id, request) is None
@@ -153,7 +153,7 @@ class Conversation:
         """What others did since we had the session is shown, before anything new is done."""
         journal = self.session.journal
         seen, lease = journal.committed_seq, journal.lease
-        await hold(journal)
+        await hold_lease(journal)
         if journal.lease.generation != lease.generation:
             if facts := await self.store.read(self.session.id, seen):
                 self._see(facts)
@@ -171,7 +171,7 @@ class Conversation:
 
     async def _work(self) -> None:
         """All that can be done now. A session that others had is left to them if there is nothing."""
-        quiet: Quiet = None
+        quiet: RunOutcome = None
         while not self.is_elsewhere or isinstance(quiet, RunEnded) or await self._has_work():
             self._rests.clear()
             try:
@@ -186,7 +186,7 @@ class Conversation:
 
     async def _follow(self) -> None:
 
-        await Following(self.session, self._see).run()
+        await SessionFollower(self.session, self._see).run()
 
     async def _until_arrival(self) -> bool:
         """A request arrives; False when somebody else goes on with the session."""
@@ -213,7 +213,7 @@ class Conversation:
 
     # --- what a person asks ---------------------------------------------------------------------------
 
-    async def say(self, content: Content) -> str:
+    async def prompt(self, content: Content) -> str:
         """A prompt: it starts a run, or waits for its turn."""
         await self.release()
         return await self._ask(Prompt(id=self._new_id(), by="tui", content=content))
@@ -227,7 +227,7 @@ class Conversation:
     async def steer(self, content: Content) -> str:
         """Something for the model to be told between two steps; a prompt, if nothing is under way."""
         if not self.is_working:
-            return await self.say(content)
+            return await self.prompt(content)
         return await self._ask(Steer(id=self._new_id(), by="tui", content=content))
 
     async def stop(self) -> None:
@@ -237,7 +237,7 @@ class Conversation:
         elif self.session.state.run is not None:
             await self._ask(Cancel(id=self._new_id(), by="tui"))
 
-    async def go_on(self) -> None:
+    async def continue_run(self) -> None:
         """A run on the transcript as it is: nothing that was done is repeated."""
         if not len(self.session.state.transcript):
             raise UsageError(NOTHING_TO_CONTINUE)
@@ -292,7 +292,7 @@ class Conversation:
     def _new_id(self) -> str:
         return self.session.journal.world.new_id("req")
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """Stops driving, ends what runs, and gives the session back."""
         for task in self.beside:
             task.cancel()
@@ -317,7 +317,7 @@ _ABOUT_QUESTIONS = (events.QuestionAsked, events.QuestionAnswered)
 ASKS_FOR_SECRET = "it is asked for a secret, which can only be typed where the run is driven"
 
 
-class Following:
+class SessionFollower:
     """Keeps the session's state up to date with what its owner writes, until nobody has it."""
 
     def __init__(self, session: Session, see: See) -> None:
@@ -330,8 +330,8 @@ class Following:
     async def run(self) -> None:
         journal = self._session.journal
         relay = self._relay()
-        await journal.leave_to_others()
-        fresh = Unrepeated()
+        await journal.detach()
+        fresh = DeltaFilter()
         try:
             await self._ask_what_is_open()
             async with aclosing(relay.batches()) as batches:
@@ -350,7 +350,7 @@ class Following:
     def _relay(self) -> Relayed:
         journal = self._session.journal
         store, seen = journal.store, journal.committed_seq
-        if isinstance(store, FarStore):
+        if isinstance(store, RemoteSessions):
             return store.relay(journal.session, seen)
         return Relay(store, journal.session, seen, look_again=LOOK_AGAIN)
 
@@ -373,7 +373,7 @@ class Following:
     def _keep_model(self, batch: Batch) -> None:
         """Shows here which model answers there. On the same machine only a model that the session was given:
         this process may drive the session next, and then answers with its own."""
-        is_far = isinstance(self._session.journal.store, FarStore)
+        is_far = isinstance(self._session.journal.store, RemoteSessions)
         for one in batch:
             match one.event if isinstance(one, Fact) else one:
                 case events.RunStarted(model=model) if model and is_far:
@@ -410,7 +410,7 @@ class Following:
         harness, asked = self._session.harness, one.asked
         if harness.asker is None:
             return
-        if asked.question.secret and not isinstance(self._session.journal.store, FarStore):
+        if asked.question.secret and not isinstance(self._session.journal.store, RemoteSessions):
             self._see([Warned(ASKS_FOR_SECRET, about="store")])
             return
         answer, declined = None, False

@@ -15,11 +15,11 @@ from prompt_toolkit.key_binding.key_processor import KeyPress, KeyProcessor
 from prompt_toolkit.keys import Keys
 
 from ostler.extensions.ui.front_end import normalised_key
-from ostler.tui.extension_ui import ForeignPanel
+from ostler.tui.extension_ui import ExtensionPanel
 from ostler.tui.keys import alt
 
 if TYPE_CHECKING:
-    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.terminal_ui import TerminalUI
 
 
 _MODIFIERS = {6: ("ctrl", "shift"), 7: ("ctrl", "alt"), 8: ("ctrl", "alt", "shift")}
@@ -123,7 +123,7 @@ class ExtensionKeys(KeyProcessor):
     - A panel takes keys before both.
     """
 
-    def __init__(self, before: KeyProcessor, tui: Tui) -> None:
+    def __init__(self, before: KeyProcessor, tui: TerminalUI) -> None:
         super().__init__(before._bindings)
         self._tui = tui
         self._typed: deque[Stroke] = deque()
@@ -155,7 +155,7 @@ class ExtensionKeys(KeyProcessor):
 
     def _is_taken(self, stroke: Stroke) -> bool:
         name, host, panel = name_of(stroke), self._tui.conversation.host, self._tui.panels.present
-        if isinstance(panel, ForeignPanel) and name == "ctrl+c":
+        if isinstance(panel, ExtensionPanel) and name == "ctrl+c":
             self._tui.panels.key(name)
             return True
         if host is None or panel is not None or name in ("", "ctrl+c"):
@@ -213,7 +213,7 @@ class ExtensionKeys(KeyProcessor):
         task.add_done_callback(self._beside.discard)
 
 
-def give_keys_to_extensions(tui: Tui) -> None:
+def give_keys_to_extensions(tui: TerminalUI) -> None:
     """From now on they see keys before the face does, and hear of its size."""
     know_modified_keys()
     application = tui.app.application

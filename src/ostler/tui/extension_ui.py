@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.extensions.ui.types import Rendering, Shown, ShownStatus, ShownWidget, Visibility
+from ostler.extensions.ui.types import BarView, Rendering, StatusView, Visibility, WidgetView
 from ostler.schema.events import Event, LiveValue
 from ostler.schema.facts import Fact
 from ostler.schema.text import cut, one_line, printable
 from ostler.sessions.session import Session
-from ostler.tui.front_end import TuiFace
-from ostler.tui.items import CallBlock, Item
+from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.items import CallItem, Item
 from ostler.tui.panels.panel import Panels
 from ostler.tui.plain.items import plain
 from ostler.tui.render.boxes import barred, framed, inside
-from ostler.tui.render.items import BlockRows, CallDress
+from ostler.tui.render.items import CallRendering, ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import DIM, Piece, drawn, fitted, sgr, styled, wrapped
 from ostler.tui.render.terminal_text import terminal_rows
@@ -155,12 +155,12 @@ _KNOWN = frozenset(
 )
 
 
-class ForeignPanel:
+class ExtensionPanel:
     """`press` gets each key by the name that the protocol has for it."""
 
     takes_text = True
 
-    def __init__(self, shown: dict[str, Any], draw: BlockRows, press: Callable[[str, str], None]) -> None:
+    def __init__(self, shown: dict[str, Any], draw: ItemRenderer, press: Callable[[str, str], None]) -> None:
         self.shown = shown
         """The live value: `title`, `lines` and `footer`."""
         self._draw = draw
@@ -196,7 +196,7 @@ _LONGEST_NOTE = 40
 """Cells: a longer one would never find room in the status."""
 
 
-class ExtensionUi:
+class ExtensionViews:
     """Follows the live values of the session that is shown, and draws every region that is theirs.
 
     Code of extensions is never waited for: what is late is shown when it is there.
@@ -205,8 +205,8 @@ class ExtensionUi:
     def __init__(
         self,
         session: Callable[[], Session],
-        face: TuiFace,
-        draw: BlockRows,
+        face: TuiFrontEnd,
+        draw: ItemRenderer,
         panels: Panels,
         changed: Callable[[], None],
     ) -> None:
@@ -216,7 +216,7 @@ class ExtensionUi:
         self._panels = panels
         self._changed = changed
         self._values: dict[str, Any] = {}
-        self._open: dict[str, ForeignPanel] = {}
+        self._open: dict[str, ExtensionPanel] = {}
         self._size = (0, 0)
         self._line: str | None = None
         """How the line to type in was drawn last: it is seen until the next one is there."""
@@ -230,7 +230,7 @@ class ExtensionUi:
 
     @property
     def host(self) -> ExtensionHost | None:
-        host = present_host(self._session.harness)
+        host = active_host(self._session.harness)
         if host is not None:
             self._face.take_book(host.themes)
         return host
@@ -265,7 +265,7 @@ class ExtensionUi:
         elif panel is not None:
             panel.shown = value
         else:
-            panel = ForeignPanel(value, self._draw, lambda key, text: self._press(name, key, text))
+            panel = ExtensionPanel(value, self._draw, lambda key, text: self._press(name, key, text))
             self._open[name] = panel
             self._panels.open(panel)
 
@@ -300,16 +300,16 @@ class ExtensionUi:
     def _bar(self, name: str, width: int, most: int) -> list[str]:
         if name not in self._values:
             return []
-        return self._framed([msgspec.convert(self._values[name], Shown)], width, max(1, most // 2))
+        return self._framed([msgspec.convert(self._values[name], BarView)], width, max(1, most // 2))
 
     def _widgets(self, placement: str, width: int, most: int) -> list[str]:
-        shown = [msgspec.convert(self._values[name], ShownWidget) for name in self._named("widget:")]
+        shown = [msgspec.convert(self._values[name], WidgetView) for name in self._named("widget:")]
         chosen = sorted(
             (one for one in shown if one.placement == placement), key=lambda one: (one.priority, one.order)
         )
         return self._framed(chosen, width, max(1, most // 2))
 
-    def _framed(self, shown: Sequence[Shown], width: int, most: int) -> list[str]:
+    def _framed(self, shown: Sequence[BarView], width: int, most: int) -> list[str]:
         """One below the other; none of them takes the room of all."""
         drawn = [
             self.content_rows(
@@ -328,7 +328,7 @@ class ExtensionUi:
             for row in self._bordered(one, self._content.shortened(rows, room), width)
         ]
 
-    def _bordered(self, shown: Shown, rows: list[str], width: int) -> list[str]:
+    def _bordered(self, shown: BarView, rows: list[str], width: int) -> list[str]:
         if shown.style.borderless:
             return rows
         colors = self._draw.colors
@@ -356,7 +356,7 @@ class ExtensionUi:
     @property
     def notes(self) -> tuple[str, ...]:
         """For the status, in their order."""
-        shown = [msgspec.convert(self._values[name], ShownStatus) for name in self._named("status:")]
+        shown = [msgspec.convert(self._values[name], StatusView) for name in self._named("status:")]
         texts = (one.text for one in sorted(shown, key=lambda one: (one.priority, one.order)))
         return tuple(cut(words, _LONGEST_NOTE) for text in texts if (words := one_line(plain(text))))
 
@@ -385,11 +385,11 @@ class ExtensionUi:
     # --- calls ----------------------------------------------------------------------------------------
 
     def renderer(self, block: Item) -> ToolRenderer | None:
-        if self.host is None or not isinstance(block, CallBlock):
+        if self.host is None or not isinstance(block, CallItem):
             return None
         return self.host.tool_renderer(block.name)
 
-    def open_dress(self, block: CallBlock, width: int) -> CallDress | None:
+    def open_dress(self, block: CallItem, width: int) -> CallRendering | None:
         """How a call looks that is under way."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
@@ -401,9 +401,9 @@ class ExtensionUi:
                 ("header", block.call, block.stage, width),
                 lambda: host.tool_header(session, name, arguments, inside(width)),
             )[1]
-        return CallDress(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
+        return CallRendering(renderer.title, renderer.color, renderer.background, renderer.markdown, header)
 
-    async def dress(self, block: CallBlock, width: int) -> CallDress | None:
+    async def dress(self, block: CallItem, width: int) -> CallRendering | None:
         """How a call looks that is over."""
         host, renderer = self.host, self.renderer(block)
         if host is None or renderer is None:
@@ -411,4 +411,6 @@ class ExtensionUi:
         session, room = self._session.id, inside(width)
         header = await host.tool_header(session, block.name, block.arguments, room)
         body = await host.tool_body(session, block.name, block.result, block.stage != "done", room)
-        return CallDress(renderer.title, renderer.color, renderer.background, renderer.markdown, header, body)
+        return CallRendering(
+            renderer.title, renderer.color, renderer.background, renderer.markdown, header, body
+        )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.app.default_model import Finding, Surroundings, remember_server
+from ostler.app.default_model import ModelProbe, ProbeResult, remember_server
 from ostler.app.settings import load_settings
 from ostler.core.store import Store
-from ostler.models.factory import ModelMaker, for_any_model
+from ostler.models.factory import ModelFactory, for_any_model
 from ostler.models.providers import Provider
 from ostler.schema.errors import OstlerError, UsageError, how_to_install
 from ostler.store.paths import expand_home, gguf_folder
@@ -21,7 +21,7 @@ from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import Choice, Picker
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 DEMO = "demo/script"
@@ -35,14 +35,14 @@ _REFUSED_KEY = ("authentication_failed", "permission_denied")
 _DEMO = Choice("the demo", "demo", about="a script with the real tools: no key, no network; not a model")
 
 
-async def first_steps(desk: Desk, open_store: Callable[[], Store] | None = None) -> None:
+async def set_up_model(desk: CommandContext, open_store: Callable[[], Store] | None = None) -> None:
     """Shows what was looked for, and lets a person choose how to go on: until something can answer, or they
     go away from it. From then on sessions are kept in the store that is opened, if the present one is for
     the demo only."""
     says = "nothing can answer yet; this was looked for:"
     while True:
         settings = load_settings(desk.conversation.harness.cwd, {}).settings
-        around = Surroundings(settings)
+        around = ModelProbe(settings)
         findings = await asyncio.to_thread(list, around.findings())
         if says:
             kinds = ("server", "gguf") if says == AGAIN else tuple(_KINDS)
@@ -62,7 +62,7 @@ async def first_steps(desk: Desk, open_store: Callable[[], Store] | None = None)
             desk.say(error.message, "error")
 
 
-def _in_words(findings: list[Finding], around: Surroundings) -> list[str]:
+def _in_words(findings: list[ProbeResult], around: ModelProbe) -> list[str]:
     """A line for each kind; what is there in spite of all has one of its own."""
     names = [around.providers[one.name].key_variables[0] for one in findings if _is_absent_key(one)]
     lines = [f"a key: none was kept, and none is in {', '.join(names)}"] if names else []
@@ -77,15 +77,15 @@ def _in_words(findings: list[Finding], around: Surroundings) -> list[str]:
     return lines
 
 
-def _name(one: Finding) -> str:
+def _name(one: ProbeResult) -> str:
     return "" if one.kind == "gguf" else one.name  # its kind says it
 
 
-def _is_absent_key(one: Finding) -> bool:
+def _is_absent_key(one: ProbeResult) -> bool:
     return one.kind == "key" and not one.found
 
 
-def _ways(findings: list[Finding]) -> list[Choice]:
+def _ways(findings: list[ProbeResult]) -> list[Choice]:
     """What works at once first."""
     ways = [
         Choice(f"use {one.name}/{model}", f"{one.name}/{model}", (one.detail,), about="it is on this machine")
@@ -109,7 +109,7 @@ def _ways(findings: list[Finding]) -> list[Choice]:
     return [*ways, _DEMO]
 
 
-async def _go(desk: Desk, way: str, around: Surroundings) -> bool:
+async def _go(desk: CommandContext, way: str, around: ModelProbe) -> bool:
     """Whether something can answer now."""
     if way == "again":
         return False
@@ -135,7 +135,7 @@ async def _go(desk: Desk, way: str, around: Surroundings) -> bool:
     return await _is_taken(desk, provider) and await set_model(desk, _default(provider))
 
 
-async def _model_file(desk: Desk, around: Surroundings) -> str:
+async def _model_file(desk: CommandContext, around: ModelProbe) -> str:
     """The model that a file is; empty if none was named."""
     named = await TextLine("where is the GGUF file?", desk.colors, hint="enter takes it, esc goes back").ask(
         desk.panels
@@ -155,20 +155,20 @@ def _existing(named: str) -> Path:
     return file
 
 
-async def _is_taken(desk: Desk, provider: Provider) -> bool:
+async def _is_taken(desk: CommandContext, provider: Provider) -> bool:
     """Asks the vendor; a key that it refuses is forgotten again."""
-    from ostler.app.provider_keys import forget
-    from ostler.models.credentials import refusal_of_key
+    from ostler.app.provider_keys import remove_key
+    from ostler.models.credentials import check_key
 
     desk.say(f"asking {provider.name} whether it takes the key")
     settings = for_any_model(load_settings(desk.conversation.harness.cwd, {}).settings)
     name = _default(provider)
-    model = ModelMaker(msgspec.structs.replace(settings, model=name))(name)
-    refusal = await refusal_of_key(model)
+    model = ModelFactory(msgspec.structs.replace(settings, model=name))(name)
+    refusal = await check_key(model)
     if refusal is None:
         return True
     if refusal.kind in _REFUSED_KEY:
-        forget(provider)
+        remove_key(provider)
         desk.say(f"{refusal.message}; the key is not kept", "error")
         return False
     desk.say(f"{refusal.message}; the key is kept, and not known to work", "warning")

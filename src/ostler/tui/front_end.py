@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from ostler.app.console import own_output
-from ostler.extensions.ui.themes import DEFAULT, DEFAULT_THEME, Theme, ThemeBook
+from ostler.app.console import real_stdout
+from ostler.extensions.ui.themes import DEFAULT, DEFAULT_THEME, Theme, ThemeRegistry
 from ostler.schema.errors import UsageError
-from ostler.tui.inline_app import TerminalApp
-from ostler.tui.render.items import BlockRows
+from ostler.tui.inline_app import InlineApp
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.themes import colors_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class StrayOutput:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
-        self._streams = (2,) if own_output() is sys.stdout else (1, 2)
+        self._streams = (2,) if real_stdout() is sys.stdout else (1, 2)
         self._terminal = -1
         self._pipe = -1
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class StrayOutput:
         self._beat: asyncio.TimerHandle | None = None
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def captured(self) -> Iterator[None]:
         """A standard error that leads to a file stays where it is."""
         if not os.isatty(2):
             yield
@@ -80,7 +80,7 @@ class StrayOutput:
             self._tell()
 
     @contextmanager
-    def given_back(self) -> Iterator[None]:
+    def released(self) -> Iterator[None]:
         """Inside, both are the terminal's."""
         if self._pipe == -1:
             yield
@@ -143,7 +143,7 @@ def _say_again(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-class TuiFace:
+class TuiFrontEnd:
     """What extensions may do with the terminal: see its size, type, change its colours, borrow it, leave.
 
     It is there before there is anything to see, because extensions are loaded before; `show` says what is.
@@ -156,7 +156,7 @@ class TuiFace:
         self.is_dark = True
         self.switch_to: Callable[[str, str], Awaitable[str]] | None = None
         """How another session is shown, once one is."""
-        self.book = ThemeBook()
+        self.book = ThemeRegistry()
         """The themes that can be chosen: the host's, once there is one."""
         self.stray: StrayOutput | None = None
         """What has taken the other streams; they are given back with the terminal."""
@@ -164,12 +164,12 @@ class TuiFace:
         """For as long as another program has the terminal, which does not report its focus then."""
         self._brought: Mapping[str, Theme] = {DEFAULT: DEFAULT_THEME}
         self.editor: Editor | None = None
-        self.app: TerminalApp | None = None
-        self._draw: BlockRows | None = None
+        self.app: InlineApp | None = None
+        self._draw: ItemRenderer | None = None
         self._theme = DEFAULT
         self._is_left = False
 
-    def show(self, app: TerminalApp, draw: BlockRows) -> None:
+    def show(self, app: InlineApp, draw: ItemRenderer) -> None:
         self.app, self._draw = app, draw
         self._recolor()
         if self._is_left:
@@ -192,13 +192,13 @@ class TuiFace:
 
         async with in_terminal():
             try:
-                with self.unwatched(), self.stray.given_back() if self.stray else nullcontext():
+                with self.unwatched(), self.stray.released() if self.stray else nullcontext():
                     yield
             finally:
                 self._to_a_new_row(self.app)
         self.app.refresh()
 
-    def _to_a_new_row(self, app: TerminalApp) -> None:
+    def _to_a_new_row(self, app: InlineApp) -> None:
         """Unless the cursor is at the beginning of one: as many blanks as fit into a row lead into the next
         one from anywhere else."""
         output = app.application.output
@@ -243,7 +243,7 @@ class TuiFace:
         self._brought = themes
         self.book.bring_along(themes)
 
-    def take_book(self, book: ThemeBook) -> None:
+    def take_book(self, book: ThemeRegistry) -> None:
         """Of the host, where extensions register theirs."""
         if book is not self.book:
             self.book = book

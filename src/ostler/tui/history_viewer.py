@@ -22,7 +22,7 @@ from ostler.schema.messages import BlobRef, File, Image, Reasoning, Text, ToolCa
 from ostler.schema.text import cut, one_line, printable
 from ostler.tui.call_items import OpenCall
 from ostler.tui.editor.paste import copy
-from ostler.tui.item_builder import shell_block
+from ostler.tui.item_builder import shell_item
 from ostler.tui.panels.panel import Panels
 from ostler.tui.render.boxes import framed, inside
 from ostler.tui.render.code import code_rows
@@ -33,11 +33,11 @@ from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, drawn, fitted, sg
 from ostler.tui.render.terminal_text import terminal_rows
 
 if TYPE_CHECKING:
-    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.terminal_ui import TerminalUI
 
 
-class LookingBack:
-    def __init__(self, tui: Tui) -> None:
+class HistoryViewer:
+    def __init__(self, tui: TerminalUI) -> None:
         self._tui = tui
 
     async def choose(self) -> None:
@@ -84,7 +84,7 @@ class LookingBack:
         asked: set[int] = set()
 
         async def complete(at: int) -> None:
-            entries[at] = await whole(entries[at], self._blob)
+            entries[at] = await full_text(entries[at], self._blob)
             tui.panels.refresh()
 
         def renew(at: int) -> None:
@@ -153,7 +153,7 @@ def entries_of(facts: Sequence[Fact]) -> list[SessionEntry]:
                 entries += _answer(message, fact.seq)
             case ToolResultFact() as result:
                 entries.append(_call(result, calls.pop(result.call, None), fact.seq))
-            case ExtensionEntry() as entry if (block := shell_block(entry)) is not None:
+            case ExtensionEntry() as entry if (block := shell_item(entry)) is not None:
                 command = str(block.arguments["command"])
                 text = f"$ {command}\n{block.result}"
                 entries.append(
@@ -174,7 +174,7 @@ def open_entry(call: OpenCall) -> SessionEntry:
     )
 
 
-async def whole(entry: SessionEntry, read: Callable[[BlobRef], Awaitable[bytes]]) -> SessionEntry:
+async def full_text(entry: SessionEntry, read: Callable[[BlobRef], Awaitable[bytes]]) -> SessionEntry:
     """With the output that was too long for the model."""
     if entry.output is None:
         return entry

@@ -105,7 +105,7 @@ def _rows(row: Mapping[int, Char], columns: int) -> int:
     return max(1, -(-width // columns))
 
 
-class OwnScreen:
+class AlternateScreen:
     """Keeps, while it is seen, what the toolkit knows of the other one."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class _InlineApplication(Application[None]):
         return merge_styles([Style(PROMPT_TOOLKIT_STYLE), self.style or DummyStyle()])
 
 
-class TerminalApp:
+class InlineApp:
     """Regions of rows around one line to type in. It knows nothing of sessions.
 
     Where `instead` has rows, those are seen in place of the line. Regions in `first` have room before all
@@ -223,7 +223,7 @@ class TerminalApp:
         self.is_whole: Callable[[Rows], bool] = lambda region: False
         """Whether a region has all the room now, on a screen of its own: when it is gone, everything is as it
         was."""
-        self._own_screen = OwnScreen()
+        self._own_screen = AlternateScreen()
         self._above = above
         self.pushed = PushedRows()
         self.ends_blank = False

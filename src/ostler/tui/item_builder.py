@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.app.question_queue import answer_in_words, question_in_words
+from ostler.app.question_queue import answer_text, question_text
 from ostler.schema import events
 from ostler.schema.events import Event, ExtensionEntry
 from ostler.schema.facts import Fact, UnknownEvent
@@ -19,27 +19,27 @@ from ostler.schema.messages import Image, PlainBlock, Reasoning, Text, text_of
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.call_items import OpenCall
 from ostler.tui.items import (
-    CallBlock,
+    CallItem,
     CallStage,
     Item,
-    NoticeBlock,
-    PrintedBlock,
-    ReasoningBlock,
-    ReceiptBlock,
-    TextBlock,
-    UserBlock,
-    said,
-    shown_with_it,
+    NoticeItem,
+    PrintedItem,
+    ReasoningItem,
+    RunEndItem,
+    TextItem,
+    UserItem,
+    attachments_of,
+    item_text,
 )
 
 if TYPE_CHECKING:
-    from ostler.tui.render.markdown_stream import GrowingMarkdown
+    from ostler.tui.render.markdown_stream import MarkdownStream
 
 
 _OWNER, _NAME = "tui", "shell"
 
 
-def shell_entry(block: CallBlock) -> ExtensionEntry:
+def shell_entry(block: CallItem) -> ExtensionEntry:
     """No message of the person: it starts no run, and may come while calls are open. The model is told with
     the next prompt, or before its next step."""
     command = block.arguments["command"]
@@ -48,12 +48,12 @@ def shell_entry(block: CallBlock) -> ExtensionEntry:
     return ExtensionEntry(_OWNER, _NAME, about, (said, Text(block.result)))
 
 
-def shell_block(entry: ExtensionEntry) -> CallBlock | None:
+def shell_item(entry: ExtensionEntry) -> CallItem | None:
     """What is seen of it; None if the entry is somebody else's."""
     data = entry.data
     if (entry.extension, entry.name) != (_OWNER, _NAME) or not isinstance(data, dict):
         return None
-    return CallBlock(
+    return CallItem(
         "",
         "!",
         "failed" if data.get("failed") else "done",
@@ -92,7 +92,7 @@ class Transcript:
         self._now = now
         self._cwd = cwd
         """Where files are looked at that are about to be changed."""
-        self._text: GrowingMarkdown | None = None
+        self._text: MarkdownStream | None = None
         self._reasoning = ""
         self._reasoning_since = 0.0
         self._streamed: set[str] = set()
@@ -126,9 +126,9 @@ class Transcript:
         """What is still changing."""
         still: list[Item | OpenCall] = []
         if self._reasoning:
-            still.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
+            still.append(ReasoningItem(self._reasoning, self._now() - self._reasoning_since))
         if self._text is not None and (part := self._text.open_part()) is not None:
-            still.append(TextBlock(part))
+            still.append(TextItem(part))
         asked = {one.call for one in self._asked.values()}
         for call in self._calls.values():
             call.look(self._now())
@@ -148,7 +148,7 @@ class Transcript:
                 self._reasoning += text
             case events.ToolInputStarted(call=call, name=name):
                 self._close_answer(closed)
-                self._calls[call] = OpenCall(CallBlock(call, name, "writing"), self._now(), self._cwd)
+                self._calls[call] = OpenCall(CallItem(call, name, "writing"), self._now(), self._cwd)
             case events.ToolInputDelta(call=call, text=text) if call in self._calls:
                 self._calls[call].write(text)
             case events.ToolOutput(call=call, text=text) if call in self._calls:
@@ -156,7 +156,7 @@ class Transcript:
             case events.ChildEvent(call=call, child=child) if call in self._calls:
                 self._calls[call].see_child(child, event)
             case events.Printed():
-                closed.append(PrintedBlock(event))
+                closed.append(PrintedItem(event))
             case events.UserMessage(hidden=False):
                 closed.append(_user(event))
             case events.AssistantMessage():
@@ -182,47 +182,47 @@ class Transcript:
             case events.QuestionAnswered():
                 self._take_answer_to_question(event, closed)
             case events.Warned(text=text):
-                closed.append(NoticeBlock(text, "warning"))
+                closed.append(NoticeItem(text, "warning"))
             case events.RequestRefused(reason=reason) if reason != TAKEN_BACK:  # whoever did that knows
-                closed.append(NoticeBlock(reason, "warning"))
+                closed.append(NoticeItem(reason, "warning"))
             case events.CommandRan(text=text, failed=failed) if text:
-                closed.append(NoticeBlock(text, "error" if failed else "info"))
+                closed.append(NoticeItem(text, "error" if failed else "info"))
             case events.Compacted(tokens_before=before, tokens_after=after):
-                closed.append(NoticeBlock(f"the context was compacted: {before:,} tokens to {after:,}"))
-            case events.ExtensionEntry() if (block := shell_block(event)) is not None:
+                closed.append(NoticeItem(f"the context was compacted: {before:,} tokens to {after:,}"))
+            case events.ExtensionEntry() if (block := shell_item(event)) is not None:
                 closed.append(block)
             case events.RunEnded():
                 self._take_end(event, closed)
             case events.CompactionUndone():
-                closed.append(NoticeBlock("the compaction was undone: the model is told everything again"))
+                closed.append(NoticeItem("the compaction was undone: the model is told everything again"))
             case events.BranchCollapsed(summary=summary):
-                closed.append(NoticeBlock(f"a branch was left; the model is told of it: {summary}"))
+                closed.append(NoticeItem(f"a branch was left; the model is told of it: {summary}"))
             case events.HistoryReplaced(messages=messages):
-                closed.append(NoticeBlock(f"the model is told {len(messages)} messages from elsewhere"))
+                closed.append(NoticeItem(f"the model is told {len(messages)} messages from elsewhere"))
             case events.PromptsHeld(reason=reason):
-                closed.append(NoticeBlock(f"prompts wait until you say something: {reason}", "warning"))
+                closed.append(NoticeItem(f"prompts wait until you say something: {reason}", "warning"))
             case events.StoreFailed():
-                closed.append(NoticeBlock(event.failure.message, "error"))
+                closed.append(NoticeItem(event.failure.message, "error"))
 
     # --- answers --------------------------------------------------------------------------------------
 
     def _grow(self, text: str, closed: list[Item]) -> None:
         if self._text is None:
-            from ostler.tui.render.markdown_stream import GrowingMarkdown
+            from ostler.tui.render.markdown_stream import MarkdownStream
 
-            self._text = GrowingMarkdown()
-        closed += map(TextBlock, self._text.feed(text))
+            self._text = MarkdownStream()
+        closed += map(TextItem, self._text.feed(text))
 
     def _close_answer(self, closed: list[Item]) -> None:
         """What was streamed so far will not grow any more."""
         self._close_reasoning(closed)
         if self._text is not None:
-            closed += map(TextBlock, self._text.finish())
+            closed += map(TextItem, self._text.finish())
             self._text = None
 
     def _close_reasoning(self, closed: list[Item]) -> None:
         if self._reasoning:
-            closed.append(ReasoningBlock(self._reasoning, self._now() - self._reasoning_since))
+            closed.append(ReasoningItem(self._reasoning, self._now() - self._reasoning_since))
             self.last_reasoning, self._reasoning = self._reasoning, ""
 
     def _take_answer(self, message: events.AssistantMessage, closed: list[Item]) -> None:
@@ -234,18 +234,18 @@ class Transcript:
                 match block:
                     case Reasoning(text=text) if text:
                         self.last_reasoning = text
-                        closed.append(ReasoningBlock(text))
+                        closed.append(ReasoningItem(text))
                     case Text(text=text) if text.strip():
                         self._grow(text, closed)
                         self._close_answer(closed)
         self._close_answer(closed)
         if self._sources:
             cited = [f"{title} {url}".strip() for url, title in self._sources.items()]
-            closed.append(NoticeBlock("\n".join(["sources:", *cited])))
+            closed.append(NoticeItem("\n".join(["sources:", *cited])))
             self._sources.clear()
         self._explained, why = _CUT.get(message.stop_reason, ("", ""))
         if why:
-            closed.append(NoticeBlock(why, "warning"))
+            closed.append(NoticeItem(why, "warning"))
 
     def _take_answer_to_question(self, answered: events.QuestionAnswered, closed: list[Item]) -> None:
         """A permission that was given here is seen by what follows, and a window that was closed is gone; all
@@ -259,8 +259,8 @@ class Transcript:
             return
         question = asked.question
         is_answered = answered.outcome == "answered"
-        given = answer_in_words(question, answered.answer) if is_answered else answered.outcome
-        closed.append(NoticeBlock(f"{question_in_words(question)} → {given}{by}"))
+        given = answer_text(question, answered.answer) if is_answered else answered.outcome
+        closed.append(NoticeItem(f"{question_text(question)} → {given}{by}"))
 
     def _take_failure(self, failed: events.ModelFailed, closed: list[Item]) -> None:
         self._close_answer(closed)
@@ -270,15 +270,15 @@ class Transcript:
             del self._calls[name]
         text = failed.failure.message
         if failed.rescue:
-            closed.append(NoticeBlock(f"{text}; going on with {failed.rescue}", "warning"))
+            closed.append(NoticeItem(f"{text}; going on with {failed.rescue}", "warning"))
         elif failed.retry_in is not None:
-            closed.append(NoticeBlock(f"{text}; trying again in {failed.retry_in:g} s", "warning"))
+            closed.append(NoticeItem(f"{text}; trying again in {failed.retry_in:g} s", "warning"))
 
     # --- calls ----------------------------------------------------------------------------------------
 
     def _take_call(self, called: events.ToolCalled) -> None:
         known = self._calls.get(called.call)
-        block = CallBlock(
+        block = CallItem(
             called.call,
             called.name,
             "waiting",
@@ -293,7 +293,7 @@ class Transcript:
 
     def _take_result(self, result: events.ToolResultFact, closed: list[Item]) -> None:
         known = self._calls.pop(result.call, None)
-        block = known.block if known else CallBlock(result.call, result.name, "done")
+        block = known.block if known else CallItem(result.call, result.name, "done")
         children = known.ended_children() if known else ()
         closed.append(
             msgspec.structs.replace(
@@ -316,7 +316,7 @@ class Transcript:
         used = both.usage
         is_unknown = ended.status == "completed" and used.cost is None and not used.total_tokens
         closed.append(
-            ReceiptBlock(
+            RunEndItem(
                 ended.status,
                 "" if ended.status == self._explained else ended.reason,
                 both.tool_calls,
@@ -331,9 +331,9 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _user(message: events.UserMessage) -> UserBlock:
+def _user(message: events.UserMessage) -> UserItem:
     content = message.content
-    return UserBlock(said(content), shown_with_it(content), _images(content), message.source == "steer")
+    return UserItem(item_text(content), attachments_of(content), _images(content), message.source == "steer")
 
 
 def _images(content: Sequence[PlainBlock]) -> tuple[Image, ...]:

@@ -22,7 +22,7 @@ Level = Literal["info", "warning", "error"]
 CallStage = Literal["writing", "waiting", "running", "done", "failed", "refused", "stopped"]
 
 
-class UserBlock(msgspec.Struct, frozen=True):
+class UserItem(msgspec.Struct, frozen=True):
     """What a person said."""
 
     text: str
@@ -32,20 +32,20 @@ class UserBlock(msgspec.Struct, frozen=True):
     is_steer: bool = False
 
 
-class TextBlock(msgspec.Struct, frozen=True):
+class TextItem(msgspec.Struct, frozen=True):
     """A part of an answer: a paragraph, a list, a piece of code."""
 
     part: Part
 
 
-class ReasoningBlock(msgspec.Struct, frozen=True):
+class ReasoningItem(msgspec.Struct, frozen=True):
     """What the model thought, folded."""
 
     text: str
     seconds: float = 0.0
 
 
-class ChildLine(msgspec.Struct, frozen=True):
+class ChildItem(msgspec.Struct, frozen=True):
     """What a child does, in one line."""
 
     name: str
@@ -54,7 +54,7 @@ class ChildLine(msgspec.Struct, frozen=True):
     """It is being said: its end is what is new."""
 
 
-class CallBlock(msgspec.Struct, frozen=True):
+class CallItem(msgspec.Struct, frozen=True):
     """A call of a tool, from the first letter of its arguments to its result."""
 
     call: str
@@ -67,25 +67,25 @@ class CallBlock(msgspec.Struct, frozen=True):
     details: dict[str, Any] | None = None
     summary: str = ""
     seconds: float = 0.0
-    children: tuple[ChildLine, ...] = ()
+    children: tuple[ChildItem, ...] = ()
     images: tuple[Image, ...] = ()
     """In its result."""
 
 
-class NoticeBlock(msgspec.Struct, frozen=True):
+class NoticeItem(msgspec.Struct, frozen=True):
     """Something a person should know."""
 
     text: str
     level: Level = "info"
 
 
-class PrintedBlock(msgspec.Struct, frozen=True):
+class PrintedItem(msgspec.Struct, frozen=True):
     """What an extension says."""
 
     printed: Printed
 
 
-class ReceiptBlock(msgspec.Struct, frozen=True):
+class RunEndItem(msgspec.Struct, frozen=True):
     """The end of a run: how it went, what it took."""
 
     status: str
@@ -97,19 +97,19 @@ class ReceiptBlock(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-Item = UserBlock | TextBlock | ReasoningBlock | CallBlock | NoticeBlock | PrintedBlock | ReceiptBlock
+Item = UserItem | TextItem | ReasoningItem | CallItem | NoticeItem | PrintedItem | RunEndItem
 
 
 _HEADING = re.compile(r"--- (.+), (?:as read shows it|without what is ignored or hidden) ---")
 """What `context/mentions.py` writes above the content of a file or a folder."""
 
 
-def said(content: Sequence[Block]) -> str:
+def item_text(content: Sequence[Block]) -> str:
     """What was typed: the first text. Others hold what it mentions."""
     return next((block.text for block in content if isinstance(block, Text)), "")
 
 
-def shown_with_it(content: Sequence[Block]) -> tuple[str, ...]:
+def attachments_of(content: Sequence[Block]) -> tuple[str, ...]:
     """Files, folders and pictures, a line each. Nobody wants to read a file again that they have named."""
     first = next((block for block in content if isinstance(block, Text)), None)
     names: list[str] = []

@@ -23,11 +23,11 @@ from prompt_toolkit.keys import Keys
 
 from ostler.core.lazy import lazy_module
 from ostler.tui.panels.panel import Panels
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 
 if TYPE_CHECKING:
     from ostler.tui import history_viewer
-    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.terminal_ui import TerminalUI
 else:
     history_viewer = lazy_module("ostler.tui.history_viewer")
 
@@ -35,10 +35,10 @@ else:
 SECONDS = 2.0
 
 
-class PressedTwice:
+class DoublePress:
     """Whatever takes the words away ends it: time, something typed, something else that is said."""
 
-    def __init__(self, tui: Tui, words: str) -> None:
+    def __init__(self, tui: TerminalUI, words: str) -> None:
         self._tui = tui
         self._words = words
         self._ending: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ PANEL_KEYS = {
 """How the toolkit and how we call the keys that a panel may take."""
 
 
-def key_bindings(tui: Tui) -> KeyBindings:
+def key_bindings(tui: TerminalUI) -> KeyBindings:
     keys = KeyBindings()
     _bind_panels(tui, keys)
     _bind_line(tui, keys)
@@ -89,7 +89,7 @@ def key_bindings(tui: Tui) -> KeyBindings:
     return keys
 
 
-def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
+def _bind_panels(tui: TerminalUI, keys: KeyBindings) -> None:
     for spelled, name in PANEL_KEYS.items():
 
         def takes(name: str = name) -> bool:
@@ -109,7 +109,7 @@ def _bind_panels(tui: Tui, keys: KeyBindings) -> None:
                 tui.panels.key(one)
 
 
-def _bind_line(tui: Tui, keys: KeyBindings) -> None:
+def _bind_line(tui: TerminalUI, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
 
     def free(name: str) -> Condition:
@@ -179,7 +179,7 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
 
     @keys.add("c-o", filter=~vi_navigation_mode & free("ctrl+o"), eager=True)
     def unfold(event: KeyPressEvent) -> None:
-        writing.soon(history_viewer.LookingBack(tui).last())
+        writing.soon(history_viewer.HistoryViewer(tui).last())
 
     @keys.add("c-l", filter=free("ctrl+l"), eager=True)
     def repaint(event: KeyPressEvent) -> None:
@@ -188,7 +188,7 @@ def _bind_line(tui: Tui, keys: KeyBindings) -> None:
         event.app.invalidate()
 
 
-def alt(tui: Tui, name: str) -> bool:
+def alt(tui: TerminalUI, name: str) -> bool:
     """Whether a key that was pressed with Alt is dealt with. The toolkit cannot tell that one from Escape and
     the same key after it, which mean something else to those who use vi, and to a panel: nothing is declined
     by it."""
@@ -205,9 +205,9 @@ def alt(tui: Tui, name: str) -> bool:
     return True
 
 
-def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
+def _bind_ends(tui: TerminalUI, keys: KeyBindings) -> None:
     writing, line = tui.writing, tui.writing.line
-    leaving = PressedTwice(tui, "ctrl+c again leaves")
+    leaving = DoublePress(tui, "ctrl+c again leaves")
     in_empty_line = Condition(lambda: not line.text)
 
     @keys.add("escape", filter=emacs_mode | vi_navigation_mode | (vi_insert_mode & in_empty_line))
@@ -220,7 +220,7 @@ def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
     def interrupt(event: KeyPressEvent) -> None:
         """Clears the line, closes a panel, ends what the shell runs; twice in a row it leaves."""
         if leaving.is_second:
-            tui.leave()
+            tui.quit()
             return
         is_open = tui.panels.takes("esc") and not tui.is_asked
         is_for_line = not is_open or not tui.panels.takes_text
@@ -243,7 +243,7 @@ def _bind_ends(tui: Tui, keys: KeyBindings) -> None:
 
     @keys.add("c-d", filter=in_empty_line)
     def leave(event: KeyPressEvent) -> None:
-        tui.leave()
+        tui.quit()
 
 
 class Chord(msgspec.Struct, frozen=True):
@@ -257,7 +257,7 @@ class KeyChords:
     takes_text = True
     takes_pastes = False
 
-    def __init__(self, panels: Panels, draw: BlockRows) -> None:
+    def __init__(self, panels: Panels, draw: ItemRenderer) -> None:
         self.chords: dict[str, Chord] = {}
         self._panels = panels
         self._draw = draw

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from ostler.core.harness import Harness
 from ostler.core.lazy import lazy_module
 from ostler.core.model import ReasoningLevel
-from ostler.models.factory import ModelMaker
+from ostler.models.factory import ModelFactory
 from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError
 from ostler.schema.events import RunEnded, SettingsChanged
 from ostler.schema.requests import SetModel
@@ -18,7 +18,7 @@ from ostler.tui.conversation import Conversation
 
 if TYPE_CHECKING:
     from ostler.app.default_model import Candidate
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
     from ostler.tui.commands import models
     from ostler.tui.panels import picker
     from ostler.tui.panels.picker import Choice
@@ -35,11 +35,11 @@ NO_ANSWER_WITH_KEY = ("authentication_failed", "permission_denied")
 KEY = "key"
 
 
-class Rescue:
+class ModelFallback:
     """Offers the models that can answer now. The one that is chosen continues the run: what the tools have
     done is not done again."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
         self._offering: asyncio.Task[None] | None = None
 
@@ -55,13 +55,13 @@ class Rescue:
             self._offering.cancel()
 
     async def _offer(self, failure: Failure) -> None:
-        from ostler.app.default_model import rescuers
+        from ostler.app.default_model import fallback_candidates
 
         desk, conversation = self._desk, self._desk.conversation
         try:
             found = await models.model_candidates(conversation.store, conversation.harness.cwd)
             failed = conversation.harness.model.name
-            choices = rescuing(rescuers(found, failed, failure.kind), failed, failure.kind)
+            choices = fallback_choices(fallback_candidates(found, failed, failure.kind), failed, failure.kind)
             panel = picker.Picker(
                 "another model goes on", choices, desk.colors, keys={"esc": "leaves it as it is"}
             )
@@ -75,12 +75,12 @@ class Rescue:
                 if not await models.ask_for_key(desk, name.partition("/")[0]):
                     return
             if await models.set_model(desk, name):
-                await conversation.go_on()
+                await conversation.continue_run()
         except OstlerError as error:
             desk.say(error.message, "error")
 
 
-def rescuing(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
+def fallback_choices(others: list[Candidate], failed: str, kind: str) -> list[Choice]:
     """Other vendors' models, the one that failed, then its vendor's others: what keeps it from answering will
     mostly keep those, too."""
     owner = failed.partition("/")[0]
@@ -136,7 +136,7 @@ def levels_of(harness: Harness) -> list[str]:
     """Those of its model; all of them where nobody knows. Reads the catalogue: not for the event loop."""
 
     maker = unwrap(harness.make_model) if harness.make_model else None
-    if not isinstance(maker, ModelMaker):
+    if not isinstance(maker, ModelFactory):
         return list(LEVELS)
     info = maker.catalogue.lookup(harness.model.name)
     if info.reasoning is False:

@@ -8,7 +8,7 @@ import msgspec
 
 from ostler.core.harness import Harness
 from ostler.schema.messages import PlainBlock, as_content
-from ostler.tui.editor.chips import Typed
+from ostler.tui.editor.chips import PromptDraft
 from ostler.tui.shell import without_escape
 
 
@@ -20,14 +20,14 @@ class PromptContent(msgspec.Struct, frozen=True):
     """Of the files that are shown, by their paths: the session has read them."""
 
 
-def prompt_content(typed: Typed, harness: Harness, commands: Collection[str]) -> PromptContent:
+def prompt_content(typed: PromptDraft, harness: Harness, commands: Collection[str]) -> PromptContent:
     """As `ostler -p` does it. What was pasted is data: nothing in it is a command or a mention.
 
     Raises `UsageError` for a command that nobody has; `commands` are those of others, which may be meant.
     Reads files: not for the event loop.
     """
     written = without_escape(typed.text).strip()
-    said = typed.chips.said(written)
+    said = typed.chips.text_with_chips(written)
     text, mentioned_in = said.text, written
     if written.startswith("/"):
         from ostler.app.prompt_expansion import command_text

@@ -18,11 +18,11 @@ from ostler.schema.text import cut, one_line
 from ostler.sessions.inbox import TAKEN_BACK
 from ostler.tui.commands.registry import Command
 from ostler.tui.conversation import Content, Conversation
-from ostler.tui.editor.chips import Chips, Typed
-from ostler.tui.render.items import BlockRows
+from ostler.tui.editor.chips import Chips, PromptDraft
+from ostler.tui.render.items import ItemRenderer
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
     from ostler.tui.panels import picker
     from ostler.tui.panels.picker import Choice
 else:
@@ -51,19 +51,19 @@ class Line(Protocol):
     @property
     def text(self) -> str: ...
 
-    def put(self, typed: Typed) -> None: ...
+    def put(self, typed: PromptDraft) -> None: ...
 
-    def put_back(self, typed: Typed) -> bool: ...
+    def put_back(self, typed: PromptDraft) -> bool: ...
 
 
-class WaitingPrompts:
+class PromptQueue:
     """Shows the inbox as it is, also what others have put there. What was typed here can be taken back."""
 
     def __init__(
         self,
         conversation: Callable[[], Conversation],
         line: Line,
-        draw: BlockRows,
+        draw: ItemRenderer,
         changed: Callable[[], None],
     ) -> None:
         self._conversation = conversation
@@ -72,7 +72,7 @@ class WaitingPrompts:
         self._changed = changed
         self._waiting: list[Prompt | Steer] = []
         self._session = ""
-        self._typed: dict[str, Typed] = {}
+        self._typed: dict[str, PromptDraft] = {}
         """By request."""
         self._steers: dict[str, Content] = {}
         """What was typed here for the run under way, by request, until the model is told."""
@@ -89,7 +89,7 @@ class WaitingPrompts:
             return self._waiting if state.held else []
         return [one for one in self._waiting if one.id != state.run.started.request]
 
-    def sent(self, request: str, typed: Typed, steer: Content = ()) -> None:
+    def sent(self, request: str, typed: PromptDraft, steer: Content = ()) -> None:
         """A prompt, or a steer that says this."""
         self._typed[request] = typed
         if steer:
@@ -98,12 +98,12 @@ class WaitingPrompts:
             del self._typed[next(iter(self._typed))]
         self._soon(self.look())
 
-    def typed_for(self, request: str, content: Content) -> Typed:
+    def typed_for(self, request: str, content: Content) -> PromptDraft:
         """How a prompt was typed; if that was elsewhere, what it says."""
         if request in self._typed:
             return self._typed[request]
         first = next((block.text for block in content if isinstance(block, Text)), "")
-        return Typed(first, Chips())
+        return PromptDraft(first, Chips())
 
     def take(self, batch: Sequence[Fact | Event]) -> list[Fact | Event]:
         """Facts that may change it; returns those that a person should still see."""
@@ -128,7 +128,7 @@ class WaitingPrompts:
         back into the line."""
         conversation, typed = self._conversation(), self.typed_for(request, content)
         if not conversation.session.state.held or not self._line.put_back(typed):
-            self.sent(await conversation.say(content), typed)
+            self.sent(await conversation.prompt(content), typed)
         await self.look()
 
     async def look(self) -> None:
@@ -158,7 +158,7 @@ class WaitingPrompts:
             return False
         if self._conversation().is_elsewhere:
             return await self._take_back_elsewhere(request, edits=edits)
-        if isinstance(request, Steer) and not session.give_back(request.id):
+        if isinstance(request, Steer) and not session.withdraw(request.id):
             return False
         self._steers.pop(request.id, None)
         session.journal.record(events.RequestRefused(request.id, TAKEN_BACK), settles=request.id)
@@ -225,7 +225,7 @@ NOTHING = "no prompt waits"
 ABOUT = "takes it back into the line"
 
 
-def queue_commands(desk: Desk) -> list[Command]:
+def queue_commands(desk: CommandContext) -> list[Command]:
     group = _Queue(desk)
     return [
         Command("queue", "prompts that wait, to change or drop one", group.queue, (), "[drop]"),
@@ -234,7 +234,7 @@ def queue_commands(desk: Desk) -> list[Command]:
 
 
 class _Queue:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     async def queue(self, arguments: str) -> None:

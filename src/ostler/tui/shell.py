@@ -14,15 +14,15 @@ import msgspec
 
 from ostler.core.processes import find_program
 from ostler.schema.errors import ToolFailed
-from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.sessions.session import Session
-from ostler.tools.child_process import ChildProcess, leave_running
+from ostler.tools.child_process import ChildProcess, keep_in_background
 from ostler.tools.truncation import Tail, without_surrogates
 from ostler.tui.call_items import OpenCall
 from ostler.tui.conversation import Conversation
 from ostler.tui.item_builder import shell_entry
-from ostler.tui.items import CallBlock
-from ostler.tui.render.items import BlockRows
+from ostler.tui.items import CallItem
+from ostler.tui.render.items import ItemRenderer
 
 
 class ShellLine(msgspec.Struct, frozen=True):
@@ -56,9 +56,9 @@ class ShellCommands:
     def __init__(
         self,
         conversation: Callable[[], Conversation],
-        draw: BlockRows,
+        draw: ItemRenderer,
         changed: Callable[[], None],
-        closed: Callable[[CallBlock], None],
+        closed: Callable[[CallItem], None],
     ) -> None:
         self._conversation = conversation
         self._draw = draw
@@ -73,7 +73,7 @@ class ShellCommands:
         """To its end. Whoever cancels it only ends the command."""
         task = asyncio.current_task()
         assert task is not None
-        block = CallBlock("", "!" if line.is_told else "!!", "running", {"command": line.command}, "execute")
+        block = CallItem("", "!" if line.is_told else "!!", "running", {"command": line.command}, "execute")
         self._running[task] = shown = OpenCall(block, time.monotonic())
         ticking = asyncio.ensure_future(self._tick())
         try:
@@ -117,8 +117,8 @@ class ShellCommands:
             self._changed()
 
         if not session.is_running:
-            await hold(session.journal)
-        async with kept_lease(session.journal):
+            await hold_lease(session.journal)
+        async with renew_lease(session.journal):
             note = await _run_shell(session, line.command, take)
             tail.feed(decoder.decode(b"", final=True))
             kept = tail.kept()
@@ -151,8 +151,8 @@ async def _run_shell(session: Session, command: str, take: Callable[[bytes], Non
         journal.has_processes = True
         await journal.store.own_process(journal.lease, call, child.id)
         await child.wait()
-        if child.left_running:
-            leave_running(harness.memory, child)
+        if child.is_running:
+            keep_in_background(harness.memory, child)
     except asyncio.CancelledError:
         await child.end()
         return "[stopped]"

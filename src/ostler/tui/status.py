@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.core.run_state import RunState
 from ostler.history.costs import dollars
 from ostler.permissions.rules import preview
@@ -22,7 +22,7 @@ from ostler.schema.text import cells
 from ostler.sessions.session import Session
 from ostler.store.paths import below_home
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallBlock
+from ostler.tui.items import CallItem
 
 _BESIDE = {"compaction": "compacting", "summary": "compacting", "title": "finding a title"}
 
@@ -128,7 +128,7 @@ class Activity:
         self._words, self._stage_since, self._retry_at = words, self._now(), None
 
 
-def _about(block: CallBlock) -> str:
+def _about(block: CallItem) -> str:
     title = block.display.title_for(block.arguments) if block.display else ""
     return title or preview(block.name, block.arguments)
 
@@ -338,7 +338,7 @@ class MeterReader:
     def _window(self, model: str) -> int:
         if model not in self._windows:
             context = self._session.harness.context
-            self._windows[model] = context.window(model) if isinstance(context, KeptContext) else 0
+            self._windows[model] = context.window(model) if isinstance(context, SessionContext) else 0
         return self._windows[model]
 
 

@@ -228,7 +228,7 @@ async def ask_background(reader: TerminalInput, writer: TextIO, seconds: float =
     return reader.answers.color
 
 
-async def found_dark(
+async def detected_dark(
     appearance: Appearance, reader: TerminalInput, writer: TextIO, environment: Mapping[str, str]
 ) -> bool:
     """Whether dark colours are shown. The terminal is asked only where its answer would decide."""
@@ -242,7 +242,7 @@ _CLEAR_ROW = "\r\x1b[K"
 
 
 @contextmanager
-def keeping_typed(stdin: TextIO) -> Iterator[None]:
+def keep_early_typing(stdin: TextIO) -> Iterator[None]:
     """The terminal shows nothing of it and leaves Enter as it is; Ctrl+C still ends us. At the end all is as
     it was, also when we are told to end before anybody listens."""
     if sys.platform == "win32" or not stdin.isatty():
@@ -268,7 +268,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def take_typed(reader: TerminalInput, writer: TextIO) -> None:
+def take_early_typing(reader: TerminalInput, writer: TextIO) -> None:
     """For the application that will read from this input. In raw mode."""
     from prompt_toolkit.input.typeahead import store_typeahead
 

@@ -14,33 +14,33 @@ import msgspec
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
-from ostler.app.question_queue import OpenQuestions
+from ostler.app.question_queue import QuestionQueue
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
-from ostler.tools import ToolToLoad
+from ostler.tools import LazyTool
 from ostler.tui.call_items import ChildQuestions
-from ostler.tui.command_context import Switching
+from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
-from ostler.tui.composer import Writing
+from ostler.tui.composer import Composer
 from ostler.tui.conversation import Conversation
 from ostler.tui.editor.input_line import ChipStyle, EmptyHint
 from ostler.tui.extension_keys import give_keys_to_extensions
-from ostler.tui.extension_ui import PROMPT, ExtensionUi
-from ostler.tui.front_end import TuiFace
-from ostler.tui.inline_app import Editing, TerminalApp
+from ostler.tui.extension_ui import PROMPT, ExtensionViews
+from ostler.tui.front_end import TuiFrontEnd
+from ostler.tui.inline_app import Editing, InlineApp
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeBlock
+from ostler.tui.items import Level, NoticeItem
 from ostler.tui.keys import key_bindings
-from ostler.tui.model_setup import Rescue
+from ostler.tui.model_setup import ModelFallback
 from ostler.tui.notifications import Notifier, Notify
 from ostler.tui.panels.panel import Panel, Panels
 from ostler.tui.panels.question import AskedPanel
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import apart
 from ostler.tui.status import Activity, MeterReader, Meters, activity_parts, fitting, status_parts
-from ostler.tui.transcript import Printing, earlier_facts, last_rows, tail_rows
+from ostler.tui.transcript import TranscriptPrinter, last_rows, restored_facts, tail_rows
 
 if TYPE_CHECKING:
     from ostler.core.harness import Harness
@@ -70,26 +70,26 @@ async def load_later(harness: Harness) -> None:
         import_module(name)
         await asyncio.sleep(0)
     for tool in list(harness.tools.values()):
-        if isinstance(tool, ToolToLoad):
+        if isinstance(tool, LazyTool):
             tool.load()
             await asyncio.sleep(0)
 
 
-class Tui:
-    """Made for one session; `switch` leaves it for another. For commands it is the `Desk`."""
+class TerminalUI:
+    """Made for one session; `switch` leaves it for another. For commands it is the `CommandContext`."""
 
-    app: TerminalApp
+    app: InlineApp
     commands: Commands
     conversation: Conversation
-    printing: Printing
-    writing: Writing
+    printing: TranscriptPrinter
+    writing: Composer
 
     def __init__(
         self,
         session: Session,
         host: ExtensionHost | None,
-        face: TuiFace,
-        questions: OpenQuestions,
+        face: TuiFrontEnd,
+        questions: QuestionQueue,
         *,
         input: Input | None = None,
         output: Output | None = None,
@@ -101,9 +101,9 @@ class Tui:
         self.questions = questions
         self.panels = Panels(lambda: self.app.refresh())
         self.transcript = Transcript(cwd=session.harness.cwd)
-        self.rows = BlockRows()
+        self.rows = ItemRenderer()
         self.commands = Commands(self)
-        self.extensions = ExtensionUi(
+        self.extensions = ExtensionViews(
             lambda: self.conversation.session, face, self.rows, self.panels, lambda: self.app.refresh()
         )
         self.children = ChildQuestions()
@@ -118,20 +118,20 @@ class Tui:
         questions.opened = lambda: self.panels.open(asked)
         questions.closed = lambda: self.panels.close(asked)
         self.conversation = Conversation(session, host, self.see)
-        self.switching = Switching(self)
-        self.rescue = Rescue(self)
+        self.switching = SessionSwitch(self)
+        self.rescue = ModelFallback(self)
         face.switch_to = self.switching.to
         self.notice = ""
         """What is said in place of the activity until the next key."""
         self.activity = Activity(self.transcript)
         self.meter = MeterReader(session, self.activity)
         self.notifier = Notifier(self.write, session.harness.cwd.name, os.environ, notify)
-        self.writing = Writing(self, session.harness.cwd)
+        self.writing = Composer(self, session.harness.cwd)
         self._ticking: asyncio.TimerHandle | None = None
         keys = key_bindings(self)
         self.notifier.bind(keys)
         face.unwatched = self.notifier.unwatched
-        self.app = TerminalApp(
+        self.app = InlineApp(
             self.writing.line.buffer,
             keys,
             above=(
@@ -166,7 +166,7 @@ class Tui:
             highlights=[ChipStyle(self.writing.line), EmptyHint(self._is_new)],
         )
         self.app.is_whole = lambda region: region == self.panels.rows and self.panels.is_tall
-        self.printing = Printing(
+        self.printing = TranscriptPrinter(
             self.rows,
             self.extensions,
             lambda: self.app.size.columns,
@@ -195,7 +195,7 @@ class Tui:
                 self._ticking.cancel()
             await self.writing.close()
             self.rescue.end()
-            await self.conversation.leave()
+            await self.conversation.close()
             await self.printing.finish()
             self.app.finish()
             self.extensions.stop()
@@ -256,7 +256,7 @@ class Tui:
     async def _print_earlier(self) -> None:
         """The end of the conversation, about two screens of it."""
         columns, rows = self.app.size.columns, self.app.size.rows
-        facts, has_more = await earlier_facts(self.conversation.session.journal, min(EARLIER, rows))
+        facts, has_more = await restored_facts(self.conversation.session.journal, min(EARLIER, rows))
         blocks = self.transcript.take(facts)
         drawn = last_rows(
             blocks[-EARLIER:], lambda block: self.rows.closed(block, columns), 2 * rows, columns
@@ -315,7 +315,7 @@ class Tui:
         read = self.meter.read(len(self.writing.waiting), self.extensions.notes)
         if self.conversation.is_elsewhere:
             return read
-        return msgspec.structs.replace(read, permissions=self.conversation.harness.permissions)
+        return msgspec.structs.replace(read, permissions=self.conversation.harness.permission_profile)
 
     def write(self, text: str) -> None:
         """What is for the terminal itself, and not seen in it."""
@@ -333,7 +333,7 @@ class Tui:
 
     def say(self, text: str, level: Level = "info") -> None:
         """Something that a command has to tell."""
-        self.app.print(self.rows.closed(NoticeBlock(text, level), self.app.size.columns))
+        self.app.print(self.rows.closed(NoticeItem(text, level), self.app.size.columns))
 
     def show_thoughts(self) -> None:
         """What the model thought last, which was folded."""
@@ -346,5 +346,5 @@ class Tui:
     def colors(self) -> ThemeColors | None:
         return self.rows.colors
 
-    def leave(self) -> None:
+    def quit(self) -> None:
         self.app.exit()

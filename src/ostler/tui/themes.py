@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_beginning
+from ostler.context.files import Unusable, entries_in, folders_up_to, printable_path, read_head
 from ostler.extensions.ui.themes import (
     DEFAULT,
     DEFAULT_THEME,
     SLOTS,
     Theme,
-    ThemeBook,
     ThemeColor,
     ThemeColors,
+    ThemeRegistry,
     full_hex,
 )
 from ostler.permissions.memory import project_folder
@@ -40,17 +40,17 @@ def chosen_theme(wanted: str, environment: Mapping[str, str]) -> str:
     return (wanted or DEFAULT) if has_colors(environment) else ""
 
 
-async def missing_theme(wanted: str, book: ThemeBook, host: ExtensionHost | None, session: str) -> str:
+async def missing_theme(wanted: str, book: ThemeRegistry, host: ExtensionHost | None, session: str) -> str:
     """What to say of a theme that there is not; empty if it is there. An extension may bring it when it hears
     that the session is open."""
     if not wanted or wanted in book:
         return ""
     if host is not None and (attending := host.sessions.get(session)) is not None:
-        await attending.catch_up()
+        await attending.drain()
     return "" if wanted in book else f"there is no theme {wanted!r:.60}; /theme shows those there are"
 
 
-def colors_of(book: ThemeBook, name: str, *, dark: bool) -> ThemeColors:
+def colors_of(book: ThemeRegistry, name: str, *, dark: bool) -> ThemeColors:
     """Every slot as it is seen; all are empty where there are no colours."""
     return book.resolved(name, dark=dark) if name else ThemeColors(dark=dark)
 
@@ -146,15 +146,15 @@ _DEFAULT = Place(BUILT_IN / f"{DEFAULT}.toml")
 _DEFAULT_FILE = ThemeFile(DEFAULT_THEME, "Clear colours on white or near black")
 
 
-def themes_for(cwd: Path, say: Callable[[str], None]) -> ThemeShelf:
+def themes_for(cwd: Path, say: Callable[[str], None]) -> ThemeList:
     """Built-in themes, the user's, and those of the project from its root down to `cwd`."""
     cwd = cwd.resolve()
     root = project_folder(cwd)
     projects = (Place(folder / PROJECT_FOLDER, root) for folder in reversed(folders_up_to(root, cwd)))
-    return ThemeShelf([Place(configuration_file().parent / "themes"), *projects], say)
+    return ThemeList([Place(configuration_file().parent / "themes"), *projects], say)
 
 
-class ThemeShelf(Mapping[str, Theme]):
+class ThemeList(Mapping[str, Theme]):
     """Built-in themes and those of some places: the last one of a name counts.
 
     - A theme that inherits its own name inherits the one it replaces.
@@ -239,7 +239,7 @@ class ThemeShelf(Mapping[str, Theme]):
 def _values(source: Place) -> dict[str, object]:
     import tomllib
 
-    beginning = read_beginning(source.path, source.project, LARGEST_FILE)
+    beginning = read_head(source.path, source.project, LARGEST_FILE)
     if beginning is None:
         raise Unusable("it is a link to nothing")
     if beginning.size > LARGEST_FILE:

@@ -14,10 +14,10 @@ from ostler.core.journal import Journal
 from ostler.schema.facts import Fact
 from ostler.schema.messages import Image
 from ostler.tui.call_items import OpenCall
-from ostler.tui.extension_ui import ExtensionUi
+from ostler.tui.extension_ui import ExtensionViews
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import CallBlock, Item, UserBlock
-from ostler.tui.render.items import BlockRows
+from ostler.tui.items import CallItem, Item, UserItem
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import apart, height
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LEAST = 5
 
 
 def tail_rows(
-    tail: Sequence[Item | OpenCall], draw: BlockRows, width: int, most: int, *, after_blank: bool
+    tail: Sequence[Item | OpenCall], draw: ItemRenderer, width: int, most: int, *, after_blank: bool
 ) -> list[str]:
     """Calls that run share the room, so that one sees of each what it is; those that wait behind them have a
     line each, as far as they are few."""
@@ -60,20 +60,20 @@ _UNSEEN = frozenset(
 for whoever asked, and for nobody later."""
 
 
-async def earlier_facts(journal: Journal, blocks: int) -> tuple[list[Fact], bool]:
+async def restored_facts(journal: Journal, blocks: int) -> tuple[list[Fact], bool]:
     """Facts on the path to the present leaf that make at least so many blocks, and whether more lie before
     them."""
     last, window = journal.state.last_seq, FACTS
     while True:
         after = max(0, last - window)
         facts = [fact for fact in await journal.history(after) if fact.seq <= last]
-        on_path = seen(facts, journal.state.leaf)
+        on_path = visible_facts(facts, journal.state.leaf)
         if after == 0 or len(Transcript().take(on_path)) >= blocks:
             return on_path, after > 0
         window *= 4
 
 
-def seen(facts: Sequence[Fact], leaf: int) -> list[Fact]:
+def visible_facts(facts: Sequence[Fact], leaf: int) -> list[Fact]:
     """The entries on the path to the leaf, and the records of their runs."""
     entries = {fact.seq: fact for fact in facts if fact.parent is not None}
     path: set[int] = set()
@@ -100,13 +100,13 @@ def last_rows(blocks: Iterable[Item], draw: Callable[[Item], list[str]], most: i
     return apart(reversed(drawn), after_blank=False)
 
 
-class Printing:
+class TranscriptPrinter:
     """What needs nobody's help is printed at once."""
 
     def __init__(
         self,
-        draw: BlockRows,
-        extensions: ExtensionUi,
+        draw: ItemRenderer,
+        extensions: ExtensionViews,
         width: Callable[[], int],
         out: Callable[[Sequence[str]], None],
         ends_blank: Callable[[], bool],
@@ -134,7 +134,7 @@ class Printing:
     async def _print(self) -> None:
         while self._waiting:
             block, width = self._waiting[0], self._width()
-            dress = await self._extensions.dress(block, width) if isinstance(block, CallBlock) else None
+            dress = await self._extensions.dress(block, width) if isinstance(block, CallItem) else None
             rows = [*self._draw.closed(block, width, dress), *await self._pictures_of(block, width)]
             self._out(apart([rows], after_blank=self._ends_blank()))
             self._waiting.popleft()
@@ -156,4 +156,4 @@ class Printing:
 
 
 def _images(block: Item) -> tuple[Image, ...]:
-    return block.images if isinstance(block, CallBlock | UserBlock) else ()
+    return block.images if isinstance(block, CallItem | UserItem) else ()

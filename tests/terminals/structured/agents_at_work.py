@@ -12,9 +12,9 @@ from typing import Any
 
 from ostler.core.journal import Journal
 from ostler.core.store import Store
-from ostler.drivers.driver import StructuredAgent
-from ostler.drivers.lifecycle import restart_structured_session, start_structured_session
-from ostler.drivers.protocol_session import StructuredSession
+from ostler.drivers.driver import ProtocolAgentSpec
+from ostler.drivers.lifecycle import restart_protocol_session, start_protocol_session
+from ostler.drivers.protocol_session import ProtocolSession
 from ostler.schema import events, requests
 from ostler.schema.events import Event
 from ostler.schema.facts import Fact
@@ -26,20 +26,22 @@ PATIENCE = 60
 _HERE = Path(__file__).parent
 
 
-def acp_agent(cwd: Path, *arguments: str, **options: Any) -> StructuredAgent:
+def acp_agent(cwd: Path, *arguments: str, **options: Any) -> ProtocolAgentSpec:
     command = (sys.executable, str(_HERE / "acp_agent.py"), *arguments)
-    return StructuredAgent(command=command, cwd=cwd, transport="acp", **options)
+    return ProtocolAgentSpec(command=command, cwd=cwd, transport="acp", **options)
 
 
-def claude(cwd: Path, *arguments: str, **options: Any) -> StructuredAgent:
+def claude(cwd: Path, *arguments: str, **options: Any) -> ProtocolAgentSpec:
     command = (sys.executable, "-S", "-E", str(_HERE / "fake_claude.py"), *arguments)
-    return StructuredAgent(command=command, cwd=cwd, transport="stream-json", agent_type="claude", **options)
+    return ProtocolAgentSpec(
+        command=command, cwd=cwd, transport="stream-json", agent_type="claude", **options
+    )
 
 
 class AtWork:
     """A session, and all that an observer saw of it."""
 
-    def __init__(self, session: StructuredSession, seen: list[Fact | Event]) -> None:
+    def __init__(self, session: ProtocolSession, seen: list[Fact | Event]) -> None:
         self.session = session
         self.seen = seen
 
@@ -65,7 +67,7 @@ class AtWork:
     async def until(self, holds: Callable[[], object]) -> None:
         """Until that is so; looked at whenever something is seen."""
         stirred = asyncio.Event()
-        stop = self.session.journal.observe(lambda batch: stirred.set())
+        stop = self.session.journal.subscribe(lambda batch: stirred.set())
         try:
             async with asyncio.timeout(PATIENCE):
                 while not holds():
@@ -89,16 +91,16 @@ class AtWork:
 
 @asynccontextmanager
 async def at_work(
-    agent: StructuredAgent, store: Store | None = None, *, again: str = ""
+    agent: ProtocolAgentSpec, store: Store | None = None, *, again: str = ""
 ) -> AsyncIterator[AtWork]:
     """In a new session, or in one that it had before."""
     seen: list[Fact | Event] = []
     store = store or MemoryStore()
     attend = partial(_observe, seen)
     if again:
-        session = await restart_structured_session(store, again, agent, attend=attend)
+        session = await restart_protocol_session(store, again, agent, attend=attend)
     else:
-        session = await start_structured_session(store, agent, attend=attend)
+        session = await start_protocol_session(store, agent, attend=attend)
     try:
         yield AtWork(session, seen)
     finally:
@@ -109,4 +111,4 @@ async def at_work(
 
 
 def _observe(seen: list[Fact | Event], journal: Journal) -> None:
-    journal.observe(seen.extend)
+    journal.subscribe(seen.extend)

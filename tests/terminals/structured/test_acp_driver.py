@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ostler.drivers.lifecycle import start_structured_session
+from ostler.drivers.lifecycle import start_protocol_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.store.memory import MemoryStore
@@ -58,7 +58,7 @@ async def test_half_a_character_and_a_line_that_is_no_json_do_no_harm(tmp_path: 
     async with at_work(acp_agent(tmp_path)) as agent:
         await agent.say("lone")
         assert agent.answers == ["half \N{REPLACEMENT CHARACTER}"]
-        assert agent.session.driver.process.complaint == "this is no JSON"
+        assert agent.session.driver.process.last_stderr == "this is no JSON"
 
 
 async def test_messages_that_do_not_fit_the_protocol_do_no_harm(
@@ -73,12 +73,12 @@ async def test_messages_that_do_not_fit_the_protocol_do_no_harm(
 
 async def test_an_agent_that_wants_a_login_says_so(tmp_path: Path) -> None:
     with pytest.raises(OstlerError, match="wants a login"):
-        await start_structured_session(MemoryStore(), acp_agent(tmp_path, "--login"))
+        await start_protocol_session(MemoryStore(), acp_agent(tmp_path, "--login"))
 
 
 async def test_an_agent_of_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OstlerError, match="speaks version 0"):
-        await start_structured_session(MemoryStore(), acp_agent(tmp_path, "--old"))
+        await start_protocol_session(MemoryStore(), acp_agent(tmp_path, "--old"))
 
 
 async def test_without_the_package_the_error_says_what_to_install(
@@ -86,4 +86,4 @@ async def test_without_the_package_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "acp", None)
     with pytest.raises(UsageError, match=r"pip install 'ostler\[acp\]'"):
-        await start_structured_session(MemoryStore(), acp_agent(tmp_path))
+        await start_protocol_session(MemoryStore(), acp_agent(tmp_path))

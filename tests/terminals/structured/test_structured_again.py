@@ -12,21 +12,21 @@ import pytest
 
 from ostler.core.journal import World
 from ostler.core.store import Store
-from ostler.drivers.driver import StructuredAgent
-from ostler.drivers.lifecycle import restart_structured_session
+from ostler.drivers.driver import ProtocolAgentSpec
+from ostler.drivers.lifecycle import restart_protocol_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionHeld, UsageError
 from ostler.schema.facts import Fact
 from ostler.sessions.run_tree import latest_run
-from ostler.sessions.supervisor import Supervisor, end_tools_of_the_dead
-from ostler.store.invariants import broken, violations
+from ostler.sessions.supervisor import Supervisor, kill_orphan_tools
+from ostler.store.invariants import broken_invariants, violations
 from ostler.store.memory import MemoryStore
 from ostler.store.sqlite import SqliteStore
 from ostler.store.sqlite_maintenance import check
 from tests.terminals.agents_at_work import wait_until_gone
 from tests.terminals.structured.agents_at_work import AtWork, acp_agent, at_work, claude
 
-Make = Callable[..., StructuredAgent]
+Make = Callable[..., ProtocolAgentSpec]
 
 
 @pytest.fixture(params=[acp_agent, claude], ids=["acp", "stream-json"])
@@ -49,7 +49,7 @@ async def test_it_goes_on_with_what_it_remembers_and_says_nothing_twice(make: Ma
         await first.say("one two")
         session, said = first.session.id, texts(first)
         with pytest.raises(SessionHeld):
-            await restart_structured_session(store, session, make(tmp_path))
+            await restart_protocol_session(store, session, make(tmp_path))
     async with at_work(make(tmp_path), store, again=session) as second:
         assert texts(second) == said
         await second.say("recall")
@@ -111,9 +111,9 @@ async def test_an_agent_that_does_not_start_again_leaves_the_session_as_it_was(t
     session = first.session.id
     before = await store.read(session)
     with pytest.raises(OstlerError, match="no key was found"):
-        await restart_structured_session(store, session, claude(tmp_path, "--die"))
+        await restart_protocol_session(store, session, claude(tmp_path, "--die"))
     with pytest.raises(UsageError, match="is driven by stream-json, and not by acp"):
-        await restart_structured_session(store, session, acp_agent(tmp_path))
+        await restart_protocol_session(store, session, acp_agent(tmp_path))
     assert await store.holder(session) is None
     assert await store.read(session) == before
 
@@ -171,7 +171,7 @@ async def test_whoever_comes_behind_a_killed_owner_closes_what_it_left_open(tmp_
     for session in (asked, started, served):
         row = await latest_run(store, session)
         assert row is not None and row.status == "cut"
-        assert not list(broken(await store.read(session), at_rest=False))
+        assert not list(broken_invariants(await store.read(session), at_rest=False))
     assert check(tmp_path / "ostler.db") == []
 
     supervisor = Supervisor(store, lambda cwd: pytest.fail("no model answers here"))
@@ -184,7 +184,7 @@ async def test_whoever_comes_behind_a_killed_owner_closes_what_it_left_open(tmp_
         await again.say("recall")
         assert again.answers == ["run ls -l\nrecall\n"]
 
-    await end_tools_of_the_dead(store, World())
+    await kill_orphan_tools(store, World())
     await is_closed(store, served)
     assert check(tmp_path / "ostler.db") == []
     await store.close()

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.driver import DrivenAgent, StructuredAgent
-from ostler.drivers.lifecycle import start_structured_session
+from ostler.drivers.driver import DrivenAgent, ProtocolAgentSpec
+from ostler.drivers.lifecycle import start_protocol_session
 from ostler.schema import events, requests
 from ostler.schema.errors import OstlerError, SessionBusy, UsageError
 from ostler.schema.messages import Reasoning, ToolCall, as_content
@@ -24,7 +24,7 @@ from ostler.store.memory import MemoryStore
 from tests.terminals.agents_at_work import wait_until_gone
 from tests.terminals.structured.agents_at_work import AtWork, acp_agent, at_work, claude
 
-Make = Callable[..., StructuredAgent]
+Make = Callable[..., ProtocolAgentSpec]
 
 
 @pytest.fixture(params=[acp_agent, claude], ids=["acp", "stream-json"])
@@ -274,14 +274,14 @@ async def test_an_agent_that_dies_ends_its_session_and_says_why(make: Make, tmp_
 async def test_an_agent_that_dies_at_its_start_leaves_no_session(make_either: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(OstlerError, match=r"exit status 3.*no key was found"):
-        await start_structured_session(store, make_either(tmp_path, "--die"))
+        await start_protocol_session(store, make_either(tmp_path, "--die"))
     assert await store.sessions() == []
 
 
 async def test_an_agent_that_never_answers_is_given_up(make: Make, tmp_path: Path) -> None:
     store = MemoryStore()
     with pytest.raises(OstlerError, match=r"did not answer within 0.5 s: perhaps it does not speak"):
-        await start_structured_session(store, make(tmp_path, "--silent", start_timeout=0.5))
+        await start_protocol_session(store, make(tmp_path, "--silent", start_timeout=0.5))
     assert await store.sessions() == []
 
 
@@ -315,7 +315,7 @@ async def test_the_initial_prompt_is_the_first_run(tmp_path: Path) -> None:
 async def test_a_failed_initial_prompt_is_told_to_whoever_watches(tmp_path: Path) -> None:
     async with at_work(claude(tmp_path, initial_prompt="fail")) as agent:
         watching = _Watching()
-        stop = agent.session.observe(watching)
+        stop = agent.session.subscribe(watching)
         await agent.until(lambda: agent.session.status == "stable")
         stop()
         assert len(watching.warnings) == 1
@@ -348,17 +348,17 @@ async def test_what_cannot_be_started_says_so_and_leaves_no_session(
     good = make_either(tmp_path)
     for broken, problem in (
         (
-            StructuredAgent(command=("no-such-agent",), cwd=tmp_path, transport=good.transport),
+            ProtocolAgentSpec(command=("no-such-agent",), cwd=tmp_path, transport=good.transport),
             "no such program",
         ),
-        (StructuredAgent(command=(), cwd=tmp_path, transport=good.transport), "no command"),
+        (ProtocolAgentSpec(command=(), cwd=tmp_path, transport=good.transport), "no command"),
         (
-            StructuredAgent(command=good.command, cwd=tmp_path / "x", transport=good.transport),
+            ProtocolAgentSpec(command=good.command, cwd=tmp_path / "x", transport=good.transport),
             "does not exist",
         ),
     ):
         with pytest.raises(UsageError, match=problem):
-            await start_structured_session(store, broken)
+            await start_protocol_session(store, broken)
     assert await store.sessions() == []
 
 

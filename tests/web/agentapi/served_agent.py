@@ -14,7 +14,7 @@ import httpx2
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ostler.drivers.driver import DrivenAgent, Observer, Saved, ScreenMessage, Status
+from ostler.drivers.driver import AgentMessage, DrivenAgent, Observer, SavedState, Status
 from ostler.server.agentapi.app import create_agent_app
 from ostler.server.agentapi.events import Emitter
 from ostler.server.http_server import HttpServer
@@ -35,7 +35,7 @@ class FakeAgent:
         self.agent_type = "claude"
         self.transport: Any = "pty"
         self.status: Status = "stable"
-        self.messages: tuple[ScreenMessage, ...] = (ScreenMessage(0, "agent", "", BEGAN),)
+        self.messages: tuple[AgentMessage, ...] = (AgentMessage(0, "agent", "", BEGAN),)
         self.screen = ""
         self.looked = 0
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class FakeAgent:
         for place, text in texts.items():
             number = int(place.removeprefix("m"))
             role: Any = "user" if number % 2 else "agent"
-            message = ScreenMessage(number, role, text, BEGAN + number)
+            message = AgentMessage(number, role, text, BEGAN + number)
             self.messages = (*self.messages[:number], message, *self.messages[number + 1 :])
         for observer in self.observers:
             observer.changed()
@@ -67,8 +67,8 @@ class FakeAgent:
         self.observers.append(observer)
         return lambda: self.observers.remove(observer)
 
-    def to_save(self) -> Saved:
-        return Saved(self.messages)
+    def to_save(self) -> SavedState:
+        return SavedState(self.messages)
 
     async def send(self, text: str, *, request: str = "") -> None:
         self.sending.set()

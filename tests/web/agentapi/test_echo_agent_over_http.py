@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.drivers.screen_driver import TerminalAgent
+from ostler.drivers.screen_driver import ScreenAgentSpec
 from tests.terminals.agents_at_work import QUICK, AtWork, at_work, echo_agent
 from tests.web.agentapi.readers import EventSourceLike
 from tests.web.agentapi.served_agent import ServedAgent, serving
@@ -95,7 +95,7 @@ while got := os.read(0, 65536):
 
 
 @asynccontextmanager
-async def served_agent(agent: TerminalAgent, folder: Path) -> AsyncIterator[tuple[ServedAgent, AtWork]]:
+async def served_agent(agent: ScreenAgentSpec, folder: Path) -> AsyncIterator[tuple[ServedAgent, AtWork]]:
     async with at_work(agent) as work:
         uploads = folder / "served"
         uploads.mkdir()
@@ -103,10 +103,10 @@ async def served_agent(agent: TerminalAgent, folder: Path) -> AsyncIterator[tupl
             yield served, work
 
 
-def script(code: str, folder: Path, *arguments: str, **options: Any) -> TerminalAgent:
+def script(code: str, folder: Path, *arguments: str, **options: Any) -> ScreenAgentSpec:
     command = (sys.executable, "-S", "-E", "-c", code, *arguments)
     settings = {"agent_type": "custom", "rows": 100, "timing": QUICK, **options}
-    return TerminalAgent(command=command, cwd=folder, **settings)
+    return ScreenAgentSpec(command=command, cwd=folder, **settings)
 
 
 async def until(served: ServedAgent, holds: Callable[[list[str]], object]) -> list[str]:

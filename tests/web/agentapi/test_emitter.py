@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.driver import ScreenMessage
+from ostler.drivers.driver import AgentMessage
 from ostler.server.agentapi import events
 from ostler.server.agentapi.events import Emitter, Subscription
 from tests.web.agentapi.served_agent import parsed
 
 
-def message(id: int, text: str, time: float = 0.0) -> ScreenMessage:
-    return ScreenMessage(id, "user" if id % 2 else "agent", text, time)
+def message(id: int, text: str, time: float = 0.0) -> AgentMessage:
+    return AgentMessage(id, "user" if id % 2 else "agent", text, time)
 
 
 def queued(subscription: Subscription) -> list[tuple[str, Any]]:
@@ -120,10 +120,10 @@ async def test_the_newest_hundred_errors_are_kept() -> None:
 
 
 async def test_all_subscribers_are_told_with_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[ScreenMessage] = []
+    made: list[AgentMessage] = []
     message_frame = events.message_frame
 
-    def counted(one: ScreenMessage) -> bytes:
+    def counted(one: AgentMessage) -> bytes:
         made.append(one)
         return message_frame(one)
 
@@ -176,7 +176,7 @@ async def test_whoever_waits_is_woken_by_an_event_and_by_the_end() -> None:
 
 @pytest.mark.parametrize("character", ["x", "█", "<", "\x01", "😀", '"'])
 def test_no_event_is_larger_than_its_readers_take(character: str) -> None:
-    long = ScreenMessage(3, "agent", "begin" + character * 300_000 + "end", 0.0)
+    long = AgentMessage(3, "agent", "begin" + character * 300_000 + "end", 0.0)
     frame = events.message_frame(long)
     assert 100 * 1024 < len(frame) < 128 * 1024
     shown = parsed(frame)[1]["message"]
@@ -189,10 +189,10 @@ def test_no_event_is_larger_than_its_readers_take(character: str) -> None:
 
 def test_a_message_that_fits_is_whole() -> None:
     text = "x" * (126 * 1024)
-    assert parsed(events.message_frame(ScreenMessage(0, "agent", text, 0.0)))[1]["message"] == text
+    assert parsed(events.message_frame(AgentMessage(0, "agent", text, 0.0)))[1]["message"] == text
 
 
 def test_a_frame_is_one_line_of_json_with_markup_escaped() -> None:
-    frame = events.message_frame(ScreenMessage(0, "agent", "Welcome <3 & \u2028\n", 0.0))
+    frame = events.message_frame(AgentMessage(0, "agent", "Welcome <3 & \u2028\n", 0.0))
     assert b'"message":"Welcome \\u003c3 \\u0026 \\u2028\\n"' in frame
     assert list(json.loads(frame.split(b"data: ")[1])) == ["id", "role", "message", "time"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ostler.drivers.driver import ScreenMessage
+from ostler.drivers.driver import AgentMessage
 from ostler.drivers.tracker import NOT_WAITING, STOPPED, TIMED_OUT
 from ostler.schema.errors import OstlerError, SessionBusy
 from ostler.server.agentapi import bodies
@@ -361,6 +361,6 @@ async def test_the_api_of_our_own_is_beside_it_with_its_own_guard(served: Served
 
 
 async def test_a_message_has_the_time_at_which_it_was_made(served: ServedAgent, agent: FakeAgent) -> None:
-    agent.messages = (ScreenMessage(0, "agent", "", 1775820880.5),)
+    agent.messages = (AgentMessage(0, "agent", "", 1775820880.5),)
     (message,) = (await served.http.get("/messages")).json()["messages"]
     assert ":40.5" in message["time"]

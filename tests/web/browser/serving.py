@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from ostler.testkit.vendors import FakeVendor, Say
 from tests.cli.command import KEY, Ostler, finish
 
@@ -72,7 +72,7 @@ class Served:
             assert line, f"the server ended: {said}"
             said += line
         if not self.token:  # the first one is shown on a terminal only
-            self.token = TokenBook(self.ostler.home / "tokens.json").new("tests", "all")
+            self.token = TokenStore(self.ostler.home / "tokens.json").new("tests", "all")
         self.link = re.search(r"open (\S+) in a browser", said)[1]  # type: ignore[index]
         self.port = int(re.search(r":(\d+)/#", self.link)[1])  # type: ignore[index]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from tests.cli.command import Ostler
 from tests.serving_agents.served_agent import serving_agent
 from tests.terminals.agents_at_work import ECHO_AGENT
@@ -68,7 +68,7 @@ def test_two_tabs_see_the_same_terminal_and_one_may_only_look(start: Start, visi
         AgentVisitor(visit(served)),
         AgentVisitor(visit(Site(served.address, f"/#token={served.token}"))),
     )
-    looking = TokenBook(served.ostler.home / "tokens.json").new("looks on", "observe")
+    looking = TokenStore(served.ostler.home / "tokens.json").new("looks on", "observe")
     third = AgentVisitor(visit(Site(served.address, f"/#token={looking}")))
     for one in (first, second, third):
         one.open(session)

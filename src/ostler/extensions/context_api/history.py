@@ -13,7 +13,7 @@ from ostler.core.state import SessionState, path_of
 from ostler.extensions.context_api.models import complete, lease_held
 from ostler.schema import events
 from ostler.schema.errors import NotFound, SessionBusy, UsageError
-from ostler.schema.facts import Fact, storing_problem
+from ostler.schema.facts import Fact, storage_problem
 from ostler.schema.messages import (
     Block,
     PlainBlock,
@@ -25,7 +25,7 @@ from ostler.schema.messages import (
     text_of,
 )
 from ostler.schema.requests import Navigate
-from ostler.sessions.branches import SYSTEM, is_entry, record_of, take_up
+from ostler.sessions.branches import SYSTEM, handle_tree_request, is_entry, record_of
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
@@ -46,7 +46,7 @@ class HistoryMessage(msgspec.Struct, frozen=True):
     time_ms: int
 
 
-class KeptEntry(msgspec.Struct, frozen=True):
+class HistoryEntry(msgspec.Struct, frozen=True):
     """An entry that an extension has added."""
 
     entry: int
@@ -145,10 +145,10 @@ class Tree:
             return ""
         return self._models.get(event.call) or event.model
 
-    def kept(self, extension: str, name: str) -> list[KeptEntry]:
+    def extension_entries(self, extension: str, name: str) -> list[HistoryEntry]:
         found = [self._entries[entry] for entry in sorted(self._path)]
         return [
-            KeptEntry(fact.seq, extension, one.name, one.data, text_of(one.told), fact.time_ms)
+            HistoryEntry(fact.seq, extension, one.name, one.data, text_of(one.told), fact.time_ms)
             for fact in found
             if isinstance(one := fact.event, events.ExtensionEntry)
             and one.extension == extension
@@ -195,7 +195,7 @@ def _block(block: Block) -> str:
     return f"[{block.media_type}]"
 
 
-class Moved(msgspec.Struct, frozen=True):
+class NavigationResult(msgspec.Struct, frozen=True):
     """The session stands elsewhere now."""
 
     leaf: int
@@ -225,10 +225,10 @@ class History:
         """What was said on the way from the beginning to where the session stands."""
         return (await self._tree()).messages()
 
-    async def entries(self, name: str = "", *, extension: str = "") -> list[KeptEntry]:
+    async def entries(self, name: str = "", *, extension: str = "") -> list[HistoryEntry]:
         """This extension's own entries on that way, or another's; all of them, or those of one name."""
         own = extension or self._context.extension.name
-        return (await self._tree()).kept(own, name)
+        return (await self._tree()).extension_entries(own, name)
 
     async def node(self, entry: int) -> TreeNode | None:
         return (await self._tree()).node(entry)
@@ -257,13 +257,13 @@ class History:
         except TypeError as error:
             raise UsageError(f"the entry {name!r} cannot be kept: {error}") from None
         entry = events.ExtensionEntry(self._context.extension.name, name, plain, as_content(told))
-        if problem := storing_problem(entry):
+        if problem := storage_problem(entry):
             raise UsageError(f"the entry {name!r} cannot be kept: {problem}")
-        return self._context.calls.do(lambda: self._journal.record(entry).seq)
+        return self._context.calls.call(lambda: self._journal.record(entry).seq)
 
     # --- moving ---------------------------------------------------------------------------------------
 
-    async def navigate(self, entry: int) -> Moved:
+    async def navigate(self, entry: int) -> NavigationResult:
         """Goes back, or over to another branch: what comes next follows that entry. 0 is the beginning.
 
         Raises `SessionBusy` while a run is open, and `NotFound` where there is no such entry.
@@ -274,11 +274,11 @@ class History:
                 raise NotFound(f"there is no entry {entry}")
             return await self._move(entry)
 
-    async def _move(self, entry: int) -> Moved:
+    async def _move(self, entry: int) -> NavigationResult:
         previous = self.leaf
         request = Navigate(id=self._journal.world.new_id("req"), by=self._context.extension.name, entry=entry)
-        await take_up(self._journal, request)
-        return Moved(self.leaf, previous)
+        await handle_tree_request(self._journal, request)
+        return NavigationResult(self.leaf, previous)
 
     async def summarize(self, first: int, last: int, instructions: str = "") -> str:
         """What happened from one entry to another that followed from it, in the model's words.

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import msgspec
 
 from ostler.core.cancellation import running_stopwatch
-from ostler.core.completion import OnText, answer_aside, text_in
+from ostler.core.completion import OnText, complete_message, text_in
 from ostler.core.harness import ONE_MODEL_ONLY, Harness
 from ostler.core.hooks import TIME_LIMIT
 from ostler.core.model import Model, ModelDone, ReasoningLevel
 from ostler.core.transcript import Transcript
-from ostler.extensions.executor import CodeFailed, call_within
+from ostler.extensions.executor import ExtensionError, call_within
 from ostler.models.catalogue import ASSUMED_CONTEXT_WINDOW, FREE, Catalogue, Modality, ModelInfo, Prices
-from ostler.models.factory import ModelMaker, split_name
+from ostler.models.factory import ModelFactory, split_name
 from ostler.models.providers import PROVIDERS, Provider
 from ostler.schema.errors import ERRORS, Failure, ModelError, OstlerError, UsageError
 from ostler.schema.events import Purpose, SettingsChanged
 from ostler.schema.messages import Message, PlainBlock, StopReason, Text, as_content, user
 from ostler.schema.usage import Usage
-from ostler.sessions.branches import close_cut_calls
-from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.branches import close_interrupted_calls
+from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
@@ -91,9 +91,9 @@ async def _answer(
 ) -> ModelDone:
     journal = context.journal
     if journal.state.run is None:
-        close_cut_calls(journal, await journal.history())
+        close_interrupted_calls(journal, await journal.history())
     trace = {"extension": context.extension.name}
-    answer = await answer_aside(journal, harness, purpose, system, Transcript(messages), trace, on_text)
+    answer = await complete_message(journal, harness, purpose, system, Transcript(messages), trace, on_text)
     await journal.commit()
     if isinstance(answer, Failure):
         raise error_of(answer)
@@ -124,8 +124,8 @@ async def lease_held(context: ExtensionContext) -> AsyncIterator[None]:
     if context.session.is_running:
         yield
         return
-    await hold(context.journal)
-    async with kept_lease(context.journal):
+    await hold_lease(context.journal)
+    async with renew_lease(context.journal):
         yield
 
 
@@ -150,13 +150,13 @@ async def _reserved(context: ExtensionContext) -> AsyncIterator[None]:
     if budget is None or not budget.is_limited:
         yield
         return
-    reserved = await budget.reserve_beside()
+    reserved = await budget.reserve_side_call()
     if isinstance(reserved, str):
         raise LimitReached(f"no model was asked: {reserved}")
     try:
         yield
     finally:
-        budget.settle_beside(reserved)
+        budget.release_side_call(reserved)
         await budget.warn()
 
 
@@ -170,7 +170,7 @@ def _guarded(context: ExtensionContext, on_chunk: OnChunk) -> OnText:
             return
         try:
             await call_within(TIME_LIMIT, context.extension.worker, on_chunk, text)
-        except CodeFailed as failure:
+        except ExtensionError as failure:
             is_heard = False
             context.attending.report(context.extension, "on_chunk", str(failure))
 
@@ -197,7 +197,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Dollars for a million tokens. None: nobody knows; a free model has prices of 0."""
 
 
-class Resolution(msgspec.Struct, frozen=True):
+class ModelResolution(msgspec.Struct, frozen=True):
     """The first of some models that can be used, or why none can."""
 
     model: str = ""
@@ -215,7 +215,7 @@ class Resolution(msgspec.Struct, frozen=True):
         return "; ".join(f"{name}: {why}" for name, why in self.problems.items()) or "no model was named"
 
 
-class Said(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     """What was said before, in a completion."""
 
     role: Literal["user", "assistant"]
@@ -263,7 +263,7 @@ class Models:
 
         Raises `UsageError` or `NoModel`, and nothing has changed then.
         """
-        return self._context.calls.do(lambda: self._set(model, reasoning))
+        return self._context.calls.call(lambda: self._set(model, reasoning))
 
     def _set(self, model: str, reasoning: str) -> str:
         harness = self._harness
@@ -286,7 +286,7 @@ class Models:
                 self._harness.reasoning = cast(ReasoningLevel, level)
                 self._record(SettingsChanged(reasoning=level, by=self._by))
 
-        self._context.calls.do(change)
+        self._context.calls.call(change)
 
     # --- those there are ------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class Models:
         """Whether it could be asked now: its provider exists, and there is a key if one is needed."""
         return not (await self._tried(model))[1]
 
-    async def resolve(self, preferences: Sequence[str]) -> Resolution:
+    async def resolve(self, preferences: Sequence[str]) -> ModelResolution:
         """The first that is known and can be asked. A provider that the catalogue knows nothing of, such as
         a server of one's own, is taken at its word."""
         problems: dict[str, str] = {}
@@ -321,9 +321,9 @@ class Models:
             if not problem and not found.known and self._lists_models_of(found.provider):
                 problem = f"the catalogue does not know {name}"
             if not problem:
-                return Resolution(name, found, tuple(attempted), problems)
+                return ModelResolution(name, found, tuple(attempted), problems)
             problems[preferred] = problem
-        return Resolution(attempted=tuple(attempted), problems=problems)
+        return ModelResolution(attempted=tuple(attempted), problems=problems)
 
     async def _tried(self, name: str) -> tuple[str, str]:
         """The whole name of a model that can be made, or why it cannot."""
@@ -350,7 +350,7 @@ class Models:
         prompt: str | Sequence[str | PlainBlock] = "",
         *,
         system: str = "",
-        messages: Sequence[Said | Message] = (),
+        messages: Sequence[ChatMessage | Message] = (),
         model: str = "",
         max_tokens: int | None = None,
         on_chunk: OnChunk | None = None,
@@ -383,7 +383,7 @@ class Models:
         """As the user configured them, where the models are made by the settings."""
         make = self._harness.make_model
         maker = unwrap(make) if make else None
-        if isinstance(maker, ModelMaker):
+        if isinstance(maker, ModelFactory):
             return maker.catalogue, maker.providers
         return Catalogue(), PROVIDERS
 
@@ -406,5 +406,5 @@ def _described(info: ModelInfo, provider: Provider | None, catalogue: Catalogue)
     )
 
 
-def _message(said: Said | Message) -> Message:
+def _message(said: ChatMessage | Message) -> Message:
     return said if isinstance(said, Message) else Message(said.role, (Text(said.text),))

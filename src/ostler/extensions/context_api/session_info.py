@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ostler.context.calibration import since_reported
-from ostler.context.session_context import KeptContext
+from ostler.context.session_context import SessionContext
 from ostler.context.tokenizers import RoutedTokenizer
 from ostler.core.context import Confidence, Count, Source, total
 from ostler.core.hooks import StepPlan
@@ -21,7 +21,7 @@ from ostler.schema.usage import Usage
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
-    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
 
 
@@ -58,7 +58,7 @@ class Tools:
     def all(self) -> list[ToolDescription]:
         """Every tool of the session, on offer or not, by name."""
         context = self._context
-        tools = context.calls.do(lambda: dict(context.session.harness.tools))
+        tools = context.calls.call(lambda: dict(context.session.harness.tools))
         offered = set(offered_tools(context.attending, tools))
         brought = {id(tool) for one in context.host.loaded for tool in one.registered.tools.values()}
         return [
@@ -85,14 +85,14 @@ class Tools:
             if allowed is not None:
                 self._context.host.limit_tools()
 
-        self._context.calls.do(change)
+        self._context.calls.call(change)
         return tuple(sorted((allowed or frozenset()) - set(self._context.session.harness.tools)))
 
 
-def offered_tools(attending: Attending, names: Iterable[str]) -> tuple[str, ...]:
+def offered_tools(attending: ExtensionSession, names: Iterable[str]) -> tuple[str, ...]:
     """Those of the tools that the extensions allow in a session, and in those that it is a child of."""
     left = tuple(names)
-    present: Attending | None = attending
+    present: ExtensionSession | None = attending
     while present is not None:
         for channel in present.channels.values():
             allowed = channel.context.tools.allowed
@@ -190,7 +190,7 @@ def context_stats(context: ExtensionContext) -> ContextStats:
     harness, state = context.session.harness, context.journal.state
     count = _told(context)
     limit = context.models.window
-    if isinstance(harness.context, KeptContext):
+    if isinstance(harness.context, SessionContext):
         limit = harness.context.policy().window.tokens or limit
     return ContextStats(
         count.tokens, limit, count.tokens / limit, len(state.transcript), count.source, count.confidence
@@ -206,7 +206,7 @@ def _told(context: ExtensionContext) -> Count:
     messages = total(tokenizer.message(message, model) for message in new)
     if is_reported:
         return since_reported(state.context_tokens, messages)
-    offers = harness.offers(tuple(sorted(harness.tools)))
+    offers = harness.tool_offers(tuple(sorted(harness.tools)))
     return messages + tokenizer.text(harness.system, model) + tokenizer.tools(offers, model)
 
 

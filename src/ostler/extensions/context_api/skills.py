@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ostler.context import skills as found_skills
-from ostler.context.files import Unusable, printable_path, quoted_path, read_beginning
+from ostler.context.files import Unusable, printable_path, quoted_path, read_head
 from ostler.context.instructions import skills_in
-from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, SkillToTrust, contents, told_of
+from ostler.context.skills import FILE, LARGEST_FILE, SKILL_FOLDERS, SkillToTrust, contents, skill_notice
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted
 from ostler.schema.errors import UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
 
-class SkillText(msgspec.Struct, frozen=True, kw_only=True):
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
     """A skill, with what it says."""
 
     name: str
@@ -41,10 +41,10 @@ class SkillText(msgspec.Struct, frozen=True, kw_only=True):
     scope: Literal["project", "user"] = "user"
 
 
-class SkillsRead(msgspec.Struct, frozen=True):
+class SkillSearchResult(msgspec.Struct, frozen=True):
     """What was found, and what is wrong with the rest, a line each."""
 
-    skills: tuple[SkillText, ...]
+    skills: tuple[Skill, ...]
     problems: tuple[str, ...]
 
 
@@ -55,16 +55,16 @@ class Skills:
         self._context = context
         self._found: found_skills.Skills | None = None
 
-    def available(self) -> list[SkillText]:
+    def available(self) -> list[Skill]:
         """Those of the session's folder and the user's own, as they were when somebody first asked."""
         return list(self._read(self._known()).skills)
 
-    def discover(self) -> SkillsRead:
+    def discover(self) -> SkillSearchResult:
         """Looks for them anew."""
         self._found = None
         return self._read(self._known())
 
-    def load(self, path: str | Path) -> SkillText:
+    def load(self, path: str | Path) -> Skill:
         """The skill in that folder, or of that SKILL.md. Raises `UsageError` with what is wrong."""
         folder = self._absolute(path)
         folder = folder.parent if folder.name == FILE else folder
@@ -74,7 +74,7 @@ class Skills:
             return read.skills[0]
         raise UsageError("; ".join(read.problems) or f"there is no {FILE} in {printable_path(folder)}")
 
-    def load_from(self, folder: str | Path) -> SkillsRead:
+    def load_from(self, folder: str | Path) -> SkillSearchResult:
         """All skills in a folder that holds the folders of skills."""
         place = self._absolute(folder)
         root = self._project_of(place)
@@ -86,7 +86,7 @@ class Skills:
         It becomes an entry of this extension; returns its number. Raises `UsageError` for a skill that
         there is not, or that may not be used.
         """
-        told = told_of(name, self._known(), self._context.cwd)
+        told = skill_notice(name, self._known(), self._context.cwd)
         return self._context.history.append("skill", {"skill": name}, told=told)
 
     def inject_file(self, path: str | Path) -> int:
@@ -104,7 +104,7 @@ class Skills:
 
     def _body(self, file: Path) -> str:
         root = self._project_of(file)
-        beginning = read_beginning(file, root, LARGEST_FILE)
+        beginning = read_head(file, root, LARGEST_FILE)
         if beginning is None:
             raise Unusable("there is no such file")
         if beginning.size > LARGEST_FILE:
@@ -126,8 +126,8 @@ class Skills:
         root = project_folder(self._context.cwd.resolve())
         return root if path.resolve().is_relative_to(root) else None
 
-    def _read(self, found: found_skills.Skills, root: Path | None = None) -> SkillsRead:
-        texts: list[SkillText] = []
+    def _read(self, found: found_skills.Skills, root: Path | None = None) -> SkillSearchResult:
+        texts: list[Skill] = []
         problems = [*found.problems, *_waiting(found.to_trust, root)]
         for skill in found.found.values():
             try:
@@ -136,7 +136,7 @@ class Skills:
                 problems.append(f"{skill.source}: {error}")
                 continue
             texts.append(
-                SkillText(
+                Skill(
                     name=skill.name,
                     description=skill.description,
                     content=body.strip(),
@@ -151,7 +151,7 @@ class Skills:
                     scope=skill.scope,
                 )
             )
-        return SkillsRead(tuple(texts), tuple(problems))
+        return SkillSearchResult(tuple(texts), tuple(problems))
 
 
 def _waiting(skills: Iterable[SkillToTrust], root: Path | None) -> list[str]:

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import msgspec
 
 from ostler.core.cancellation import running_stopwatch
-from ostler.core.children import ChildRequest, ChildResult, ExecutionPolicy, Spawned, Watch
+from ostler.core.children import ChildRequest, ChildResult, ExecutionPolicy, SpawnedChildren, Watch
 from ostler.core.harness import Harness
 from ostler.core.hooks import TIME_LIMIT
-from ostler.extensions.executor import CodeFailed, call_within, takes
+from ostler.extensions.executor import ExtensionError, call_within, wants_context
 from ostler.schema import events
-from ostler.schema.errors import CallRefused, InvalidArguments, NotFound, OstlerError, UsageError, in_words
+from ostler.schema.errors import (
+    CallRefused,
+    InvalidArguments,
+    NotFound,
+    OstlerError,
+    UsageError,
+    describe_error,
+)
 from ostler.schema.events import Event, RunStatus
 from ostler.schema.facts import Fact, UnknownEvent, decode_event
 from ostler.schema.messages import as_content, text_of
 from ostler.schema.usage import NOTHING_USED, Limits, Usage
 from ostler.sessions.agents import CHILD_NOTE, DelegateTool
 from ostler.sessions.children import child_harness
-from ostler.sessions.run_tree import state_of
+from ostler.sessions.run_tree import load_state
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import Content, ExtensionContext
@@ -137,7 +144,7 @@ class Subagent:
 
     def kill(self) -> None:
         """Ends it; it still gets its result. Harmless if it has one."""
-        self._context.calls.do(lambda: self.cut("it was killed"))
+        self._context.calls.call(lambda: self.kill_now("it was killed"))
 
     async def wait(self) -> SubagentResult:
         """What came of it, once `on_complete` has seen that. Time in here does not count for a handler."""
@@ -161,7 +168,7 @@ class Subagent:
             try:
                 await asyncio.wait({driving})
             except asyncio.CancelledError:
-                self.cut()
+                self.kill_now()
                 await asyncio.wait({driving})
             result = msgspec.structs.replace(await self._result(driving), elapsed=loop.time() - began)
             if self._telling is not None:
@@ -171,7 +178,7 @@ class Subagent:
             if not self._finished.done():
                 self._finished.set_result(result)
 
-    def cut(self, why: str = "the run that it belonged to has ended, or its session was left") -> None:
+    def kill_now(self, why: str = "the run that it belonged to has ended, or its session was left") -> None:
         if not self._driving.done() and not self._why_cut:
             self._why_cut = why
             self._driving.cancel()
@@ -183,7 +190,7 @@ class Subagent:
         if isinstance(error, OstlerError):
             return SubagentResult(self.id, "failed", error=error.message)
         if error is not None:
-            return SubagentResult(self.id, "failed", error=in_words(error))
+            return SubagentResult(self.id, "failed", error=describe_error(error))
         return _as_result(driving.result(), "")
 
     async def _result_so_far(self) -> SubagentResult:
@@ -227,10 +234,10 @@ class Subagent:
         if function is None:
             return
         context, attending = self._context, self._context.attending
-        arguments = (subject, context)[: takes(function)]
+        arguments = (subject, context)[: wants_context(function)]
         try:
             await call_within(TIME_LIMIT, context.extension.worker, function, *arguments)
-        except CodeFailed as failure:
+        except ExtensionError as failure:
             self._callbacks = msgspec.structs.replace(self._callbacks, **{name: None})
             attending.report(context.extension, name, str(failure))
         await attending.commit()
@@ -273,7 +280,7 @@ class SpawnOptions(TypedDict, total=False):
 
 def spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) -> Subagent:
     """Begins at once and returns. Raises `UsageError` for a model, an agent or a tool that there is not."""
-    return context.calls.do(lambda: _spawn(context, prompt, options))
+    return context.calls.call(lambda: _spawn(context, prompt, options))
 
 
 def _spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) -> Subagent:
@@ -287,7 +294,7 @@ def _spawn(context: ExtensionContext, prompt: Content, options: SpawnOptions) ->
     callbacks = Callbacks(options.get("on_event"), options.get("on_output"), options.get("on_complete"))
     child = context.journal.world.new_id("ses")
     subagent = Subagent(child, context, callbacks, partial(_drive, context, spawned, child, request))
-    spawned.own(asyncio.ensure_future(subagent.work()), subagent.cut)
+    spawned.own(asyncio.ensure_future(subagent.work()), subagent.kill_now)
     return subagent
 
 
@@ -303,10 +310,10 @@ def _check_depth(context: ExtensionContext) -> None:
 
 
 async def _drive(
-    context: ExtensionContext, spawned: Spawned, child: str, request: ChildRequest, watch: Watch
+    context: ExtensionContext, spawned: SpawnedChildren, child: str, request: ChildRequest, watch: Watch
 ) -> ChildResult:
     running_stopwatch.set(None)  # the handler's that spawned it: what the child asks people is not its affair
-    if request.resumes and (await state_of(context.journal.store, request.resumes)).run is not None:
+    if request.resumes and (await load_state(context.journal.store, request.resumes)).run is not None:
         raise UsageError(
             f"session {request.resumes} is still at work: it can be gone on with when it has ended"
         )

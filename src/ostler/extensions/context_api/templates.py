@@ -22,7 +22,7 @@ _NAME = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}", re.ASCII)
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
 
 
-class NamedTemplate(msgspec.Struct, frozen=True):
+class Template(msgspec.Struct, frozen=True):
     """A text with names in braces: `Review {{file}}.`"""
 
     name: str
@@ -72,10 +72,10 @@ class Templates:
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
 
-    def parse(self, name: str, text: str) -> NamedTemplate:
-        return NamedTemplate(name, text, tuple(dict.fromkeys(_NAME.findall(text))))
+    def parse(self, name: str, text: str) -> Template:
+        return Template(name, text, tuple(dict.fromkeys(_NAME.findall(text))))
 
-    def render(self, template: NamedTemplate | str, values: Mapping[str, str]) -> str:
+    def render(self, template: Template | str, values: Mapping[str, str]) -> str:
         """The text with these values in it. A name without a value stays as it is."""
         text = template if isinstance(template, str) else template.text
         return _NAME.sub(lambda found: str(values.get(found[1], found[0])), text)

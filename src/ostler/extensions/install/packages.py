@@ -28,8 +28,14 @@ from ostler.extensions.install.sources import (
     newest_commit,
     package_name,
 )
-from ostler.extensions.install.trial import Tried, try_loading
-from ostler.extensions.loader.discovery import MANIFEST, Found, is_extension, kind_of, scan_extensions
+from ostler.extensions.install.trial import TrialResult, try_loading
+from ostler.extensions.loader.discovery import (
+    MANIFEST,
+    DiscoveredExtension,
+    is_extension,
+    kind_of,
+    scan_extensions,
+)
 from ostler.extensions.loader.manifest import (
     OWN_FOLDER,
     Entry,
@@ -43,7 +49,7 @@ from ostler.schema.errors import ConfigurationError, OstlerError, UsageError
 from ostler.schema.ids import new_id
 
 
-class Changing:
+class ManifestEdit:
     """A scope that nobody else changes meanwhile."""
 
     def __init__(self, scope: Scope, manifest: Manifest) -> None:
@@ -78,7 +84,7 @@ class Changing:
 
 
 @contextmanager
-def changing(scope: Scope) -> Iterator[Changing]:
+def edit_manifest(scope: Scope) -> Iterator[ManifestEdit]:
     """The scope with its manifest, locked. Raises `OstlerError` when another process changes it."""
     for folder in (scope.root, scope.packages, scope.file):
         if scope.name == "project" and folder.is_symlink():
@@ -96,7 +102,7 @@ def changing(scope: Scope) -> Iterator[Changing]:
             raise OstlerError(
                 f"another `ostler ext` changes {scope.root} right now: try again when it is done"
             ) from None
-        change = Changing(scope, read_manifest(scope))
+        change = ManifestEdit(scope, read_manifest(scope))
         try:
             yield change
         finally:
@@ -108,15 +114,15 @@ def changing(scope: Scope) -> Iterator[Changing]:
 _LEFT_OUT = ignore_patterns(".git", ".hg", ".ostler", ".venv", "__pycache__", ".*_cache")
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class InstallResult(msgspec.Struct, frozen=True):
     """What became of a package, and how loading its extensions went."""
 
     package: Package
     change: Literal["installed", "updated", "current", "pinned"]
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TrialResult, ...] = ()
 
 
-class Wish(msgspec.Struct, frozen=True):
+class InstallOptions(msgspec.Struct, frozen=True):
     """How a package shall be installed."""
 
     name: str = ""
@@ -131,7 +137,7 @@ Announce = Callable[[Package], None]
 """Is told before code of a package is run for the first time; what it raises ends the matter."""
 
 
-def install(scope: Scope, source: Source, wish: Wish, announce: Announce) -> Outcome:
+def install(scope: Scope, source: Source, wish: InstallOptions, announce: Announce) -> InstallResult:
     """Fetches a package, tries its extensions in another process, and makes it part of the scope."""
     name = package_name(wish.name or source.name)
     if wish.link and source.kind != "path":
@@ -140,7 +146,7 @@ def install(scope: Scope, source: Source, wish: Wish, announce: Announce) -> Out
         raise UsageError("a project uses what lies in it: leave out --link, or --local")
     if source.kind == "pypi" and scope.name == "project":
         raise UsageError("a package of PyPI is installed for you: leave out --local, or name its repository")
-    with changing(scope) as change:
+    with edit_manifest(scope) as change:
         _refuse_second(change.manifest, source, name)
         package = Package(
             name=name,
@@ -158,32 +164,32 @@ def install(scope: Scope, source: Source, wish: Wish, announce: Announce) -> Out
         if len(package.broken) == len(package.extensions):
             raise OstlerError(f"nothing was installed: {tried[0].problem}")
         change.commit(change.manifest.with_package(package))
-    return Outcome(package, "installed", tried)
+    return InstallResult(package, "installed", tried)
 
 
-def update(scope: Scope, name: str, announce: Announce) -> Outcome:
+def update(scope: Scope, name: str, announce: Announce) -> InstallResult:
     """Fetches a package anew. When that does not load as well as the old, the old one stays."""
-    with changing(scope) as change:
+    with edit_manifest(scope) as change:
         old = change.manifest.named(name)
         if old.ref:
-            return Outcome(old, "pinned")
+            return InstallResult(old, "pinned")
         if old.kind == "git" and newest_commit(old.source, scope.packages) == old.version:
-            return Outcome(old, "current")
+            return InstallResult(old, "current")
         new = _fetched(change, old) if old.folder else _linked(old)
         if old.kind == "pypi" and new.version == old.version:
-            return Outcome(old, "current")
+            return InstallResult(old, "current")
         announce(new)
         new, tried = _tried(scope, replace(new, updated_ms=_now_ms()))
         for one, result in zip(new.extensions, tried, strict=True):
             if result.problem and one.name not in old.broken:
                 raise OstlerError(f"{name} stays as it was: {one.name} cannot be loaded: {result.problem}")
         change.commit(change.manifest.with_package(new))
-    return Outcome(new, "updated", tried)
+    return InstallResult(new, "updated", tried)
 
 
 def remove(scope: Scope, name: str) -> Package:
     """Its files go with it, unless it was used in place."""
-    with changing(scope) as change:
+    with edit_manifest(scope) as change:
         package = change.manifest.named(name)
         change.commit(change.manifest.without(name))
     return package
@@ -191,7 +197,7 @@ def remove(scope: Scope, name: str) -> Package:
 
 def set_enabled(scope: Scope, name: str, enabled: bool) -> bool:
     """False when it was so already."""
-    with changing(scope) as change:
+    with edit_manifest(scope) as change:
         package = change.manifest.named(name)
         change.commit(change.manifest.with_package(replace(package, enabled=enabled)))
     return package.enabled != enabled
@@ -208,7 +214,7 @@ def _refuse_second(manifest: Manifest, source: Source, name: str) -> None:
             raise UsageError(f"another package is called {name} (from {one.source}): say --name OTHER")
 
 
-def _fetched(change: Changing, package: Package) -> Package:
+def _fetched(change: ManifestEdit, package: Package) -> Package:
     folder = change.new_folder()
     place = folder / package.name
     package = replace(package, folder=folder.name)
@@ -290,11 +296,11 @@ def _chosen_by_name(package: Package, entries: Sequence[Entry]) -> tuple[Entry, 
     return tuple(there[name] for name in package.include or sorted(there))
 
 
-def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[Tried, ...]]:
+def _tried(scope: Scope, package: Package) -> tuple[Package, tuple[TrialResult, ...]]:
     place = package.place(scope)
     paths = [path_of(place, one) for one in package.extensions]
     found = [
-        Found(
+        DiscoveredExtension(
             one.name, "installed", path, "module" if one.function else kind_of(path) or "file", one.function
         )
         for one, path in zip(package.extensions, paths, strict=True)

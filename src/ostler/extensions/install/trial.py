@@ -22,11 +22,11 @@ from pathlib import Path
 
 import msgspec
 
-from ostler.core.processes import OwnGroup
+from ostler.core.processes import OwnedGroup
 from ostler.extensions.extension import Origin, Standing
-from ostler.extensions.loader.code_files import CodeFiles, ToTrust
-from ostler.extensions.loader.discovery import Found, Kind
-from ostler.extensions.loader.module_loader import Version
+from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
+from ostler.extensions.loader.discovery import DiscoveredExtension, Kind
+from ostler.extensions.loader.module_loader import LoadedVersion
 
 SECONDS = 20.0
 """For one extension, from its turn to its answer."""
@@ -45,16 +45,18 @@ class Subject(msgspec.Struct, frozen=True):
     project: str = ""
 
     @classmethod
-    def of(cls, found: Found) -> Subject:
+    def of(cls, found: DiscoveredExtension) -> Subject:
         project = str(found.project) if found.project else ""
         return cls(found.name, found.origin, str(found.path), found.kind, found.function, project)
 
-    def found(self) -> Found:
+    def found(self) -> DiscoveredExtension:
         project = Path(self.project) if self.project else None
-        return Found(self.name, self.origin, Path(self.path), self.kind, self.function, project=project)
+        return DiscoveredExtension(
+            self.name, self.origin, Path(self.path), self.kind, self.function, project=project
+        )
 
 
-class Tried(msgspec.Struct, frozen=True):
+class TrialResult(msgspec.Struct, frozen=True):
     """What became of it. A `problem` says why it is not loaded, in one line with the file and its line."""
 
     name: str
@@ -69,24 +71,24 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 def try_loading(
-    extensions: Sequence[Found], cwd: Path | None = None, seconds: float = SECONDS
-) -> list[Tried]:
+    extensions: Sequence[DiscoveredExtension], cwd: Path | None = None, seconds: float = SECONDS
+) -> list[TrialResult]:
     """One after the other, in one process for as long as that lives; in the order they are given."""
     subjects = [Subject.of(one) for one in extensions]
-    results: list[Tried] = []
+    results: list[TrialResult] = []
     while len(results) < len(subjects):
         left = subjects[len(results) :]
         with _started(cwd or Path.cwd()) as process:
             child = _Child(process)
             results += child.results(left, seconds)
             if len(results) < len(subjects):
-                results.append(Tried(subjects[len(results)].name, problem=child.ending(seconds)))
+                results.append(TrialResult(subjects[len(results)].name, problem=child.ending(seconds)))
     return results
 
 
-def _started(cwd: Path) -> OwnGroup:
+def _started(cwd: Path) -> OwnedGroup:
     command = [sys.executable, "-P", "-m", "ostler.extensions.install.trial"]
-    return OwnGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return OwnedGroup(command, cwd=cwd, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 class _Child:
@@ -95,7 +97,7 @@ class _Child:
         self._has_time = True
         self._said = b""
 
-    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[Tried]:
+    def results(self, subjects: Sequence[Subject], seconds: float) -> Iterator[TrialResult]:
         """Until there are all, or no more come."""
         assert self._process.stdin
         try:
@@ -105,7 +107,7 @@ class _Child:
             return
         for _ in subjects:
             try:
-                yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=Tried)
+                yield msgspec.json.decode(self._line(time.monotonic() + seconds), type=TrialResult)
             except msgspec.DecodeError:
                 return
 
@@ -157,13 +159,13 @@ def _end_with(owner: int) -> None:
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
-async def _tried(subject: Subject) -> Tried:
+async def _tried(subject: Subject) -> TrialResult:
     found = subject.found()
-    version = Version(found, ToTrust(found).code if found.project else CodeFiles(found))
+    version = LoadedVersion(found, ProjectExtension(found).code if found.project else CodeFiles(found))
     await version.load()
     extension, registered = version.extension, version.extension.registered
     await version.forget()
-    return Tried(
+    return TrialResult(
         extension.name,
         extension.standing,
         extension.problem,

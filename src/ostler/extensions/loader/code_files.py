@@ -12,10 +12,10 @@ from pathlib import Path
 from ostler.context.files import Unusable, printable_path
 from ostler.extensions.loader.discovery import (
     MANIFEST,
-    Found,
-    foreign_fields,
+    DiscoveredExtension,
     is_code,
     kind_in_folder,
+    process_fields,
 )
 from ostler.permissions.memory import project_folder
 from ostler.permissions.trust import is_trusted, trust, trusts_edits
@@ -33,7 +33,7 @@ class CodeFiles:
     everything was read before, to be trusted: nothing else can be imported.
     """
 
-    def __init__(self, found: Found, known: Mapping[Path, bytes] | None = None) -> None:
+    def __init__(self, found: DiscoveredExtension, known: Mapping[Path, bytes] | None = None) -> None:
         self.folder = found.path.parent if found.kind == "file" else found.path
         self._found = found
         self._is_complete = known is not None
@@ -95,7 +95,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def all_files(found: Found) -> dict[Path, bytes]:
+def all_files(found: DiscoveredExtension) -> dict[Path, bytes]:
     """Everything that belongs to an extension, hidden files excepted. Raises `Unusable`.
 
     Nothing in it may be a link that leads out of it: such a file could change without being looked at again.
@@ -117,7 +117,7 @@ def all_files(found: Found) -> dict[Path, bytes]:
     return files
 
 
-def _paths(found: Found) -> Iterator[Path]:
+def _paths(found: DiscoveredExtension) -> Iterator[Path]:
     if found.kind != "file":
         yield from _walk(found.path, found.path.resolve())
         return
@@ -147,7 +147,7 @@ def _walk(folder: Path, inside: Path) -> Iterator[Path]:
 
 def _program_files(folder: Path) -> Iterator[Path]:
     """The manifest, the files that it names, and those of the same language."""
-    fields = foreign_fields(folder)
+    fields = process_fields(folder)
     named = [path for one in (fields.exec, *fields.args) if one and (path := folder / one).is_file()]
     yield folder / MANIFEST
     yield from named
@@ -155,10 +155,10 @@ def _program_files(folder: Path) -> Iterator[Path]:
     yield from (path for path in map(Path, signature([folder])) if path.suffix in endings)
 
 
-class ToTrust:
+class ProjectExtension:
     """An extension that came with a project, and every file of it. Raises `Unusable` when that cannot be."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: DiscoveredExtension) -> None:
         self.found = found
         self.files = all_files(found)
         self.content = listing(self.files, found.path.parent)

@@ -36,7 +36,7 @@ _NO_CODE = re.compile(r"\..*|__pycache__|test_.*\.py|.*_test\.py")
 Kind = Literal["file", "folder", "foreign", "module"]
 
 
-class Search(msgspec.Struct, frozen=True):
+class ExtensionSearch(msgspec.Struct, frozen=True):
     """Where extensions are looked for."""
 
     cwd: Path
@@ -56,7 +56,7 @@ class Search(msgspec.Struct, frozen=True):
         return places(self.cwd) if self.automatic else ()
 
 
-class Found(msgspec.Struct, frozen=True):
+class DiscoveredExtension(msgspec.Struct, frozen=True):
     """An extension, as it lies there."""
 
     name: str
@@ -72,12 +72,12 @@ class Found(msgspec.Struct, frozen=True):
     """Why it cannot be loaded, if that is plain already."""
 
 
-def find_extensions(search: Search) -> list[Found]:
+def find_extensions(search: ExtensionSearch) -> list[DiscoveredExtension]:
     """All of them: also those that cannot be loaded, and say why. A path counts once, at its first place."""
-    found: dict[Path | str, Found] = {}
+    found: dict[Path | str, DiscoveredExtension] = {}
     for one in _everywhere(search):
         found.setdefault(one.function or one.path.resolve(), one)
-    taken: dict[str, Found] = {}
+    taken: dict[str, DiscoveredExtension] = {}
     listed = []
     for one in found.values():
         first = taken.setdefault(one.name, one)
@@ -86,14 +86,14 @@ def find_extensions(search: Search) -> list[Found]:
     return listed
 
 
-def check_named(search: Search) -> None:
+def check_named(search: ExtensionSearch) -> None:
     """Raises for something that was named and is not there."""
     for path in search.named:
         if not path.exists():
             raise UsageError(f"there is no extension {path}: name a file or a folder")
 
 
-def _everywhere(search: Search) -> Iterator[Found]:
+def _everywhere(search: ExtensionSearch) -> Iterator[DiscoveredExtension]:
     if search.automatic:
         yield from extensions_in(own_extensions(), "user")
         yield from _installed_for_user()
@@ -107,18 +107,18 @@ def _everywhere(search: Search) -> Iterator[Found]:
         yield from _named(path, "option", None)
 
 
-def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> Iterator[Found]:
+def extensions_in(folder: Path, origin: Origin, project: Path | None = None) -> Iterator[DiscoveredExtension]:
     """By name. What has no `setup` is there for others to import."""
     try:
         paths = entries_in(folder)
     except Unusable as error:
-        yield Found(
+        yield DiscoveredExtension(
             folder.name, origin, folder, "folder", project=project, problem=f"cannot be read: {error}"
         )
         return
     for path in paths:
         if kind := kind_in_folder(path):
-            yield Found(_name(path, kind), origin, path, kind, project=project)
+            yield DiscoveredExtension(_name(path, kind), origin, path, kind, project=project)
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -140,10 +140,10 @@ def is_code(path: Path) -> bool:
     return not _NO_CODE.fullmatch(path.name)
 
 
-def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[Found]:
+def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[DiscoveredExtension]:
     """The extension at a path, or those in a folder that is none itself."""
     if kind := kind_of(path):
-        yield Found(_name(path, kind), origin, path, kind, project=project)
+        yield DiscoveredExtension(_name(path, kind), origin, path, kind, project=project)
         return
     inside = list(extensions_in(path, origin, project))
     if inside:
@@ -151,16 +151,16 @@ def _named(path: Path, origin: Origin, project: Path | None) -> Iterator[Found]:
         return
     problem = "it has no `def setup(ostler)`" if path.exists() else "there is no such file or folder"
     kind = "folder" if path.is_dir() else "file"
-    yield Found(_name(path, kind), origin, path, kind, project=project, problem=problem)
+    yield DiscoveredExtension(_name(path, kind), origin, path, kind, project=project, problem=problem)
 
 
 def _name(path: Path, kind: Kind) -> str:
     if kind == "foreign":
-        return foreign_fields(path).name or path.name
+        return process_fields(path).name or path.name
     return path.stem if kind == "file" else path.name
 
 
-class ForeignFields(msgspec.Struct):
+class ProcessFields(msgspec.Struct):
     """Of the manifest, what is needed before it is loaded."""
 
     name: str = ""
@@ -168,15 +168,15 @@ class ForeignFields(msgspec.Struct):
     args: tuple[str, ...] = ()
 
 
-def foreign_fields(folder: Path) -> ForeignFields:
+def process_fields(folder: Path) -> ProcessFields:
     """Nothing, where the manifest cannot be understood: loading it will say why."""
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=ForeignFields)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=ProcessFields)
     except (OSError, ValueError):
-        return ForeignFields()
+        return ProcessFields()
 
 
-def _of_project(cwd: Path) -> Iterator[Found]:
+def _of_project(cwd: Path) -> Iterator[DiscoveredExtension]:
     root = project_folder(cwd)
     if (root / ".ostler" / INSTALLED).is_file():
         from ostler.extensions.loader.manifest import project_scope
@@ -188,14 +188,14 @@ def _of_project(cwd: Path) -> Iterator[Found]:
             yield _inside(one, root)
 
 
-def _inside(found: Found, project: Path) -> Found:
+def _inside(found: DiscoveredExtension, project: Path) -> DiscoveredExtension:
     """What a project brings must lie in it: who trusts the project has not looked elsewhere."""
     if found.problem or found.path.resolve().is_relative_to(project.resolve()):
         return found
     return replace(found, problem="it leads out of the project")
 
 
-def _installed_for_user() -> Iterable[Found]:
+def _installed_for_user() -> Iterable[DiscoveredExtension]:
     if not (state_folder() / INSTALLED).is_file():
         return ()
     from ostler.extensions.loader.manifest import user_scope
@@ -203,23 +203,23 @@ def _installed_for_user() -> Iterable[Found]:
     return _installed(user_scope(), None)
 
 
-def _installed(scope: Scope, project: Path | None) -> Iterator[Found]:
+def _installed(scope: Scope, project: Path | None) -> Iterator[DiscoveredExtension]:
     """What `ostler ext install` has brought."""
     from ostler.extensions.loader.manifest import installed_extensions
 
     for one in installed_extensions(scope):
         kind = "module" if one.function else kind_of(one.path)
         problem = "" if kind else "it is gone, or has no `def setup(ostler)` any more"
-        yield Found(
+        yield DiscoveredExtension(
             one.name, "installed", one.path, kind or "file", one.function, one.version, project, problem
         )
 
 
-def _installed_modules() -> Iterator[Found]:
+def _installed_modules() -> Iterator[DiscoveredExtension]:
     """Of packages that are installed beside Ostler, by their entry points."""
 
     for one in entry_points():
-        yield Found(one.name, "package", one.distribution, "module", one.function, one.version)
+        yield DiscoveredExtension(one.name, "package", one.distribution, "module", one.function, one.version)
 
 
 class EntryPoint(msgspec.Struct, frozen=True):

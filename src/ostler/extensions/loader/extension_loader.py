@@ -14,36 +14,41 @@ from msgspec.structs import replace
 
 from ostler.context.files import Unusable, printable_path, quoted_path
 from ostler.core.harness import Harness
-from ostler.extensions.idle_host import Lookout
-from ostler.extensions.loader.code_files import CodeFiles, ToTrust
-from ostler.extensions.loader.discovery import Found, Search, check_named, find_extensions
-from ostler.extensions.loader.module_loader import Version
+from ostler.extensions.idle_host import IdleHost
+from ostler.extensions.loader.code_files import CodeFiles, ProjectExtension
+from ostler.extensions.loader.discovery import (
+    DiscoveredExtension,
+    ExtensionSearch,
+    check_named,
+    find_extensions,
+)
+from ostler.extensions.loader.module_loader import LoadedVersion
 from ostler.schema.errors import ConfigurationError, UsageError
 from ostler.store.paths import expand_home
 
 if TYPE_CHECKING:
-    from ostler.extensions.api import Ostler
+    from ostler.extensions.api import ExtensionAPI
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.ui.front_end import Face
+    from ostler.extensions.ui.front_end import FrontEnd
 
 
-Versions = dict[str, Version]
+Versions = dict[str, LoadedVersion]
 """By name, in the order of the extensions."""
 
 
-Consent = Callable[[Sequence[ToTrust]], bool]
+Consent = Callable[[Sequence[ProjectExtension]], bool]
 """Asks a person to look at extensions, and whether they may run."""
 
 
-class Assembly:
+class ExtensionLoader:
     """Makes the versions that shall run of those that do, and tells of what is left out."""
 
     def __init__(
         self,
-        search: Search,
+        search: ExtensionSearch,
         tell: Callable[[str], None],
         consent: Consent | None = None,
-        own: Sequence[Version] = (),
+        own: Sequence[LoadedVersion] = (),
     ) -> None:
         self.search = search
         self.tell = tell
@@ -53,7 +58,7 @@ class Assembly:
         self._told: dict[str, str] = {}
         """What was told last, by what it is about: files are looked at often, and change seldom."""
 
-    async def renew(self, old: Versions, *, anew: bool = False) -> Versions:
+    async def refresh(self, old: Versions, *, anew: bool = False) -> Versions:
         """The versions as the files are now. What has not changed is kept, unless all is wanted `anew`.
 
         A version that runs is kept when the new one is not trusted, or cannot be loaded.
@@ -84,13 +89,15 @@ class Assembly:
 
     # --- trust ----------------------------------------------------------------------------------------
 
-    def _look_at(self, found: Sequence[Found]) -> dict[Found, CodeFiles | Unusable]:
+    def _look_at(
+        self, found: Sequence[DiscoveredExtension]
+    ) -> dict[DiscoveredExtension, CodeFiles | Unusable]:
         """Of a project's extensions those that may run, with their files; or why they cannot be judged."""
-        looked: dict[Found, CodeFiles | Unusable] = {}
-        unknown: list[ToTrust] = []
+        looked: dict[DiscoveredExtension, CodeFiles | Unusable] = {}
+        unknown: list[ProjectExtension] = []
         for one in found:
             try:
-                files = ToTrust(one)
+                files = ProjectExtension(one)
             except Unusable as problem:
                 looked[one] = problem
                 continue
@@ -104,9 +111,9 @@ class Assembly:
                 looked[files.found] = files.code
         return looked
 
-    def _held_back(self, found: Found, before: Version | None) -> Version:
+    def _held_back(self, found: DiscoveredExtension, before: LoadedVersion | None) -> LoadedVersion:
         if before is None or not _runs(before):
-            version = Version(found, CodeFiles(found, {}))
+            version = LoadedVersion(found, CodeFiles(found, {}))
             version.extension.standing = "untrusted"
             version.extension.problem = f"not trusted: `ostler trust {quoted_path(_folder(found))}`"
             return version
@@ -132,7 +139,7 @@ class Assembly:
 
     # --- loading --------------------------------------------------------------------------------------
 
-    async def _put_to_use(self, version: Version, before: Version | None) -> Version:
+    async def _put_to_use(self, version: LoadedVersion, before: LoadedVersion | None) -> LoadedVersion:
         """What was loaded, or the version before it if that cannot be."""
         found = version.found
         if version.extension.standing != "failed":
@@ -154,13 +161,13 @@ class Assembly:
             self.tell(text)
 
 
-def _version(found: Found, files: CodeFiles | Unusable | None) -> Version:
+def _version(found: DiscoveredExtension, files: CodeFiles | Unusable | None) -> LoadedVersion:
     if isinstance(files, Unusable):
-        return Version(replace(found, problem=str(files)), CodeFiles(found, {}))
-    return Version(found, files or CodeFiles(found))
+        return LoadedVersion(replace(found, problem=str(files)), CodeFiles(found, {}))
+    return LoadedVersion(found, files or CodeFiles(found))
 
 
-async def _load(versions: Collection[Version]) -> None:
+async def _load(versions: Collection[LoadedVersion]) -> None:
     """Programs start side by side. Python's modules meet in this process: they are run in order."""
 
     async def in_order() -> None:
@@ -177,27 +184,27 @@ async def _load(versions: Collection[Version]) -> None:
         raise
 
 
-def _runs(version: Version) -> bool:
+def _runs(version: LoadedVersion) -> bool:
     return version.extension.standing in ("loaded", "changed")
 
 
-def _is_current(version: Version, found: Found) -> bool:
+def _is_current(version: LoadedVersion, found: DiscoveredExtension) -> bool:
     return version.found == found and _runs(version) and not version.code.has_changed()
 
 
-def _folder(found: Found) -> Path:
+def _folder(found: DiscoveredExtension) -> Path:
     assert found.project is not None
     return found.project
 
 
-async def extend(
+async def load_into(
     harness: Harness,
-    search: Search,
+    search: ExtensionSearch,
     *,
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
     consent: Consent | None = None,
-    face: Face | None = None,
+    face: FrontEnd | None = None,
 ) -> ExtensionHost | None:
     """Loads what is found. None if that is nothing: then the first extension is waited for.
 
@@ -206,53 +213,53 @@ async def extend(
     check_named(search)
     if not find_extensions(search):
         if search.automatic:
-            harness.attendant = Lookout(harness, lambda: without_any(search, say, options, face))
+            harness.attendant = IdleHost(harness, lambda: empty_host(search, say, options, face))
         return None
 
-    assembly = Assembly(search, say, consent)
-    host = host_of(assembly, await assembly.renew({}), say, options, face)
-    host.equip(harness)
+    assembly = ExtensionLoader(search, say, consent)
+    host = make_host(assembly, await assembly.refresh({}), say, options, face)
+    host.install_into(harness)
     return host
 
 
-def host_of(
-    assembly: Assembly,
+def make_host(
+    assembly: ExtensionLoader,
     versions: Versions,
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
-    face: Face | None = None,
+    face: FrontEnd | None = None,
 ) -> ExtensionHost:
     """A host that follows the files of its extensions."""
     from ostler.extensions.host import ExtensionHost
-    from ostler.extensions.loader.reload import Reloading
+    from ostler.extensions.loader.reload import HotReload
 
     extensions = [one.extension for one in versions.values()]
     host = ExtensionHost(extensions, face=face, say=say, options=dict(options or {}))
-    host.reloading = Reloading(host, assembly, versions)
+    host.reloading = HotReload(host, assembly, versions)
     assembly.tell = host.warn
     return host
 
 
-def without_any(
-    search: Search,
+def empty_host(
+    search: ExtensionSearch,
     say: Callable[[str], None],
     options: Mapping[str, str] | None = None,
-    face: Face | None = None,
+    face: FrontEnd | None = None,
 ) -> ExtensionHost:
     """A host that has yet to look for its extensions."""
 
-    return host_of(Assembly(search, say), {}, say, options, face)
+    return make_host(ExtensionLoader(search, say), {}, say, options, face)
 
 
-GivenExtension = Path | str | Callable[["Ostler"], Any]
+EmbeddedExtension = Path | str | Callable[["ExtensionAPI"], Any]
 """A path, or a function as `setup` is."""
 
 
-class GivenExtensions:
+class EmbeddedExtensions:
     """Loaded when they are needed first. One that cannot be loaded is an error: a guard that is missing must
     not go unnoticed."""
 
-    def __init__(self, given: Iterable[GivenExtension]) -> None:
+    def __init__(self, given: Iterable[EmbeddedExtension]) -> None:
         given = list(given)
         self._paths = tuple(expand_home(one) for one in given if isinstance(one, str | Path))
         self._functions = [one for one in given if not isinstance(one, str | Path)]
@@ -270,15 +277,15 @@ class GivenExtensions:
         """Loads them, once."""
         if self._host is not None or not (self._paths or self._functions):
             return
-        from ostler.extensions.loader.discovery import Search, check_named
+        from ostler.extensions.loader.discovery import ExtensionSearch, check_named
 
-        search = Search(harness.cwd, named=self._paths, automatic=False)
+        search = ExtensionSearch(harness.cwd, named=self._paths, automatic=False)
         check_named(search)
         problems: list[str] = []
-        assembly = Assembly(search, problems.append, own=await _set_up(self._functions))
-        versions = await assembly.renew({})
-        host = host_of(assembly, versions, problems.append)
-        host.equip(harness)
+        assembly = ExtensionLoader(search, problems.append, own=await _set_up(self._functions))
+        versions = await assembly.refresh({})
+        host = make_host(assembly, versions, problems.append)
+        host.install_into(harness)
         if problems:
             await host.replace(())
             for one in versions.values():
@@ -287,27 +294,27 @@ class GivenExtensions:
         self._host = host
 
 
-async def extend_harness(harness: Harness, extensions: Iterable[GivenExtension]) -> None:
+async def extend_harness(harness: Harness, extensions: Iterable[EmbeddedExtension]) -> None:
     """From now on these extensions hold in every session of the harness. Raises `ConfigurationError`."""
-    await GivenExtensions(extensions).equip(harness)
+    await EmbeddedExtensions(extensions).equip(harness)
 
 
-async def _set_up(functions: Iterable[Any]) -> list[Version]:
-    from ostler.extensions.executor import CodeFailed
+async def _set_up(functions: Iterable[Any]) -> list[LoadedVersion]:
+    from ostler.extensions.executor import ExtensionError
     from ostler.extensions.loader.code_files import CodeFiles
-    from ostler.extensions.loader.discovery import Found
-    from ostler.extensions.loader.module_loader import Version, checked, set_up
+    from ostler.extensions.loader.discovery import DiscoveredExtension
+    from ostler.extensions.loader.module_loader import LoadedVersion, check_setup, set_up
 
-    versions: dict[str, Version] = {}
+    versions: dict[str, LoadedVersion] = {}
     for function in functions:
         name = base = _name(function)
         while name in versions:
             name = f"{base}-{len(versions) + 1}"
-        found = Found(name, "host", Path(), "module")
-        versions[name] = Version(found, CodeFiles(found, {}))
+        found = DiscoveredExtension(name, "host", Path(), "module")
+        versions[name] = LoadedVersion(found, CodeFiles(found, {}))
         try:
-            await set_up(versions[name].extension, checked(function))
-        except CodeFailed as failure:
+            await set_up(versions[name].extension, check_setup(function))
+        except ExtensionError as failure:
             raise ConfigurationError(f"the extension {name} is not loaded: {failure}") from None
     return list(versions.values())
 

@@ -23,13 +23,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ostler.extensions.api import Ostler
-from ostler.extensions.executor import CodeFailed, call_within
+from ostler.extensions.api import ExtensionAPI
+from ostler.extensions.executor import ExtensionError, call_within
 from ostler.extensions.extension import Extension
 from ostler.extensions.loader.code_files import CodeFiles
-from ostler.extensions.loader.discovery import Found
+from ostler.extensions.loader.discovery import DiscoveredExtension
 from ostler.permissions.memory import project_folder
-from ostler.schema.errors import OstlerError, in_words
+from ostler.schema.errors import OstlerError, describe_error
 
 _numbers = count(1)
 
@@ -151,13 +151,13 @@ LOADING_SECONDS = 10.0
 SETUP = "setup"
 
 
-Setup = Callable[[Ostler], Any]
+Setup = Callable[[ExtensionAPI], Any]
 
 
-class Version:
+class LoadedVersion:
     """One version of an extension: where it is from, the files it was made of, and what it registered."""
 
-    def __init__(self, found: Found, code: CodeFiles) -> None:
+    def __init__(self, found: DiscoveredExtension, code: CodeFiles) -> None:
         self.found = found
         self.code = code
         self.extension = Extension(found.name, found.origin, found.path, version=found.version)
@@ -174,35 +174,35 @@ class Version:
         """Never raises: an extension that cannot be loaded has the standing `failed`, and says why."""
         try:
             if self.found.problem:
-                raise CodeFailed(self.found.problem)
+                raise ExtensionError(self.found.problem)
             if self.found.kind == "foreign":
                 await self._start()
                 return
             worker = self.extension.worker
             setup = await call_within(LOADING_SECONDS, worker, self._read_setup)
             await set_up(self.extension, setup)
-        except (CodeFailed, OstlerError) as failure:
+        except (ExtensionError, OstlerError) as failure:
             self.fail(str(failure))
 
     def fail(self, problem: str) -> None:
-        self.extension.worker.give_up()
+        self.extension.worker.abandon()
         self.extension.standing = "failed"
         self.extension.problem = problem
 
     async def _start(self) -> None:
         from ostler.extensions.protocol.process import named_outside, read_manifest
-        from ostler.extensions.protocol.process_extension import load_foreign
+        from ostler.extensions.protocol.process_extension import load_process_extension
 
         self.code.read_program()
         folder, origin, project = self.found.path.resolve(), self.found.origin, self.found.project
         if project and (path := named_outside(read_manifest(folder), folder, project_folder(project))):
-            raise CodeFailed(f"it names {path}, which is not in its folder: that could change unnoticed")
-        self.extension = await load_foreign(folder, origin, check=self._check)
+            raise ExtensionError(f"it names {path}, which is not in its folder: that could change unnoticed")
+        self.extension = await load_process_extension(folder, origin, check=self._check)
 
     def _check(self) -> None:
         """Before each start of its process: that runs what lies there now."""
         if not self.code.is_as_looked_at:
-            raise CodeFailed("its files are not those that were trusted any more")
+            raise ExtensionError("its files are not those that were trusted any more")
 
     async def forget(self) -> None:
         """Nobody will call its code any more."""
@@ -214,17 +214,17 @@ class Version:
         """Runs its modules, in its own thread."""
         try:
             if self.found.function:
-                return checked(_installed_function(self.found))
+                return check_setup(_installed_function(self.found))
             self._modules = PrivatePackage(self.found.name, self._entry(), self.code)
             weakref.finalize(self, self._modules.forget).atexit = False
             module = self._modules.load()
             if not hasattr(module, SETUP):
-                raise CodeFailed(f"it has no `def setup(ostler)` ({Path(str(module.__file__)).name})")
-            return checked(getattr(module, SETUP))
-        except CodeFailed:
+                raise ExtensionError(f"it has no `def setup(ostler)` ({Path(str(module.__file__)).name})")
+            return check_setup(getattr(module, SETUP))
+        except ExtensionError:
             raise
         except BaseException as error:
-            raise CodeFailed(_described(error, self.code.folder)) from error
+            raise ExtensionError(_described(error, self.code.folder)) from error
 
     def _entry(self) -> Path:
         from ostler.extensions.loader.discovery import is_extension
@@ -236,29 +236,29 @@ class Version:
 
 
 async def set_up(extension: Extension, setup: Setup) -> None:
-    """Lets it register what it brings. Raises `CodeFailed`."""
-    ostler = Ostler(extension.name)
+    """Lets it register what it brings. Raises `ExtensionError`."""
+    ostler = ExtensionAPI(extension.name)
     await call_within(LOADING_SECONDS, extension.worker, setup, ostler)
     extension.registered = ostler.registered
 
 
-def checked(setup: Any) -> Setup:
-    """A function that can be called with one argument. Raises `CodeFailed`."""
+def check_setup(setup: Any) -> Setup:
+    """A function that can be called with one argument. Raises `ExtensionError`."""
     if not callable(setup):
-        raise CodeFailed(f"its `setup` is no function but {type(setup).__name__}")
+        raise ExtensionError(f"its `setup` is no function but {type(setup).__name__}")
     try:
         inspect.signature(setup).bind(None)
     except TypeError:
         code = getattr(setup, "__code__", None)
         where = f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
-        raise CodeFailed(f"its `setup` must take one argument: `def setup(ostler)`{where}") from None
+        raise ExtensionError(f"its `setup` must take one argument: `def setup(ostler)`{where}") from None
     except ValueError:
         pass  # what is built in may not tell
     function: Setup = setup
     return function
 
 
-def _installed_function(found: Found) -> Any:
+def _installed_function(found: DiscoveredExtension) -> Any:
     """Of a package that is imported as any other; one of `ostler ext install` has a folder of its own."""
     from importlib import import_module
 
@@ -276,7 +276,7 @@ def _described(error: BaseException, folder: Path) -> str:
     if isinstance(error, SyntaxError):
         where = f" ({Path(error.filename).name}:{error.lineno})" if error.filename else ""
         return f"{type(error).__name__}: {error.msg}{where}"
-    text = in_words(error)
+    text = describe_error(error)
     if isinstance(error, SystemExit):
         text = f"it tried to exit the process ({error.code})"
     frames = [

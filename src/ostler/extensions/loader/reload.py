@@ -10,15 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostler.core.harness import Attended
+from ostler.core.harness import OpenSession
 from ostler.extensions import idle_host
 from ostler.extensions.loader.code_files import Signature, signature
-from ostler.extensions.loader.extension_loader import Assembly, Versions
+from ostler.extensions.loader.extension_loader import ExtensionLoader, Versions
 from ostler.schema.errors import OstlerError
 from ostler.store.paths import trust_file
 
 if TYPE_CHECKING:
-    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.extension_session import ExtensionSession
     from ostler.extensions.host import ExtensionHost
 
 
@@ -30,7 +30,7 @@ SETTLES = 0.03
 """A file that is being written is waited for."""
 
 
-class Watch:
+class FileWatcher:
     """Calls `changed` on the event loop when something below `places()` is new, changed or gone.
 
     A place may be a file or a folder, and need not be there. What is there when it begins counts as new: it
@@ -98,11 +98,11 @@ def _wait(notifier: Any, stop: threading.Event) -> bool:
     return not isinstance(told, str)
 
 
-class Reloading:
+class HotReload:
     """New versions are loaded in the background. They take the place of the old ones at once while no run is
     under way, and before the next step while one is."""
 
-    def __init__(self, host: ExtensionHost, assembly: Assembly, versions: Versions) -> None:
+    def __init__(self, host: ExtensionHost, assembly: ExtensionLoader, versions: Versions) -> None:
         self._host = host
         self._assembly = assembly
         self._running = versions
@@ -112,7 +112,7 @@ class Reloading:
         self._look: asyncio.Future[None] | None = None
         self._is_stale = False
         self._swapping: asyncio.Future[None] | None = None
-        self._watch = Watch(self._places, self.look_soon)
+        self._watch = FileWatcher(self._places, self.look_soon)
 
     # --- what the host hears of sessions --------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Reloading:
         self._watch.soon()
         await self._swap()
 
-    async def come_to_rest(self, session: Attended) -> None:
+    async def on_idle(self, session: OpenSession) -> None:
         self._watch.soon()
         if not any(one.session.is_running for one in self._others(session)):
             await self._swap()
@@ -137,7 +137,7 @@ class Reloading:
                 if one not in self._running.values():
                     await one.forget()
 
-    def _others(self, session: Attended) -> list[Attending]:
+    def _others(self, session: OpenSession) -> list[ExtensionSession]:
         return [one for one in self._host.sessions.values() if one.session is not session]
 
     # --- looking --------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Reloading:
     async def _load(self, *, anew: bool = False) -> None:
         async with self._loading:
             before = self._next or self._running
-            versions = await self._assembly.renew(before, anew=anew)
+            versions = await self._assembly.refresh(before, anew=anew)
             kept = (*versions.values(), *self._running.values())
             for one in before.values():
                 if one not in kept:  # replaced before it ever ran

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET
 
 from ostler.core.hooks import DraftMessage, PlannedCall, Point, Refuse, Replace, Rewrite, StepPlan, Suppress
-from ostler.core.json_schema import mismatch, schema_problem
+from ostler.core.json_schema import schema_error, schema_problem
 from ostler.core.tool import ToolContext, ToolSpec
-from ostler.extensions.executor import CodeFailed
+from ostler.extensions.executor import ExtensionError
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import MOMENTS, SessionOpened
 from ostler.extensions.protocol import frames
@@ -58,7 +58,7 @@ def is_live(event: Any) -> bool:
     return isinstance(event, events.Delta | events.LiveEvent)
 
 
-class Telling:
+class EventTranslator:
     """Makes frames of events, by what was subscribed."""
 
     def __init__(self, extension: str) -> None:
@@ -131,7 +131,7 @@ Decision = Refuse | Rewrite | Replace | Suppress | None
 
 
 async def intercept(client: Client, extension: str, subject: Any, context: ExtensionContext) -> Decision:
-    """Raises `CodeFailed` when it does not answer, or not with something that can be done here."""
+    """Raises `ExtensionError` when it does not answer, or not with something that can be done here."""
     question = _question(client.new_id(), subject, context.session_id)
     if question is None:
         return None
@@ -158,11 +158,11 @@ def _decision(event: Intercepted, answer: frames.EventInterceptResponse, extensi
         return Suppress(reason) if event == "assistant_message" else Refuse(reason)
     if answer.modified_args is not UNSET:
         if event != "tool_call":
-            raise CodeFailed(f"it answered with modified_args, which {event} does not have")
+            raise ExtensionError(f"it answered with modified_args, which {event} does not have")
         return Rewrite(answer.modified_args)
     if answer.replace_text is not UNSET:
         if event != "assistant_message":
-            raise CodeFailed(f"it answered with replace_text, which {event} does not have")
+            raise ExtensionError(f"it answered with replace_text, which {event} does not have")
         return Replace(answer.replace_text)
     return None
 
@@ -172,7 +172,7 @@ NO_CONTENT = "(the extension returned no content)"
 _SNIFFED = 64
 
 
-class ForeignTool:
+class ProcessTool:
     """A `Tool`. Its arguments are checked here, so the extension gets only what fits the schema."""
 
     def __init__(self, registered: frames.RegisterTool, client: Client, extension: str) -> None:
@@ -188,7 +188,7 @@ class ForeignTool:
         self._extension = extension
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if problem := mismatch(arguments, self.spec.schema, where="the object of arguments"):
+        if problem := schema_error(arguments, self.spec.schema, where="the object of arguments"):
             raise InvalidArguments(f"invalid arguments for {self.spec.name}: {problem}")
         return arguments
 
@@ -199,7 +199,7 @@ class ForeignTool:
             result = await client.ask(
                 asked, frames.ToolResult, on_output=lambda one: context.output(one.text, one.stream)
             )
-        except CodeFailed as failure:
+        except ExtensionError as failure:
             raise ToolFailed(f"the extension {self._extension} failed: {failure}") from None
         except asyncio.CancelledError:
             client.send(frames.ToolCancel(asked.id, context.cancel.reason or "it took too long"))
@@ -212,7 +212,7 @@ def _checked_schema(registered: frames.RegisterTool) -> dict[str, Any]:
     schema = {"type": "object", "properties": {}, **registered.schema}
     try:
         problem = schema_problem(schema)
-        mismatch({}, schema)
+        schema_error({}, schema)
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
         problem = f"{type(error).__name__}: {error}"
     if not problem and schema["type"] != "object":
@@ -237,7 +237,7 @@ def _block(block: frames.ContentBlock) -> PlainBlock:
     return Image(media_type, data=block.data)
 
 
-class ShownPanel(msgspec.Struct, frozen=True):
+class OpenPanel(msgspec.Struct, frozen=True):
     """What faces get of a panel."""
 
     title: str
@@ -297,7 +297,7 @@ class Panels:
         return [key for key in self._open if key[1] == panel and session in ("", key[0])]
 
     def _show(self, context: ExtensionContext, panel: frames.Panel) -> None:
-        shown = ShownPanel(panel.title, list(panel.lines), panel.footer)
+        shown = OpenPanel(panel.title, list(panel.lines), panel.footer)
         context.attending.board.put(self._name(panel.id), shown, self)
 
     def _name(self, panel: str) -> str:

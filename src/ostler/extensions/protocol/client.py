@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from ostler import __version__
-from ostler.extensions.executor import CodeFailed
+from ostler.extensions.executor import ExtensionError
 from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.frames import MAX_LINE, MalformedFrame, Sent, line_of, read_frame
-from ostler.extensions.protocol.process import ExtensionLog, ForeignProcess, Manifest, command_of
+from ostler.extensions.protocol.process import ExtensionLog, ExtensionProcess, Manifest, command_of
 from ostler.schema.errors import ConfigurationError, OstlerError
 from ostler.store.paths import state_folder
 
@@ -54,7 +54,7 @@ class _Waiting(msgspec.Struct, eq=False):
 class Client:
     """One extension's process, started again when it ends by itself.
 
-    - `check` raises `CodeFailed` when it must not be started.
+    - `check` raises `ExtensionError` when it must not be started.
     - `on_frame` gets what it sends of its own accord; whatever it raises of ours is told to the extension.
     - `on_down` hears in one line that the process ended and what comes next, `on_up` that it is back.
     """
@@ -84,7 +84,7 @@ class Client:
         self.problem = STOPPED
         """Why it cannot be asked; empty while it can be."""
         self._ids = count(1)
-        self._process: ForeignProcess | None = None
+        self._process: ExtensionProcess | None = None
         self._life: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._hello: asyncio.Future[frames.Hello] | None = None
@@ -107,7 +107,7 @@ class Client:
     # --- its life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Until it is ready. Raises `CodeFailed` or `ConfigurationError` with why it is not.
+        """Until it is ready. Raises `ExtensionError` or `ConfigurationError` with why it is not.
 
         Harmless when it runs, or is about to run again.
         """
@@ -133,18 +133,18 @@ class Client:
         loop = asyncio.get_running_loop()
         self._hello, self._ready = loop.create_future(), loop.create_future()
         command = command_of(self._manifest, self._folder)
-        process = self._process = ForeignProcess(
+        process = self._process = ExtensionProcess(
             command, self._folder, on_line=self._take, on_stderr=self.log.write
         )
         try:
             await _first_of(self._hello, process.ended, self.limits.hello)
             if not self._hello.done() and process.ended.done():
-                raise CodeFailed(f"{process.ended.result()} before it said hello{self._see_log}")
+                raise ExtensionError(f"{process.ended.result()} before it said hello{self._see_log}")
             if not self._hello.done():
-                raise CodeFailed(f"it did not say hello within {self.limits.hello:g} s{self._see_log}")
+                raise ExtensionError(f"it did not say hello within {self.limits.hello:g} s{self._see_log}")
             await self._until_ready(process, self._hello.result())
             if process.ended.done():
-                raise CodeFailed(f"{process.ended.result()} before it was ready{self._see_log}")
+                raise ExtensionError(f"{process.ended.result()} before it was ready{self._see_log}")
         except BaseException:
             process.fail("it was given up")
             await asyncio.wait([process.ended])
@@ -161,13 +161,13 @@ class Client:
             self.data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             problem = f"its folder {self.data_folder} cannot be made: {error.strerror}"
-            self._hello.set_exception(CodeFailed(problem))
+            self._hello.set_exception(ExtensionError(problem))
             return
         acknowledged = frames.HelloAck(__version__, str(Path.cwd()), str(self._folder), str(self.data_folder))
         self._process.send(line_of(acknowledged))
         self._hello.set_result(hello)
 
-    async def _until_ready(self, process: ForeignProcess, hello: frames.Hello) -> None:
+    async def _until_ready(self, process: ExtensionProcess, hello: frames.Hello) -> None:
         """Until it says so, or for those that never do: until it has been silent for a moment."""
         assert self._ready is not None
         loop = asyncio.get_running_loop()
@@ -209,7 +209,7 @@ class Client:
                 try:
                     await self._launch()
                     break
-                except (CodeFailed, ConfigurationError) as error:
+                except (ExtensionError, ConfigurationError) as error:
                     problem = str(error).removesuffix(self._see_log)
             began = loop.time()
             self._on_up()
@@ -257,12 +257,14 @@ class Client:
         seconds: float | None = None,
         on_output: Callable[[frames.ToolOutput], None] | None = None,
     ) -> Answer:
-        """What it answers. Raises `CodeFailed` when it does not, or with something else."""
+        """What it answers. Raises `ExtensionError` when it does not, or with something else."""
         if self._process is None or self.problem:
-            raise CodeFailed(self.problem or STOPPED)
+            raise ExtensionError(self.problem or STOPPED)
         line = line_of(frame)
         if len(line) > MAX_LINE:
-            raise CodeFailed(f"it would have to read a line of {len(line)} bytes; {MAX_LINE} is the limit")
+            raise ExtensionError(
+                f"it would have to read a line of {len(line)} bytes; {MAX_LINE} is the limit"
+            )
         waiting = _Waiting(kind, asyncio.get_running_loop().create_future(), on_output)
         self._waiting[frame.id] = waiting
         self._process.send(line)
@@ -271,7 +273,7 @@ class Client:
                 answer: Answer = await waiting.answer
                 return answer
         except TimeoutError:
-            raise CodeFailed(f"it did not answer within {seconds:g} s") from None
+            raise ExtensionError(f"it did not answer within {seconds:g} s") from None
         finally:
             del self._waiting[frame.id]
 
@@ -331,7 +333,9 @@ class Client:
     def _refuse(self, malformed: MalformedFrame) -> None:
         """A line that is no frame. The one that had to be `hello` ends it; an answer fails its question."""
         if self._hello is not None and not self._hello.done():
-            self._hello.set_exception(CodeFailed(f"its first line is no hello: {malformed}{self._see_log}"))
+            self._hello.set_exception(
+                ExtensionError(f"its first line is no hello: {malformed}{self._see_log}")
+            )
             return
         if malformed.id in self._waiting:
             _fail(self._waiting[malformed.id], str(malformed))
@@ -351,7 +355,7 @@ class Client:
 
 def _fail(waiting: _Waiting, problem: str) -> None:
     if not waiting.answer.done():
-        waiting.answer.set_exception(CodeFailed(problem))
+        waiting.answer.set_exception(ExtensionError(problem))
 
 
 async def _first_of(one: asyncio.Future[Any], other: asyncio.Future[Any], seconds: float) -> None:

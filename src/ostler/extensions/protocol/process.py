@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from ostler.core.line_process import LineSplitter
-from ostler.core.processes import signal_group, when_ended
+from ostler.core.processes import on_exit, signal_group
 from ostler.extensions.protocol.frames import MAX_LINE, Gap, Shutdown, line_of
 from ostler.schema.errors import ConfigurationError
 
@@ -99,7 +99,7 @@ _PIECES_AT_THE_END = 64
 _KILL_WAIT = 2.0
 
 
-class ForeignProcess:
+class ExtensionProcess:
     """One life of an extension, in a process group of its own.
 
     - `on_line` gets its lines, None for one that was too long; `on_stderr` what it says beside them.
@@ -150,7 +150,7 @@ class ForeignProcess:
             os.set_blocking(descriptor, False)
         self._loop.add_reader(self._output, self._read)
         self._loop.add_reader(self._errors, self._read_errors)
-        when_ended(self.pid, self._reap)
+        on_exit(self.pid, self._reap)
 
     @property
     def unsent(self) -> int:

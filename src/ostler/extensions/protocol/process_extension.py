@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ostler.extensions.event_channel import CATCH_UP_SECONDS
-from ostler.extensions.executor import CodeFailed
+from ostler.extensions.executor import ExtensionError
 from ostler.extensions.extension import Command, Extension, HookHandler, Observer, Origin
 from ostler.extensions.extension_context import ExtensionContext
 from ostler.extensions.extension_session import SessionLeft, SessionOpened, TerminalResized
@@ -17,9 +17,9 @@ from ostler.extensions.protocol import frames
 from ostler.extensions.protocol.adapters import (
     POINTS,
     Decision,
-    ForeignTool,
+    EventTranslator,
     Panels,
-    Telling,
+    ProcessTool,
     intercept,
     is_live,
     types_behind,
@@ -33,7 +33,7 @@ _KEPT_NOTES = 20
 _ITS_PROCESS = "its process"
 
 
-class ForeignExtension(Extension):
+class ProcessExtension(Extension):
     """Works in the sessions that are open, with one process for all of them.
 
     The process ends when the last of them is left, and begins anew with the next. What it registered holds
@@ -55,7 +55,7 @@ class ForeignExtension(Extension):
             on_up=self._is_up,
         )
         self.panels = Panels(self.name, self.client)
-        self._telling = Telling(self.name)
+        self._telling = EventTranslator(self.name)
         self._sessions: dict[str, ExtensionContext] = {}
         self._intercepts: dict[frames.Intercepted, HookHandler] = {}
         self._notes: list[frames.Notify] = []
@@ -70,7 +70,7 @@ class ForeignExtension(Extension):
         return tuple(sorted(self._telling.subscribed))
 
     async def start(self) -> None:
-        """Raises `CodeFailed` or `ConfigurationError` with why it does not run."""
+        """Raises `ExtensionError` or `ConfigurationError` with why it does not run."""
         await self.client.start()
         self.version = self.client.version
 
@@ -112,7 +112,7 @@ class ForeignExtension(Extension):
                 self._notify(note)
         try:
             await self.client.start()
-        except (CodeFailed, OstlerError) as error:
+        except (ExtensionError, OstlerError) as error:
             self._is_down(str(error))
 
     async def _leave(self, context: ExtensionContext) -> None:
@@ -158,7 +158,7 @@ class ForeignExtension(Extension):
                 self._use_state(frame)
 
     def _register_tool(self, frame: frames.RegisterTool) -> None:
-        tool = ForeignTool(frame, self.client, self.name)
+        tool = ProcessTool(frame, self.client, self.name)
         present = self.registered.tools.get(frame.name)
         if present is None or present.spec != tool.spec:
             self.registered.tools[frame.name] = tool
@@ -239,7 +239,7 @@ class ForeignExtension(Extension):
         asked = frames.CommandInvoked(client.new_id(), name, arguments, context.session_id)
         answer = await client.ask(asked, frames.CommandResponse, client.limits.command)
         if answer.error:
-            raise CodeFailed(answer.error)
+            raise ExtensionError(answer.error)
         match answer.action:
             case "prompt":
                 await context.send(answer.prompt)
@@ -251,12 +251,12 @@ class ForeignExtension(Extension):
                 return answer.display
             case "open_panel":
                 if answer.open_panel is None:
-                    raise CodeFailed("it answered open_panel without a panel")
+                    raise ExtensionError("it answered open_panel without a panel")
                 self.panels.open(context, answer.open_panel)
             case "noop":
                 pass
             case _:
-                raise CodeFailed(f"it answered with the unknown action {answer.action!r:.60}")
+                raise ExtensionError(f"it answered with the unknown action {answer.action!r:.60}")
         return ""
 
     def _notify(self, frame: frames.Notify) -> None:
@@ -319,14 +319,14 @@ class ForeignExtension(Extension):
         task.add_done_callback(self._tasks.discard)
 
 
-async def load_foreign(
+async def load_process_extension(
     folder: Path, origin: Origin, *, limits: Limits | None = None, check: Callable[[], None] = lambda: None
 ) -> Extension:
     """The extension in a folder with an `extension.json`: ready, disabled, or failed with its problem.
 
-    Each time before its process is started, `check` may raise `CodeFailed` with why that must not be.
+    Each time before its process is started, `check` may raise `ExtensionError` with why that must not be.
     Its process ends when it leaves the last session that it was in. Whoever loads one and opens no session
-    with it ends it with `ForeignExtension.close`.
+    with it ends it with `ProcessExtension.close`.
     """
     try:
         manifest = read_manifest(folder)
@@ -334,9 +334,9 @@ async def load_foreign(
         return Extension(folder.name, origin, folder, standing="failed", problem=error.message)
     if not manifest.enabled:
         return Extension(manifest.name, origin, folder, standing="disabled", version=manifest.version)
-    extension = ForeignExtension(manifest, folder, origin, limits or Limits(), check)
+    extension = ProcessExtension(manifest, folder, origin, limits or Limits(), check)
     try:
         await extension.start()
-    except (CodeFailed, ConfigurationError) as error:
+    except (ExtensionError, ConfigurationError) as error:
         extension.standing, extension.problem = "failed", str(error)
     return extension

@@ -12,27 +12,27 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.core.questions import as_stored, run_of
 from ostler.extensions.ui.types import (
     ConfirmDialog,
-    Confirmed,
+    ConfirmResult,
     Dialog,
-    Entered,
     InputDialog,
+    InputResult,
     MultiSelectDialog,
-    MultiSelected,
+    MultiSelectResult,
     Overlay,
-    OverlayClosed,
     OverlayDialog,
+    OverlayResult,
     SelectDialog,
-    Selected,
+    SelectResult,
     as_content,
     as_data,
 )
 from ostler.schema.errors import CallRefused, StoreError, UsageError
 from ostler.schema.events import QuestionAnswered, QuestionAsked
-from ostler.schema.facts import storing_problem
+from ostler.schema.facts import storage_problem
 from ostler.schema.outcomes import Question
 from ostler.schema.requests import Answer
 from ostler.sessions.inbox import InboxReader
-from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
@@ -56,40 +56,40 @@ class Dialogs:
         self._context = context
         self._open: dict[str, asyncio.Task[Any]] = {}
 
-    async def select(self, message: str, options: Sequence[str]) -> Selected:
+    async def select(self, message: str, options: Sequence[str]) -> SelectResult:
         choices = _options(options)
         answer = await self._ask(Question(message, "choice", choices), SelectDialog())
-        return Selected(cancelled=True) if answer is None else Selected(answer, choices.index(answer))
+        return SelectResult(cancelled=True) if answer is None else SelectResult(answer, choices.index(answer))
 
-    async def confirm(self, message: str, *, default: bool = False) -> Confirmed:
+    async def confirm(self, message: str, *, default: bool = False) -> ConfirmResult:
         answer = await self._ask(Question(message, "choice", (YES, NO)), ConfirmDialog(default))
-        return Confirmed(cancelled=True) if answer is None else Confirmed(answer == YES)
+        return ConfirmResult(cancelled=True) if answer is None else ConfirmResult(answer == YES)
 
     async def input(
         self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
-    ) -> Entered:
+    ) -> InputResult:
         question = Question(message, "text", secret=secret)
         answer = await self._ask(question, InputDialog(placeholder, default))
-        return Entered(cancelled=True) if answer is None else Entered(answer)
+        return InputResult(cancelled=True) if answer is None else InputResult(answer)
 
     async def multi_select(
         self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
-    ) -> MultiSelected:
+    ) -> MultiSelectResult:
         choices = _options(options)
         there = range(len(choices))
         marked = there if selected is None else [one for one in there if one in selected]
         if not self._can_ask:
-            return MultiSelected(tuple(choices[one] for one in marked), tuple(marked))
+            return MultiSelectResult(tuple(choices[one] for one in marked), tuple(marked))
         form = {"type": "array", "items": {"enum": list(dict.fromkeys(choices))}, "uniqueItems": True}
         answer = await self._ask(
             Question(message, "form", form=form), MultiSelectDialog(choices, tuple(marked))
         )
         if answer is None:
-            return MultiSelected(cancelled=True)
+            return MultiSelectResult(cancelled=True)
         indices = sorted({choices.index(one) for one in answer})
-        return MultiSelected(tuple(choices[one] for one in indices), tuple(indices))
+        return MultiSelectResult(tuple(choices[one] for one in indices), tuple(indices))
 
-    async def overlay(self, overlay: Overlay) -> OverlayClosed:
+    async def overlay(self, overlay: Overlay) -> OverlayResult:
         content = as_content(overlay.content)
         painter = self._context.attending.painter
         name = f"overlay:{self._context.extension.name}/{self._context.journal.world.new_id('overlay')}"
@@ -113,8 +113,8 @@ class Dialogs:
         finally:
             painter.drop(name)
         if answer is None:
-            return OverlayClosed(cancelled=True)
-        return OverlayClosed(answer, dialog.actions.index(answer)) if dialog.actions else OverlayClosed()
+            return OverlayResult(cancelled=True)
+        return OverlayResult(answer, dialog.actions.index(answer)) if dialog.actions else OverlayResult()
 
     @property
     def is_open(self) -> bool:
@@ -140,7 +140,7 @@ class Dialogs:
         """The answer; None when there is none."""
         if not self._can_ask:
             return None
-        if problem := storing_problem(dialog):
+        if problem := storage_problem(dialog):
             raise UsageError(f"the question cannot be asked: {problem}")
         details = {**as_data(dialog), "extension": self._context.extension.name}
         asked = QuestionAsked(
@@ -149,7 +149,7 @@ class Dialogs:
             asked_by="extension",
             durable=False,
         )
-        if problem := storing_problem(asked):
+        if problem := storage_problem(asked):
             raise UsageError(f"the question cannot be asked: {problem}")
         # A task of its own: `withdraw` waits for it, whoever it was that asked.
         task = self._open[asked.id] = asyncio.ensure_future(self._answer(asked))
@@ -168,14 +168,14 @@ class Dialogs:
                 journal.record(as_stored(asked, answer), run=run_of(asked), settles=answer.request)
 
         if not session.is_running:
-            await hold(journal)
+            await hold_lease(journal)
         journal.record(asked, run=run_of(asked))
         session.questions.expect(asked)
         if watch:
             watch.pause()
         reading = asyncio.ensure_future(self._read_answers(asked.id))
         try:
-            async with kept_lease(journal):
+            async with renew_lease(journal):
                 await journal.commit()
                 return await session.questions.ask(asked, self._put, record)
         finally:
@@ -206,7 +206,7 @@ class Dialogs:
                 seen = await journal.store.arrivals(session.id, seen)
                 for request in await journal.store.pending(session.id):
                     if isinstance(request, Answer) and request.question == question:
-                        await inbox.take_up(request)
+                        await inbox.handle(request)
         except StoreError as error:
             journal.fail(error)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ostler.extensions.extension_context import ExtensionContext
 
 
-class Face(Protocol):
+class FrontEnd(Protocol):
     """A face in the same process as the extensions. Everything here is called on the event loop.
 
     - What extensions show (widgets, header, footer, status, visibility, theme) are live values, what they
@@ -131,17 +131,17 @@ class Editor(msgspec.Struct, frozen=True):
     render: RenderEditor | None = None
 
 
-class EditorSeat:
+class EditorStack:
     """Who has the editor: the last who took it; when he leaves it, the one before him."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[ExtensionContext, Editor]] = []
 
-    def take(self, owner: ExtensionContext, editor: Editor) -> None:
-        self.leave(owner)
+    def push(self, owner: ExtensionContext, editor: Editor) -> None:
+        self.remove(owner)
         self._taken.append((owner, editor))
 
-    def leave(self, owner: object) -> bool:
+    def remove(self, owner: object) -> bool:
         """False if he had not taken it."""
         before = len(self._taken)
         self._taken = [one for one in self._taken if one[0] is not owner]
@@ -222,6 +222,6 @@ def shortcut_key(key: str) -> str:
     return plain
 
 
-def is_of_faces(key: str) -> bool:
+def is_reserved(key: str) -> bool:
     """Whether faces use the key themselves, so that a shortcut takes something away."""
     return key in _OF_FACES

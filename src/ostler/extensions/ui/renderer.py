@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ostler.extensions.executor import CodeFailed, TookTooLong, Worker, call_within
+from ostler.extensions.executor import ExtensionError, ExtensionTimeout, Worker, call_within
 from ostler.extensions.extension import Extension
 from ostler.extensions.ui.types import MAX_HZ, RenderFunction, Rendering, as_data
 from ostler.schema.errors import UsageError
 from ostler.schema.events import LiveValue
-from ostler.schema.facts import storing_problem
+from ostler.schema.facts import storage_problem
 
 if TYPE_CHECKING:
-    from ostler.extensions.extension_session import Attending
+    from ostler.extensions.extension_session import ExtensionSession
 
 
 RENDER_SECONDS = 0.2
@@ -34,14 +34,14 @@ HANGS_IN_A_ROW = 3
 _WIDTHS_KEPT = 8
 
 
-class Painter:
+class Renderer:
     """Calls the render functions of one session.
 
     They run in a thread of their own, beside the handlers of their extension: a widget is drawn while a
     handler works. What a function raises is reported once.
     """
 
-    def __init__(self, attending: Attending) -> None:
+    def __init__(self, attending: ExtensionSession) -> None:
         self._attending = attending
         self._functions: dict[str, _Painted] = {}
         self._numbers = itertools.count(1)
@@ -107,8 +107,8 @@ class Painter:
         worker = self._workers.setdefault(extension.name, Worker(f"{extension.name}-painter"))
         try:
             made = await call_within(RENDER_SECONDS, worker, function, *arguments)
-        except CodeFailed as failure:
-            self._hung[key] += isinstance(failure, TookTooLong)
+        except ExtensionError as failure:
+            self._hung[key] += isinstance(failure, ExtensionTimeout)
             await self.report(extension, what, str(failure))
             return None
         finally:
@@ -130,7 +130,7 @@ class Painter:
         for key in [key for key in self._hung if key[0] == extension.name]:
             del self._hung[key]
         if worker := self._workers.pop(extension.name, None):
-            worker.give_up()
+            worker.abandon()
 
 
 class _Painted:
@@ -146,7 +146,7 @@ class _Painted:
 BEAT_SECONDS = 1 / 60
 
 
-class LiveBoard:
+class LiveValues:
     """A change is told at once, those that come right behind it together and a beat later.
 
     However fast values change, the last one of each name is told. Everything here is called on the loop.
@@ -169,7 +169,7 @@ class LiveBoard:
         return self._places[name]
 
     def put(self, name: str, value: msgspec.Struct, owner: object) -> None:
-        if problem := storing_problem(value):
+        if problem := storage_problem(value):
             raise UsageError(f"{name} cannot be shown: {problem}")
         self._values[name] = (owner, as_data(value))
         self._note(name)

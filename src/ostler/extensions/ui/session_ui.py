@@ -12,20 +12,20 @@ from ostler.core.cancellation import running_stopwatch
 from ostler.extensions.executor import is_async
 from ostler.extensions.ui.themes import DEFAULT, Theme, ThemeColors
 from ostler.extensions.ui.types import (
-    Confirmed,
+    BarView,
+    ConfirmResult,
     Content,
-    Entered,
-    MultiSelected,
+    InputResult,
+    MultiSelectResult,
     Overlay,
-    OverlayClosed,
-    Selected,
-    Shown,
-    ShownStatus,
-    ShownTheme,
-    ShownWidget,
+    OverlayResult,
+    SelectResult,
+    StatusView,
     Style,
+    ThemeView,
     Visibility,
     Widget,
+    WidgetView,
     as_content,
 )
 from ostler.schema.errors import UsageError
@@ -41,13 +41,13 @@ Returned = TypeVar("Returned")
 _PLAIN = Style()
 
 
-class Ui:
+class ExtensionUI:
     """One extension's part of what is seen of one session. All of it goes when the extension does."""
 
     def __init__(self, context: ExtensionContext) -> None:
         self._context = context
         self._name = context.extension.name
-        self._do = context.calls.do
+        self._do = context.calls.call
         self._board = context.attending.board
 
     # --- what it shows --------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ class Ui:
         name = f"widget:{self._name}/{widget.id}"
 
         def put() -> None:
-            shown = ShownWidget(
+            shown = WidgetView(
                 **self._said(name, widget.content),
                 style=widget.style,
                 placement=widget.placement,
@@ -91,7 +91,7 @@ class Ui:
 
         def put() -> None:
             order = self._board.place_of(name)
-            shown = ShownStatus(extension=self._name, text=text, priority=priority, order=order)
+            shown = StatusView(extension=self._name, text=text, priority=priority, order=order)
             self._board.put(name, shown, self)
 
         self._do(put)
@@ -104,7 +104,7 @@ class Ui:
         self._do(lambda: self._board.put("visibility", visibility, self))
 
     def _set_bar(self, name: str, content: Content | str, style: Style) -> None:
-        self._do(lambda: self._board.put(name, Shown(**self._said(name, content), style=style), self))
+        self._do(lambda: self._board.put(name, BarView(**self._said(name, content), style=style), self))
 
     def _said(self, name: str, content: Content | str) -> dict[str, Any]:
         made, painter = as_content(content), self._context.attending.painter
@@ -127,28 +127,28 @@ class Ui:
 
         return Dialogs(self._context)
 
-    async def select(self, message: str, options: Sequence[str]) -> Selected:
+    async def select(self, message: str, options: Sequence[str]) -> SelectResult:
         """One of the options."""
         return await self._dialogs.select(message, options)
 
-    async def confirm(self, message: str, *, default: bool = False) -> Confirmed:
+    async def confirm(self, message: str, *, default: bool = False) -> ConfirmResult:
         """Yes or no; `default` is what is marked when it opens."""
         return await self._dialogs.confirm(message, default=default)
 
     async def input(
         self, message: str, *, placeholder: str = "", default: str = "", secret: bool = False
-    ) -> Entered:
+    ) -> InputResult:
         """A text. A secret one is not seen while it is typed, and is in no log."""
         return await self._dialogs.input(message, placeholder=placeholder, default=default, secret=secret)
 
     async def multi_select(
         self, message: str, options: Sequence[str], *, selected: Sequence[int] | None = None
-    ) -> MultiSelected:
+    ) -> MultiSelectResult:
         """Some of the options. `selected` are marked when it opens: all, if nothing is said. Where nobody can
         be asked, those are the answer."""
         return await self._dialogs.multi_select(message, options, selected=selected)
 
-    async def overlay(self, overlay: Overlay) -> OverlayClosed:
+    async def overlay(self, overlay: Overlay) -> OverlayResult:
         """A window over everything else, until it is closed."""
         return await self._dialogs.overlay(overlay)
 
@@ -173,7 +173,7 @@ class Ui:
         def take() -> None:
             context, face = self._context, self._context.face
             if face is context.host.face:
-                context.host.editors.take(context, editor)
+                context.host.editors.push(context, editor)
                 face.set_editor(editor)
 
         self._do(take)
@@ -183,7 +183,7 @@ class Ui:
 
         def leave() -> None:
             host = self._context.host
-            if host.editors.leave(self._context):
+            if host.editors.remove(self._context):
                 present = host.editors.present()
                 host.face.set_editor(present[1] if present else None)
 
@@ -220,7 +220,7 @@ class Ui:
                     raise UsageError(f"there is no theme {name!r}; there are: {', '.join(themes.names())}")
                 return
             colors = msgspec.to_builtins(themes[name])
-            self._board.put("theme", ShownTheme(extension=self._name, name=name, colors=colors), self)
+            self._board.put("theme", ThemeView(extension=self._name, name=name, colors=colors), self)
             face.set_theme(name)
 
         self._do(change)

@@ -142,7 +142,7 @@ DEFAULT_THEME = Theme(
 )
 
 
-class ThemeBook:
+class ThemeRegistry:
     """Whoever registered a name last has it, and when he takes it back, the one before him."""
 
     def __init__(self) -> None:

@@ -82,29 +82,29 @@ class Overlay(msgspec.Struct, frozen=True):
 # --- what came of a question ------------------------------------------------------------------------
 
 
-class Selected(msgspec.Struct, frozen=True):
+class SelectResult(msgspec.Struct, frozen=True):
     value: str = ""
     index: int = -1
     cancelled: bool = False
 
 
-class Confirmed(msgspec.Struct, frozen=True):
+class ConfirmResult(msgspec.Struct, frozen=True):
     value: bool = False
     cancelled: bool = False
 
 
-class Entered(msgspec.Struct, frozen=True):
+class InputResult(msgspec.Struct, frozen=True):
     value: str = ""
     cancelled: bool = False
 
 
-class MultiSelected(msgspec.Struct, frozen=True):
+class MultiSelectResult(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
     indices: tuple[int, ...] = ()
     cancelled: bool = False
 
 
-class OverlayClosed(msgspec.Struct, frozen=True):
+class OverlayResult(msgspec.Struct, frozen=True):
     """Without actions, closing it is no cancelling: then the action is empty and the index -1."""
 
     action: str = ""
@@ -122,7 +122,7 @@ class Rendering(msgspec.Struct, frozen=True):
     hz: float = 0
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class BarView(msgspec.Struct, frozen=True, kw_only=True):
     """`header` and `footer`: one of each, and who came last has it."""
 
     extension: str
@@ -132,7 +132,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     style: Style = Style()
 
 
-class ShownWidget(Shown, frozen=True, kw_only=True):
+class WidgetView(BarView, frozen=True, kw_only=True):
     """`widget:EXTENSION/ID`. They stand in the order of `priority`, then of `order`."""
 
     placement: Placement = "above"
@@ -140,7 +140,7 @@ class ShownWidget(Shown, frozen=True, kw_only=True):
     order: int = 0
 
 
-class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
+class StatusView(msgspec.Struct, frozen=True, kw_only=True):
     """`status:EXTENSION/KEY`: a few words in the line at the bottom, in the same order as widgets."""
 
     extension: str
@@ -149,7 +149,7 @@ class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
     order: int = 0
 
 
-class ShownTheme(msgspec.Struct, frozen=True, kw_only=True):
+class ThemeView(msgspec.Struct, frozen=True, kw_only=True):
     """`theme`: its name, and its colours by their slots, for light and dark."""
 
     extension: str

@@ -7,27 +7,27 @@ from copy import deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ostler.extensions.executor import CodeFailed, call_within, takes
+from ostler.extensions.executor import ExtensionError, call_within, wants_context
 from ostler.extensions.extension import Command, Shortcut, ToolRenderer
 from ostler.extensions.extension_session import TerminalResized
-from ostler.extensions.ui.front_end import is_of_faces, normalised_key
-from ostler.sessions.lease import hold, kept_lease
+from ostler.extensions.ui.front_end import is_reserved, normalised_key
+from ostler.sessions.lease import hold_lease, renew_lease
 
 if TYPE_CHECKING:
     from ostler.extensions.extension import Extension
-    from ostler.extensions.extension_session import Attending
-    from ostler.extensions.ui.front_end import EditorSeat, KeyAction
-    from ostler.extensions.ui.themes import ThemeBook
+    from ostler.extensions.extension_session import ExtensionSession
+    from ostler.extensions.ui.front_end import EditorStack, KeyAction
+    from ostler.extensions.ui.themes import ThemeRegistry
 
 
 COMMAND_SECONDS = 600.0
 
 
-class FaceSide:
+class UIHost:
     """None of this raises what an extension raises: that is reported, once where it is asked for again and
     again, and the face goes on with its own way."""
 
-    sessions: dict[str, Attending]
+    sessions: dict[str, ExtensionSession]
 
     @property
     def loaded(self) -> list[Extension]:
@@ -37,17 +37,17 @@ class FaceSide:
         raise NotImplementedError
 
     @cached_property
-    def themes(self) -> ThemeBook:
+    def themes(self) -> ThemeRegistry:
         """A face adds its own with `register`."""
-        from ostler.extensions.ui.themes import ThemeBook
+        from ostler.extensions.ui.themes import ThemeRegistry
 
-        return ThemeBook()
+        return ThemeRegistry()
 
     @cached_property
-    def editors(self) -> EditorSeat:
-        from ostler.extensions.ui.front_end import EditorSeat
+    def editors(self) -> EditorStack:
+        from ostler.extensions.ui.front_end import EditorStack
 
-        return EditorSeat()
+        return EditorStack()
 
     def live_values(self, session: str) -> dict[str, Any]:
         """What is shown in a session now, by name: for a face that begins to follow it."""
@@ -57,7 +57,7 @@ class FaceSide:
     def resized(self, width: int, height: int) -> None:
         """The face's terminal has this size now."""
         for attending in self.sessions.values():
-            attending.tell(TerminalResized(width, height))
+            attending.notify(TerminalResized(width, height))
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class FaceSide:
         if attending is None or found is None or (complete := found[1].complete) is None:
             return []
         extension = found[0]
-        arguments = (typed, attending.channels[extension.name].context)[: takes(complete)]
+        arguments = (typed, attending.channels[extension.name].context)[: wants_context(complete)]
         what = f"completing /{found[1].name}"
         made = await attending.painter.guarded(extension, what, complete, *arguments)
         if made is None or isinstance(made, list | tuple):
@@ -171,7 +171,7 @@ class FaceSide:
         for extension in self.loaded:
             for key, shortcut in extension.registered.shortcuts.items():
                 what = f"the extension {extension.name} takes {key}"
-                if is_of_faces(key):
+                if is_reserved(key):
                     notices.append(f"{what}, which faces use themselves")
                 if shortcut.is_repeated:
                     notices.append(f"{what} twice: the last one counts")
@@ -190,14 +190,14 @@ class FaceSide:
         if found is None or attending is None:
             return False
         extension, shortcut = found
-        arguments = (attending.channels[extension.name].context,)[: takes(shortcut.function)]
+        arguments = (attending.channels[extension.name].context,)[: wants_context(shortcut.function)]
         journal = attending.session.journal
         if not attending.session.is_running:
-            await hold(journal)
+            await hold_lease(journal)
         try:
-            async with kept_lease(journal):
+            async with renew_lease(journal):
                 await call_within(COMMAND_SECONDS, extension.worker, shortcut.function, *arguments)
-        except CodeFailed as failure:
+        except ExtensionError as failure:
             attending.report(extension, f"the shortcut {shortcut.key}", str(failure))
         finally:
             await attending.commit()

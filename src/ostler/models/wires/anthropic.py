@@ -10,20 +10,20 @@ from typing import Any
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.families import claude_family, claude_levels, limits_for, nearest
 from ostler.models.transport import Transport
 from ostler.models.wires.anthropic_stream import WIRE, AnthropicDecoder
 from ostler.models.wires.encoder import (
     closed,
-    hidden,
     placeholder,
+    refused_by_vendor,
     sendable_arguments,
     sendable_id,
     sendable_name,
     text_of_file,
 )
-from ostler.models.wires.wire_model import Taken, WireModel
+from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
     File,
@@ -102,7 +102,7 @@ def _plain(block: PlainBlock) -> list[dict[str, Any]]:
     if isinstance(block, Text):
         # White space alone is refused as well.
         return [{"type": "text", "text": block.text}] if block.text.strip() else []
-    if what := hidden(block):
+    if what := refused_by_vendor(block):
         return [{"type": "text", "text": placeholder(what)}]
     return [_image(block) if isinstance(block, Image) else _document(block)]
 
@@ -177,7 +177,7 @@ class AnthropicModel(WireModel):
         base_url: str = "https://api.anthropic.com",
         api_key: str = "",
         transport: Transport | None = None,
-        settings: ModelSettings | None = None,
+        settings: ModelProfile | None = None,
         provider: str = "anthropic",
     ) -> None:
         super().__init__(
@@ -191,7 +191,7 @@ class AnthropicModel(WireModel):
         )
         self._family = claude_family(model)
         levels = claude_levels(self._family)
-        self._levels = levels.had(self._settings.reasoning_levels, self._settings.reasons)
+        self._levels = levels.available(self._settings.reasoning_levels, self._settings.reasons)
 
     def _body(self, request: ModelRequest) -> bytes:
         parts = [_encode(self._head(request))[:-1]]
@@ -240,10 +240,10 @@ class AnthropicModel(WireModel):
                 left -= 1
         return [message for message in messages if message]
 
-    def _taken(self, request: ModelRequest) -> Taken:
+    def _taken(self, request: ModelRequest) -> RequestSupport:
         level, asked = nearest(request.reasoning, self._levels), self._output_limit(request)
         output = self._limits(request)["max_tokens"]
-        return Taken(
+        return RequestSupport(
             level=level,
             stopped=level not in (None, "off") and request.reasoning != "off" and _is_forced(request),
             schema=self._family.schemas,

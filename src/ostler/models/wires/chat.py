@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.families import nearest
 from ostler.models.transport import Transport
 from ostler.models.wires.chat_dialects import ChatDialect
 from ostler.models.wires.encoder import (
-    hidden,
     placeholder,
+    refused_by_vendor,
     sendable_arguments,
     sendable_id,
     sendable_name,
@@ -27,7 +27,7 @@ from ostler.schema.messages import Block, File, Image, Message, Reasoning, Text,
 
 if TYPE_CHECKING:
     from ostler.models.wires.chat_stream import ChatDecoder
-    from ostler.models.wires.wire_model import Taken
+    from ostler.models.wires.wire_model import RequestSupport
 
 
 WIRE = "chat"
@@ -108,7 +108,7 @@ class MessageEncoder:
     def _part(self, block: Block) -> dict[str, Any] | None:
         if isinstance(block, Text):
             return {"type": "text", "text": block.text} if block.text else None
-        if what := hidden(block, pdf=self._dialect.pdf != "never"):
+        if what := refused_by_vendor(block, pdf=self._dialect.pdf != "never"):
             return {"type": "text", "text": placeholder(what)}
         if isinstance(block, File):
             return _file_part(block)
@@ -198,7 +198,7 @@ class ChatModel(WireModel):
         api_key: str = "",
         key_header: str = "authorization",
         transport: Transport | None = None,
-        settings: ModelSettings | None = None,
+        settings: ModelProfile | None = None,
         provider: str = "openai",
         dialect: ChatDialect | None = None,
     ) -> None:
@@ -213,7 +213,7 @@ class ChatModel(WireModel):
         )
         self._dialect = dialect = dialect or ChatDialect()
         knob = dialect.knob(model)
-        self._levels = knob.levels.had(self._settings.reasoning_levels, self._settings.reasons)
+        self._levels = knob.levels.available(self._settings.reasoning_levels, self._settings.reasons)
         self._unasked = {} if self._settings.reasons is False else knob.unasked
         self._takes_schema = re.search(dialect.schemas, model) is not None
         if not self._settings.input:
@@ -277,10 +277,10 @@ class ChatModel(WireModel):
         return encode_tools(tools)
 
     def _refused(self, block: Block) -> str:
-        return hidden(block, pdf=self._dialect.pdf != "never")
+        return refused_by_vendor(block, pdf=self._dialect.pdf != "never")
 
-    def _taken(self, request: ModelRequest) -> Taken:
-        from ostler.models.wires.wire_model import Taken
+    def _taken(self, request: ModelRequest) -> RequestSupport:
+        from ostler.models.wires.wire_model import RequestSupport
 
         choice, level = self._tool_choice(request), nearest(request.reasoning, self._levels)
         made: Literal["as_asked", "any", "free"] = "as_asked"
@@ -288,7 +288,7 @@ class ChatModel(WireModel):
             made = "free"
         elif choice == "required" and request.tool_choice != "required":
             made = "any"
-        return Taken(
+        return RequestSupport(
             level=level if level and self._levels[level] else None,
             stopped=self._is_stopped(choice) and bool(self._levels) and request.reasoning != "off",
             schema=self._takes_schema,

@@ -19,13 +19,13 @@ def efforts(*levels: Level, **more: Any) -> dict[Level, Any]:
     return {level: {"reasoning_effort": WORDS[level], **more} for level in levels}
 
 
-def switched(off: dict[str, Any], on: dict[str, Any]) -> Levels:
+def reasoning_switch(off: dict[str, Any], on: dict[str, Any]) -> Levels:
     """Of a model that reasons or does not: all that is above `off` is the same to it."""
     spelled: dict[Level, Any] = dict.fromkeys(LEVELS, on) | {"off": off}
     return Levels(spelled, assumed={"off": off, "high": on})
 
 
-class Knob(msgspec.Struct, frozen=True):
+class ReasoningControl(msgspec.Struct, frozen=True):
     """How the models in whose name `models` is found are told how much to reason, if at all."""
 
     models: str
@@ -52,7 +52,7 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Usage has to be asked for; a server that reports it anyway may refuse the question."""
     call_id: str = ""
     """A pattern for the whole of the ids it takes; empty for any."""
-    knobs: tuple[Knob, ...] = (Knob("", ANY),)
+    knobs: tuple[ReasoningControl, ...] = (ReasoningControl("", ANY),)
     """The first that fits a model is its own; the last fits all."""
     replay: Literal["never", "with_calls", "always"] = "with_calls"
     """Which messages carry their reasoning back, in the field in which it came."""
@@ -69,19 +69,20 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     schemas: str = ""
     """The models whose answer can be held to a schema."""
 
-    def knob(self, model: str) -> Knob:
+    def knob(self, model: str) -> ReasoningControl:
         return next(knob for knob in self.knobs if re.search(knob.models, model))
 
 
 _OFF_AND_USUAL = Levels(efforts(*LEVELS), assumed=efforts("off", "low", "medium", "high"))
 
 _OPENAI_KNOBS = tuple(
-    Knob(pattern, Levels(efforts(*levels), stoppable="off" in levels)) for pattern, levels in FAMILIES
+    ReasoningControl(pattern, Levels(efforts(*levels), stoppable="off" in levels))
+    for pattern, levels in FAMILIES
 )
 
 _ENABLED, _DISABLED = {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}
 
-_SWITCH = switched({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
+_SWITCH = reasoning_switch({"reasoning": {"enabled": False}}, {"reasoning": {"enabled": True}})
 
 _NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 
@@ -93,11 +94,11 @@ DIALECTS: dict[str, ChatDialect] = {
     "openai": ChatDialect(
         output_limit="max_completion_tokens",
         call_id=r"[a-zA-Z0-9_-]{1,40}",
-        knobs=(*_OPENAI_KNOBS, Knob("", ANY)),
+        knobs=(*_OPENAI_KNOBS, ReasoningControl("", ANY)),
     ),
     "openrouter": ChatDialect(
         knobs=(
-            Knob(
+            ReasoningControl(
                 "",
                 Levels({level: {"reasoning": {"effort": word}} for level, word in WORDS.items()}),
             ),
@@ -106,18 +107,18 @@ DIALECTS: dict[str, ChatDialect] = {
     ),
     "groq": ChatDialect(
         knobs=(
-            Knob("gpt-oss", Levels(USUAL)),
-            Knob(
+            ReasoningControl("gpt-oss", Levels(USUAL)),
+            ReasoningControl(
                 r"qwen3\.8",
                 Levels(efforts("off") | efforts("low", "medium", "high", **_PARSED)),
                 unasked=_PARSED,
             ),
-            Knob(
+            ReasoningControl(
                 "qwen",
-                switched({"reasoning_effort": "none"}, {"reasoning_effort": "default", **_PARSED}),
+                reasoning_switch({"reasoning_effort": "none"}, {"reasoning_effort": "default", **_PARSED}),
                 unasked=_PARSED,
             ),
-            Knob("", LISTED),
+            ReasoningControl("", LISTED),
         ),
         replay="never",
         pdf="never",
@@ -128,19 +129,19 @@ DIALECTS: dict[str, ChatDialect] = {
         usage_option=False,
         call_id=r"[a-zA-Z0-9]{9}",
         knobs=(
-            Knob(
+            ReasoningControl(
                 r"mistral-(small-(latest|2[6-9])|medium-(latest|3[-.]5|2[6-9]))",
                 Levels(efforts("off", "high")),
             ),
-            Knob("mistral-large-4", Levels(USUAL)),
-            Knob("", LISTED),
+            ReasoningControl("mistral-large-4", Levels(USUAL)),
+            ReasoningControl("", LISTED),
         ),
         replay="never",
         pdf="never",
     ),
     "deepseek": ChatDialect(
         knobs=(
-            Knob(
+            ReasoningControl(
                 "",
                 Levels(
                     {
@@ -161,11 +162,11 @@ DIALECTS: dict[str, ChatDialect] = {
     ),
     "moonshot": ChatDialect(
         knobs=(
-            Knob(r"kimi-k2\.[56]", switched(_DISABLED, _ENABLED)),
+            ReasoningControl(r"kimi-k2\.[56]", reasoning_switch(_DISABLED, _ENABLED)),
             # It always reasons, and as much as it likes.
-            Knob(r"kimi-k2\.7", Levels({"high": _ENABLED})),
-            Knob(r"kimi-k[3-9]", Levels(efforts("low", "high", "max"))),
-            Knob("", LISTED),
+            ReasoningControl(r"kimi-k2\.7", Levels({"high": _ENABLED})),
+            ReasoningControl(r"kimi-k[3-9]", Levels(efforts("low", "high", "max"))),
+            ReasoningControl("", LISTED),
         ),
         missing_reasoning=" ",
         forced_tools="without_reasoning",
@@ -175,34 +176,38 @@ DIALECTS: dict[str, ChatDialect] = {
     "xai": ChatDialect(
         output_limit="max_completion_tokens",
         knobs=(
-            Knob("grok-3-mini", Levels(efforts("low", "high"))),
-            Knob(r"grok-4\.3", Levels(efforts("off", "low", "medium", "high"))),
-            Knob(r"grok-(4\.[4-9]|latest)", Levels(USUAL)),
-            Knob("", LISTED),
+            ReasoningControl("grok-3-mini", Levels(efforts("low", "high"))),
+            ReasoningControl(r"grok-4\.3", Levels(efforts("off", "low", "medium", "high"))),
+            ReasoningControl(r"grok-(4\.[4-9]|latest)", Levels(USUAL)),
+            ReasoningControl("", LISTED),
         ),
         replay="never",
         pdf="never",
     ),
     "together": ChatDialect(
         knobs=(
-            Knob("gpt-oss", Levels(USUAL)),
-            Knob(r"(?i)deepseek-v|glm-|kimi-k2\.|qwen3\.|cogito", _SWITCH),
-            Knob("", Levels(_SWITCH.spelled, assumed={})),
+            ReasoningControl("gpt-oss", Levels(USUAL)),
+            ReasoningControl(r"(?i)deepseek-v|glm-|kimi-k2\.|qwen3\.|cogito", _SWITCH),
+            ReasoningControl("", Levels(_SWITCH.spelled, assumed={})),
         ),
         pdf="never",
     ),
-    "fireworks": ChatDialect(knobs=(Knob("", _OFF_AND_USUAL),), pdf="never"),
+    "fireworks": ChatDialect(knobs=(ReasoningControl("", _OFF_AND_USUAL),), pdf="never"),
     # It takes no choice of a tool at all, and does not say so.
-    "ollama": ChatDialect(knobs=(Knob("", _OFF_AND_USUAL),), forced_tools="never", pdf="never"),
+    "ollama": ChatDialect(knobs=(ReasoningControl("", _OFF_AND_USUAL),), forced_tools="never", pdf="never"),
     "lmstudio": ChatDialect(named_tools=False, pdf="never"),
     "llamacpp": ChatDialect(
-        knobs=(Knob("", switched(_NO_THINKING, {"chat_template_kwargs": {"enable_thinking": True}})),),
+        knobs=(
+            ReasoningControl(
+                "", reasoning_switch(_NO_THINKING, {"chat_template_kwargs": {"enable_thinking": True}})
+            ),
+        ),
         named_tools=False,
         pdf="never",
     ),
     "vllm": ChatDialect(
         knobs=(
-            Knob(
+            ReasoningControl(
                 "", Levels({**efforts(*LEVELS), "off": _NO_THINKING}, assumed={"off": _NO_THINKING, **USUAL})
             ),
         ),

@@ -15,7 +15,7 @@ from ostler.models.catalogue import Prices
 from ostler.models.sse import Frame
 from ostler.models.vendor_errors import error_in_stream
 from ostler.models.wires.chat import WIRE
-from ostler.models.wires.decoder import Answer, AnswerDecoder, OpenBlock
+from ostler.models.wires.decoder import AnswerBuilder, AnswerDecoder, OpenBlock
 from ostler.schema.messages import Opaque, StopReason
 from ostler.schema.usage import Usage
 
@@ -47,7 +47,7 @@ class _OpenCall:
 class OpenCalls:
     """The calls of one answer. A call has a block once its id and its name are known."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: AnswerBuilder) -> None:
         self._answer = answer
         self._calls: list[_OpenCall] = []
 

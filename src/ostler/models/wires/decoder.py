@@ -75,7 +75,7 @@ class OpenBlock:
         return ToolCall(self.call, self.name, text, self.opaque)
 
 
-class Answer:
+class AnswerBuilder:
     """The blocks of an answer in their order, and the events that tell of them.
 
     `events` is what nobody has been told yet; who hands the events on begins a new list.
@@ -159,7 +159,7 @@ class AnswerDecoder:
     def __init__(self, request: ModelRequest, provider: str, model: str, prices: Prices | None) -> None:
         self.finished = False
         self.request_id = ""
-        self._answer = Answer(request)
+        self._answer = AnswerBuilder(request)
         self._provider = provider
         self._asked_model = model
         self._model = ""

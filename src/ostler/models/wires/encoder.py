@@ -55,7 +55,7 @@ def text_of_file(file: File) -> str | None:
         return None
 
 
-def hidden(block: Block, *, images: bool = True, pdf: bool = True) -> str:
+def refused_by_vendor(block: Block, *, images: bool = True, pdf: bool = True) -> str:
     """What a block is, where a vendor that takes `images` and `pdf` refuses it; else nothing."""
     if isinstance(block, Image):
         shown = images and (bool(block.url) or block.media_type in IMAGE_TYPES)
@@ -65,7 +65,7 @@ def hidden(block: Block, *, images: bool = True, pdf: bool = True) -> str:
     return "" if text_of_file(block) is not None else f"the file {block.name!r} of type {block.media_type}"
 
 
-def unseen(block: Block, *, images: bool, files: bool) -> str:
+def unsupported_by_model(block: Block, *, images: bool, files: bool) -> str:
     """What a block is, where a model that takes `images` and `files` cannot see it; else nothing."""
     if isinstance(block, Image) and not images:
         return f"an image of type {block.media_type}"
@@ -74,7 +74,7 @@ def unseen(block: Block, *, images: bool, files: bool) -> str:
     return ""
 
 
-def without_unseen(message: Message, *, images: bool, files: bool) -> Message:
+def with_placeholders(message: Message, *, images: bool, files: bool) -> Message:
     """The message with a word in place of each block that the model cannot see; in its answers, with none."""
     if images and files:
         return message
@@ -83,13 +83,13 @@ def without_unseen(message: Message, *, images: bool, files: bool) -> Message:
         if isinstance(block, ToolResult):
             parts = tuple([_seen(part, images, files) for part in block.content])
             content.append(msgspec.structs.replace(block, content=parts))
-        elif message.role != "assistant" or not unseen(block, images=images, files=files):
+        elif message.role != "assistant" or not unsupported_by_model(block, images=images, files=files):
             content.append(_seen(block, images, files))
     return msgspec.structs.replace(message, content=tuple(content))
 
 
 def _seen(block: Block, images: bool, files: bool) -> Block:
-    what = unseen(block, images=images, files=files)
+    what = unsupported_by_model(block, images=images, files=files)
     return Text(placeholder(what)) if what else block
 
 

@@ -11,12 +11,18 @@ from urllib.parse import quote
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.families import gemini_family, nearest, thinking_for
 from ostler.models.transport import Transport
-from ostler.models.wires.encoder import hidden, placeholder, sendable_arguments, sendable_name, text_of_file
+from ostler.models.wires.encoder import (
+    placeholder,
+    refused_by_vendor,
+    sendable_arguments,
+    sendable_name,
+    text_of_file,
+)
 from ostler.models.wires.gemini_stream import WIRE, GeminiDecoder
-from ostler.models.wires.wire_model import Taken, WireModel
+from ostler.models.wires.wire_model import RequestSupport, WireModel
 from ostler.schema.messages import (
     Block,
     File,
@@ -71,7 +77,7 @@ def not_shown(block: Block) -> str:
         return "" if shown else f"an image of type {block.media_type}"
     if isinstance(block, File) and block.media_type.startswith(("audio/", "video/")):
         return ""
-    return hidden(block)
+    return refused_by_vendor(block)
 
 
 def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
@@ -206,7 +212,7 @@ class GeminiModel(WireModel):
         base_url: str = "https://generativelanguage.googleapis.com",
         api_key: str = "",
         transport: Transport | None = None,
-        settings: ModelSettings | None = None,
+        settings: ModelProfile | None = None,
         provider: str = "google",
     ) -> None:
         super().__init__(
@@ -219,7 +225,7 @@ class GeminiModel(WireModel):
             settings=settings,
         )
         self._family = gemini_family(model)
-        self._levels = self._family.levels.had(self._settings.reasoning_levels, self._settings.reasons)
+        self._levels = self._family.levels.available(self._settings.reasoning_levels, self._settings.reasons)
         self._encoding = f"{WIRE}/strict" if self._family.strict else WIRE
         self._encode_message = message_encoder(self._family.strict)
 
@@ -246,9 +252,9 @@ class GeminiModel(WireModel):
     def _refused(self, block: Block) -> str:
         return not_shown(block)
 
-    def _taken(self, request: ModelRequest) -> Taken:
+    def _taken(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
-        return Taken(level=level, schema=self._takes_schema(request))
+        return RequestSupport(level=level, schema=self._takes_schema(request))
 
     def _generation(self, request: ModelRequest) -> dict[str, Any]:
         fields: dict[str, Any] = {}

@@ -11,20 +11,20 @@ from typing import Any
 import msgspec
 
 from ostler.core.model import ModelRequest, ToolOffer
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.families import nearest, openai_levels, reasoning_fields
 from ostler.models.transport import Transport
 from ostler.models.wires.encoder import (
-    hidden,
     is_strict,
     placeholder,
+    refused_by_vendor,
     sendable_arguments,
     sendable_id,
     sendable_name,
     text_of_file,
 )
 from ostler.models.wires.responses_stream import WIRE, ResponsesDecoder
-from ostler.models.wires.wire_model import Taken, WireModel, key_headers
+from ostler.models.wires.wire_model import RequestSupport, WireModel, key_headers
 from ostler.schema.messages import (
     Block,
     File,
@@ -91,7 +91,7 @@ def not_shown(block: Block) -> str:
     """What the block is, where the vendor cannot be shown it; else nothing."""
     if isinstance(block, File) and block.media_type in _DOCUMENTS:
         return ""
-    return hidden(block)
+    return refused_by_vendor(block)
 
 
 def encode_tools(tools: Iterable[ToolOffer]) -> bytes:
@@ -194,7 +194,7 @@ class ResponsesModel(WireModel):
         api_key: str = "",
         key_header: str = "authorization",
         transport: Transport | None = None,
-        settings: ModelSettings | None = None,
+        settings: ModelProfile | None = None,
         provider: str = "openai",
     ) -> None:
         super().__init__(
@@ -227,9 +227,9 @@ class ResponsesModel(WireModel):
     def _refused(self, block: Block) -> str:
         return not_shown(block)
 
-    def _taken(self, request: ModelRequest) -> Taken:
+    def _taken(self, request: ModelRequest) -> RequestSupport:
         level = nearest(request.reasoning, self._levels)
-        return Taken(
+        return RequestSupport(
             level=level if level and self._levels[level] else None,
             schema=request.answer_schema is None or is_strict(request.answer_schema),
         )

@@ -12,11 +12,16 @@ import msgspec
 
 from ostler.core.model import ModelEvent, ModelRequest, ReasoningLevel, ToolOffer
 from ostler.core.transcript import Transcript
-from ostler.models.catalogue import ModelSettings
+from ostler.models.catalogue import ModelProfile
 from ostler.models.endpoint import gate_of
 from ostler.models.families import Level
 from ostler.models.transport import Transport
-from ostler.models.wires.encoder import hidden, unseen, without_foreign_data, without_unseen
+from ostler.models.wires.encoder import (
+    refused_by_vendor,
+    unsupported_by_model,
+    with_placeholders,
+    without_foreign_data,
+)
 from ostler.schema.messages import Block, Message, ToolResult
 
 if TYPE_CHECKING:
@@ -43,12 +48,12 @@ class WireModel:
         secret: str,
         provider: str,
         transport: Transport | None,
-        settings: ModelSettings | None,
+        settings: ModelProfile | None,
     ) -> None:
         self.name = f"{provider}/{model}"
         self._model = model
         self._provider = provider
-        self._settings = settings or ModelSettings()
+        self._settings = settings or ModelProfile()
         self._sees_images = not self._settings.input or "image" in self._settings.input
         # No source says which models read files, but one that takes only text reads none.
         self._reads_files = set(self._settings.input) != {"text"}
@@ -81,12 +86,12 @@ class WireModel:
     def _encode_tools(self, tools: tuple[ToolOffer, ...]) -> bytes:
         raise NotImplementedError
 
-    def _taken(self, request: ModelRequest) -> Taken:
+    def _taken(self, request: ModelRequest) -> RequestSupport:
         raise NotImplementedError
 
     def _refused(self, block: Block) -> str:
         """What the block is, where the vendor refuses it from everybody; else nothing."""
-        return hidden(block)
+        return refused_by_vendor(block)
 
     def prepare(self) -> None:
         """Loads what the first request needs; may be called from any thread, to save time at the start."""
@@ -106,13 +111,13 @@ class WireModel:
                 decoder.warn(sentence)
             return self.body(request)
 
-        return self._endpoint.answer(build, decoder)
+        return self._endpoint.stream(build, decoder)
 
     def _shortfalls(self, request: ModelRequest) -> list[str]:
         """What is asked that this model cannot do, a sentence each."""
 
         taken = self._taken(self._with_usable_tools(request))
-        return shortfalls(self.name, request, taken, self._settings, self._hidden)
+        return unsupported_features(self.name, request, taken, self._settings, self._hidden)
 
     def _with_usable_tools(self, request: ModelRequest) -> ModelRequest:
         if self._settings.tools is not False or not request.tools:
@@ -128,7 +133,7 @@ class WireModel:
         return msgspec.structs.replace(request, system=told.strip())
 
     def _hidden(self, block: Block) -> str:
-        seen = unseen(block, images=self._sees_images, files=self._reads_files)
+        seen = unsupported_by_model(block, images=self._sees_images, files=self._reads_files)
         return seen or self._refused(block)
 
     def _encoded_messages(
@@ -140,7 +145,7 @@ class WireModel:
 
         def encode_own(message: Message) -> bytes:
             if not sees_all:
-                message = without_unseen(message, images=self._sees_images, files=self._reads_files)
+                message = with_placeholders(message, images=self._sees_images, files=self._reads_files)
             return encode(without_foreign_data(message, provider) if message.role == "assistant" else message)
 
         sight = f"{self._sees_images:d}{self._reads_files:d}"
@@ -163,7 +168,7 @@ Hidden = Callable[[Block], str]
 """What a block is, where the vendor is not shown it; nothing for one that it is shown."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class RequestSupport(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a request on its wire."""
 
     level: Level | None
@@ -177,8 +182,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """The limit of the answer, where it had to be raised for the reasoning."""
 
 
-def shortfalls(
-    name: str, request: ModelRequest, taken: Taken, settings: ModelSettings, hidden: Hidden
+def unsupported_features(
+    name: str, request: ModelRequest, taken: RequestSupport, settings: ModelProfile, hidden: Hidden
 ) -> list[str]:
     """A sentence for each thing that is asked of the model `name` and that it does not take.
 

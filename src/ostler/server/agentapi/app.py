@@ -34,7 +34,7 @@ from ostler.server.agentapi.bodies import (
     read_message,
     refusal_answer,
 )
-from ostler.server.agentapi.events import Emitter, Following, Kind, timestamp, wire_status
+from ostler.server.agentapi.events import Emitter, EmitterFeed, Kind, timestamp, wire_status
 from ostler.server.agentapi.openapi import documents, schema_answer
 from ostler.server.agentapi.uploads import take_upload
 from ostler.server.pages import MOUNT, Chat
@@ -53,7 +53,7 @@ Handler = Callable[[Request], Awaitable[ASGIApp]]
 class AgentWire:
     """The routes of one agent. None of them waits for another."""
 
-    def __init__(self, agent: DrivenAgent, emitter: Emitter, following: Following, uploads: Path) -> None:
+    def __init__(self, agent: DrivenAgent, emitter: Emitter, following: EmitterFeed, uploads: Path) -> None:
         self._agent = agent
         self._emitter = emitter
         self._following = following
@@ -152,7 +152,7 @@ def create_agent_app(
     # What serves under any name is behind a proxy, in a frame of a page whose origin nobody knows here.
     framed_by = [ANY] if ANY in (*hosts, *origins) else origins
     told = emitter or Emitter(agent.agent_type)
-    following = Following(agent, told)
+    following = EmitterFeed(agent, told)
     wire = AgentWire(agent, told, following, uploads)
     router = Router(wire.routes(), Chat(chat_base_path, framed_by), extra_routes)
     guarded = AllowedHosts(Cors(router, origins), hosts)
@@ -168,7 +168,7 @@ def create_agent_app(
     return app
 
 
-async def _leave_at_end(receive: Receive, following: Following, uploads: Path) -> AsgiMessage:
+async def _leave_at_end(receive: Receive, following: EmitterFeed, uploads: Path) -> AsgiMessage:
     """Before anybody else is told: whoever serves this does not wait for what is done later."""
     message = await receive()
     if message["type"] == "lifespan.shutdown":

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ostler.drivers.driver import DrivenAgent, ScreenMessage, Status
+from ostler.drivers.driver import AgentMessage, DrivenAgent, Status
 from ostler.drivers.screen import ASCII_WHITESPACE
 
 _LINE_SEPARATORS = (("\u2028".encode(), rb"\u2028"), ("\u2029".encode(), rb"\u2029"))
@@ -88,7 +88,7 @@ class ScreenUpdate(msgspec.Struct, frozen=True):
     screen: str
 
 
-def message_frame(message: ScreenMessage) -> bytes:
+def message_frame(message: AgentMessage) -> bytes:
     """Of a text that is too long, its beginning and its end: a client that is cut off would see nothing."""
     text = message.text
     frame = _frame_of_message(message, text)
@@ -100,7 +100,7 @@ def message_frame(message: ScreenMessage) -> bytes:
     return frame
 
 
-def _frame_of_message(message: ScreenMessage, text: str) -> bytes:
+def _frame_of_message(message: AgentMessage, text: str) -> bytes:
     update = MessageUpdate(message.id, message.role, text, timestamp(message.time))
     return _frame(b"message_update", update)
 
@@ -144,7 +144,7 @@ MOST_ERRORS = 100
 
 
 class _Message(msgspec.Struct):
-    message: ScreenMessage
+    message: AgentMessage
     frame: bytes | None = None
     """Made when the first subscriber wants it, and then the same for all."""
 
@@ -174,7 +174,7 @@ class Emitter:
 
     # --- what happens ---------------------------------------------------------------------------------
 
-    def emit_messages(self, messages: Sequence[ScreenMessage]) -> None:
+    def emit_messages(self, messages: Sequence[AgentMessage]) -> None:
         """Compared place by place. Of those that are gone nobody is told."""
         known, changed = self._messages, []
         self._messages = []
@@ -258,7 +258,7 @@ class Emitter:
                 self.unsubscribe(subscription.id)
 
 
-def _is_same(known: ScreenMessage, message: ScreenMessage) -> bool:
+def _is_same(known: AgentMessage, message: AgentMessage) -> bool:
     return known is message or known == message  # nearly all are, each time
 
 
@@ -306,7 +306,7 @@ SCREEN_INTERVAL = 0.025
 """Seconds between two screens."""
 
 
-class Following:
+class EmitterFeed:
     """Passes on what changes: first the status, then messages, then the screen.
 
     A screen is only read while somebody looks at it, and not for each piece that is drawn.
@@ -317,7 +317,7 @@ class Following:
         self._emitter = emitter
         self._next_screen = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._stop = agent.observe(self)
+        self._stop = agent.subscribe(self)
         self.changed()
 
     def changed(self) -> None:

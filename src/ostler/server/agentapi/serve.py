@@ -20,13 +20,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ostler.app.console import piped_in, say
-from ostler.app.harness import settings_from
+from ostler.app.console import piped_in, print_stderr
+from ostler.app.harness import settings_for
 from ostler.drivers.agent_spec import detect
-from ostler.drivers.driver import DrivenAgent, Saved, StructuredTransport
-from ostler.drivers.lifecycle import start_terminal_session
-from ostler.drivers.screen_driver import TerminalAgent
-from ostler.drivers.session import TerminalSession
+from ostler.drivers.driver import DrivenAgent, SavedState, StructuredTransport
+from ostler.drivers.lifecycle import start_screen_session
+from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.drivers.session import ScreenSession
 from ostler.schema.errors import UsageError
 from ostler.server.agentapi.access import parse_allowed_hosts, parse_allowed_origins
 from ostler.server.agentapi.app import create_agent_app
@@ -34,7 +34,7 @@ from ostler.server.agentapi.events import Emitter
 from ostler.server.agentapi.options import STANDARD_INPUT, AgentPlan
 from ostler.server.agentapi.state_file import StateFile, UnreadableState, pid_file, read_state
 from ostler.server.app import PREFIX, create_app
-from ostler.server.auth import CODE, TokenWall
+from ostler.server.auth import CODE, TokenMiddleware
 from ostler.server.http_server import HttpServer
 from ostler.server.main import (
     NO_TOKEN,
@@ -44,12 +44,12 @@ from ostler.server.main import (
     listen,
     make_server,
     names,
-    say_where,
+    print_addresses,
     url,
 )
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.streams import terminal_stream
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 
 
 class Signals:
@@ -83,7 +83,7 @@ class AgentServer(HttpServer):
     def __init__(
         self,
         config: uvicorn.Config,
-        server: Server,
+        server: ServerState,
         agent: DrivenAgent,
         emitter: Emitter,
         state: StateFile | None,
@@ -173,12 +173,12 @@ def _with_piped_prompt(plan: AgentPlan) -> AgentPlan:
 
 
 async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
-    settings = settings_from(options, plan.cwd)
-    tokens = TokenBook()
+    settings = settings_for(options, plan.cwd)
+    tokens = TokenStore()
     signals = Signals()
     with ExitStack() as stack:
         if plan.pid_file is not None:
-            stack.enter_context(pid_file(plan.pid_file, say))
+            stack.enter_context(pid_file(plan.pid_file, print_stderr))
         listening = stack.enter_context(closing(listen(options.host, plan.port)))
         address = address_of(listening)
         is_walled = not address.is_loopback and not plan.allow_unauthenticated
@@ -211,7 +211,7 @@ async def _serve(plan: AgentPlan, options: argparse.Namespace) -> int:
             extra_routes=_routes(agent, server),
         )
         if is_walled:
-            app = TokenWall(app, server.doorkeeper, PREFIX)
+            app = TokenMiddleware(app, server.doorkeeper, PREFIX)
         http = AgentServer(http_config(app, options), server, agent, emitter, state)
         signals.end, signals.save = http.end, http.save
         _welcome(plan, agent, address, listening.getsockname()[1], tokens.code() if is_walled else "")
@@ -231,10 +231,10 @@ def _plain(names: list[str]) -> list[str]:
     return [one for one in names if "*" not in one]
 
 
-async def _started(plan: AgentPlan, server: Server, saved: Saved | None) -> DrivenAgent:
+async def _started(plan: AgentPlan, server: ServerState, saved: SavedState | None) -> DrivenAgent:
     if plan.transport != "pty":
         return await _started_without_screen(plan, server, plan.transport)
-    agent = TerminalAgent(
+    agent = ScreenAgentSpec(
         command=plan.command,
         cwd=plan.cwd,
         agent_type=plan.agent_type,
@@ -245,27 +245,27 @@ async def _started(plan: AgentPlan, server: Server, saved: Saved | None) -> Driv
         ready_after=plan.ready_timeout,
         emulator=plan.emulator,
     )
-    return await start_terminal_session(server.store, agent, saved=saved, attend=server.driven.attend)
+    return await start_screen_session(server.store, agent, saved=saved, attend=server.driven.attend)
 
 
 async def _started_without_screen(
-    plan: AgentPlan, server: Server, transport: StructuredTransport
+    plan: AgentPlan, server: ServerState, transport: StructuredTransport
 ) -> DrivenAgent:
-    from ostler.drivers.driver import StructuredAgent
-    from ostler.drivers.lifecycle import start_structured_session
+    from ostler.drivers.driver import ProtocolAgentSpec
+    from ostler.drivers.lifecycle import start_protocol_session
 
-    agent = StructuredAgent(
+    agent = ProtocolAgentSpec(
         command=plan.command,
         cwd=plan.cwd,
         transport=transport,
         agent_type=plan.agent_type,
         initial_prompt=plan.initial_prompt,
     )
-    return await start_structured_session(server.store, agent, attend=server.driven.attend)
+    return await start_protocol_session(server.store, agent, attend=server.driven.attend)
 
 
-def _routes(agent: DrivenAgent, server: Server) -> list[Route]:
-    if not isinstance(agent, TerminalSession):
+def _routes(agent: DrivenAgent, server: ServerState) -> list[Route]:
+    if not isinstance(agent, ScreenSession):
         return []
 
     async def live(request: Request) -> ASGIApp:
@@ -275,19 +275,21 @@ def _routes(agent: DrivenAgent, server: Server) -> list[Route]:
 
 
 def _welcome(plan: AgentPlan, agent: DrivenAgent, address: Address, port: int, code: str) -> None:
-    say(f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}")
-    say_where(address, port)
+    print_stderr(
+        f"{plan.command[0]} is driven as {detect(plan.command, plan.agent_type)}, in session {agent.id}"
+    )
+    print_addresses(address, port)
     if not address.is_loopback and not code:
-        say("whoever can reach this address can type into the agent: no token is asked for")
+        print_stderr("whoever can reach this address can type into the agent: no token is asked for")
     link = f"{url(address, port)}?{CODE}={code}" if code else url(address, port)
-    say(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
+    print_stderr(f"open {link} in a browser" + ("; the link works once, for ten minutes" if code else ""))
 
 
 class _Kept(msgspec.Struct, frozen=True):
     """What the state file holds."""
 
     plan: AgentPlan
-    saved: Saved | None = None
+    saved: SavedState | None = None
     problem: str = ""
     """Why nobody could read it."""
 
@@ -305,14 +307,14 @@ class _Kept(msgspec.Struct, frozen=True):
         try:
             return cls(plan, read_state(path))
         except UnreadableState as error:
-            say(f"the state file {path} is not gone on with: {error.message}")
+            print_stderr(f"the state file {path} is not gone on with: {error.message}")
             return cls(plan, problem=error.message)
 
     def file_of(self, agent: DrivenAgent) -> StateFile | None:
         path = self.plan.state_file
         if path is None or not self.plan.save_state:
             return None
-        return StateFile(path, agent, kept=self.saved, set_aside=bool(self.problem), say=say)
+        return StateFile(path, agent, kept=self.saved, set_aside=bool(self.problem), say=print_stderr)
 
 
 def _make_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from ostler.drivers.driver import DrivenAgent, Saved, ScreenMessage
+from ostler.drivers.driver import AgentMessage, DrivenAgent, SavedState
 from ostler.models.credentials import write_privately
 from ostler.schema.errors import ConfigurationError, UsageError
 
@@ -55,7 +55,7 @@ class UnreadableState(ConfigurationError):
     """It is there, and cannot be gone on with."""
 
 
-def encode_state(saved: Saved) -> bytes:
+def encode_state(saved: SavedState) -> bytes:
     messages = [_Message(one.id, one.text, one.role, _written(one.time)) for one in saved.messages]
     line = msgspec.json.encode(_State(VERSION, messages, saved.initial_prompt, saved.initial_prompt_sent))
     for plain, escaped in _ESCAPED.items():
@@ -63,7 +63,7 @@ def encode_state(saved: Saved) -> bytes:
     return line + b"\n"
 
 
-def decode_state(data: bytes) -> Saved:
+def decode_state(data: bytes) -> SavedState:
     """Raises `UnreadableState`."""
     try:
         version = msgspec.json.decode(data, type=_Version).version
@@ -71,14 +71,14 @@ def decode_state(data: bytes) -> Saved:
             raise UnreadableState(f"unsupported state file version {version} (expected {VERSION})")
         state = msgspec.json.decode(data, type=_State)
         messages = [
-            ScreenMessage(one.id, one.role, one.message, _read(one.time)) for one in state.messages or ()
+            AgentMessage(one.id, one.role, one.message, _read(one.time)) for one in state.messages or ()
         ]
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise UnreadableState(f"failed to unmarshal state (corrupted or invalid JSON): {error}") from None
-    return Saved(tuple(messages), state.initial_prompt, state.initial_prompt_sent)
+    return SavedState(tuple(messages), state.initial_prompt, state.initial_prompt_sent)
 
 
-def read_state(path: Path) -> Saved | None:
+def read_state(path: Path) -> SavedState | None:
     """None when there is none yet. Raises `UnreadableState`."""
     try:
         data = path.read_bytes()
@@ -112,7 +112,7 @@ class StateFile:
         path: Path,
         agent: DrivenAgent,
         *,
-        kept: Saved | None,
+        kept: SavedState | None,
         set_aside: bool,
         say: Callable[[str], None],
     ) -> None:
@@ -126,7 +126,7 @@ class StateFile:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unsaved_since = 0.0
-        self._stop = agent.observe(self)
+        self._stop = agent.subscribe(self)
 
     def changed(self) -> None:
         now = self._loop.time()

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ostler import __version__
 from ostler.server.operations import Operations
 from ostler.server.problems import NotAllowed, ServerBusy
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.tokens import COOKIE_SECONDS, TokenScope
 
 operations = Operations("server")
@@ -30,7 +30,7 @@ async def health() -> Health:
 
 
 @operations.add("GET", "/ready", access="none")
-async def ready(server: Server) -> Health:
+async def ready(server: ServerState) -> Health:
     """The server takes work: its store answers, and it is not about to end"""
     if server.is_draining:
         raise ServerBusy("the server is about to end")
@@ -55,7 +55,7 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @login_operations.add("POST", "/login", status=204, access="none", answers=type(None), most_body=4096)
-async def log_in(server: Server, request: Request, body: Login) -> Response:
+async def log_in(server: ServerState, request: Request, body: Login) -> Response:
     """Exchange a token for a cookie
 
     Also the code of the link that the server prints, which can be used once."""
@@ -76,7 +76,7 @@ async def log_in(server: Server, request: Request, body: Login) -> Response:
 
 
 @login_operations.add("POST", "/logout", status=204, access="none", answers=type(None))
-async def log_out(server: Server) -> Response:
+async def log_out(server: ServerState) -> Response:
     """Forget the cookie"""
     response = Response(status_code=204)
     response.delete_cookie(server.doorkeeper.book.cookie_name, httponly=True, samesite="strict")
@@ -94,7 +94,7 @@ class Me(msgspec.Struct, frozen=True):
 
 
 @login_operations.add("GET", "/me")
-async def me(server: Server, request: Request) -> Me:
+async def me(server: ServerState, request: Request) -> Me:
     """What the token allows, and where the server works"""
     principal = server.doorkeeper.principal(request)
     assert principal is not None

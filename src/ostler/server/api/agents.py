@@ -13,7 +13,7 @@ from ostler.server.api.sessions import folder_of
 from ostler.server.operations import Operations, json_response
 from ostler.server.problems import Conflict
 from ostler.server.session_view import SessionRow, row_of
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.streams import asks_for_stream, terminal_stream
 from ostler.sessions.submit import has_ended
 
@@ -27,7 +27,7 @@ class AgentAgain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @operations.add("POST", "/sessions/{session}/agent", status=201)
-async def restart_agent(server: Server, session: str, body: AgentAgain) -> SessionRow:
+async def restart_agent(server: ServerState, session: str, body: AgentAgain) -> SessionRow:
     """Start the agent of a session again, which has ended
 
     The session goes on with another life of its agent. What one in a terminal remembers is its own affair.
@@ -49,7 +49,7 @@ async def restart_agent(server: Server, session: str, body: AgentAgain) -> Sessi
 
 
 @operations.add("DELETE", "/sessions/{session}/agent", status=204)
-async def end_agent(server: Server, session: str) -> None:
+async def end_agent(server: ServerState, session: str) -> None:
     """End the agent of a session, and all that it has started
 
     What was said stays. An agent that another process drives is ended there."""
@@ -78,7 +78,7 @@ class TerminalScreen(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions/{session}/terminal", answers=TerminalScreen, also_as=(STREAM,))
-async def show_terminal(server: Server, session: str, request: Request) -> ASGIApp:
+async def show_terminal(server: ServerState, session: str, request: Request) -> ASGIApp:
     """The screen of a terminal agent, or its live bytes
 
     With `Accept: text/event-stream` a stream: `size` with the columns and rows; `bytes`, in base64, for a
@@ -86,11 +86,11 @@ async def show_terminal(server: Server, session: str, request: Request) -> ASGIA
     changes; `end` with the exit status when the agent has ended. It is there where this server drives the
     agent; the screen itself also where another process does."""
     from ostler.drivers.screen_stream import SCREEN
-    from ostler.drivers.session import TerminalSession
+    from ostler.drivers.session import ScreenSession
 
     await _require_others(server, session)
     agent = server.driven.get(session)
-    if agent is not None and not isinstance(agent, TerminalSession):
+    if agent is not None and not isinstance(agent, ScreenSession):
         raise Conflict(f"the agent of session {session} speaks {agent.transport}, and has no terminal")
     if not asks_for_stream(request.scope):
         shown = (await show_live(server, session)).values.get(SCREEN)
@@ -102,12 +102,12 @@ async def show_terminal(server: Server, session: str, request: Request) -> ASGIA
     return terminal_stream(agent, server.terminal_streams)
 
 
-async def _require_others(server: Server, session: str) -> None:
+async def _require_others(server: ServerState, session: str) -> None:
     if (await server.store.summary(session)).driver == "agent":
         raise Conflict(f"session {session} is not another vendor's agent's")
 
 
-async def _why_not_here(server: Server, session: str) -> str:
+async def _why_not_here(server: ServerState, session: str) -> str:
     if await server.store.holder(session) is None:
         return has_ended(session)
     return (

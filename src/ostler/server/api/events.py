@@ -16,10 +16,10 @@ from starlette.types import ASGIApp
 from ostler.schema.errors import NotFound, UsageError
 from ostler.schema.events import Event, LiveValue
 from ostler.server.operations import FactLine, Operations, json_response
-from ostler.server.state import Server
-from ostler.server.streams import EventStream, asks_for_stream
+from ostler.server.state import ServerState
+from ostler.server.streams import EventStreamResponse, asks_for_stream
 from ostler.server.uploads import MOST_BYTES, Upload, content_response
-from ostler.sessions.live_socket import Listening, listen
+from ostler.sessions.live_socket import LiveConnection, listen
 from ostler.sessions.streams import no_such_fact
 
 operations = Operations("events")
@@ -43,7 +43,7 @@ class FactPage(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions/{session}/events", answers=FactPage, also_as=(STREAM,))
-async def read_events(server: Server, session: str, query: EventsQuery, request: Request) -> ASGIApp:
+async def read_events(server: ServerState, session: str, query: EventsQuery, request: Request) -> ASGIApp:
     """Facts after a number, or a live stream
 
     With `Accept: text/event-stream`: the facts, what is open, and then everything as it happens. Only facts
@@ -51,7 +51,7 @@ async def read_events(server: Server, session: str, query: EventsQuery, request:
     session does not have yet is refused."""
     if asks_for_stream(request.scope):
         after = _last_id(request) or query.after
-        return EventStream(await server.watch.follow(session, after))
+        return EventStreamResponse(await server.watch.follow(session, after))
     facts = await server.store.read(session, query.after, query.limit)
     last = await server.store.last_seq(session)
     if query.after > last:
@@ -86,14 +86,14 @@ class EverythingPage(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/events", answers=EverythingPage, also_as=(STREAM,))
-async def read_all_events(server: Server, query: EverythingQuery, request: Request) -> ASGIApp:
+async def read_all_events(server: ServerState, query: EverythingQuery, request: Request) -> ASGIApp:
     """Facts of all sessions after a cursor, or a live stream of them
 
     With `Accept: text/event-stream`. The `id` of a fact is the stream's own cursor, for `Last-Event-ID` or
     `after`; the number of a fact in its session is its `seq`."""
     if asks_for_stream(request.scope):
         after = request.headers.get("last-event-id", "") or query.after
-        return EventStream(await server.everything.follow(after, live=query.deltas))
+        return EventStreamResponse(await server.everything.follow(after, live=query.deltas))
     facts, cursor = await server.everything.page(query.after, query.wait)
     return json_response(EverythingPage([msgspec.Raw(fact.line()) for fact in facts], cursor))
 
@@ -109,15 +109,15 @@ class LiveValues(msgspec.Struct, frozen=True):
 
 
 @live_operations.add("GET", "/sessions/{session}/live")
-async def show_live(server: Server, session: str) -> LiveValues:
+async def show_live(server: ServerState, session: str) -> LiveValues:
     """The live values of a session; a stream begins with them, and tells of their changes"""
     owner = await server.store.holder(session)
-    is_open = owner is not None or server.supervisor.driven(session) is not None
+    is_open = owner is not None or server.supervisor.get(session) is not None
     for hub in server.watch.hubs():
         if hub.session == session:
             return LiveValues(_values(hub.tail.events()), is_open)
-    heard = await listen(session, server.store.meeting_place, owner) if owner else ""
-    if not isinstance(heard, Listening):
+    heard = await listen(session, server.store.socket_folder, owner) if owner else ""
+    if not isinstance(heard, LiveConnection):
         return LiveValues({}, is_open)
     heard.close()
     return LiveValues(_values(heard.tail), is_open)
@@ -133,7 +133,7 @@ blob_operations = Operations("blobs")
 @blob_operations.add(
     "GET", "/sessions/{session}/blobs/{blob}", media_type="application/octet-stream", answers=bytes
 )
-async def read_blob(server: Server, request: Request, session: str, blob: str) -> Response:
+async def read_blob(server: ServerState, request: Request, session: str, blob: str) -> Response:
     """What is in a blob of a session; `Range` asks for a part"""
     await server.store.summary(session)
     found = await server.store.blob(session, blob)
@@ -155,7 +155,7 @@ class UploadQuery(msgspec.Struct, frozen=True):
 
 
 @upload_operations.add("POST", "/uploads", status=201, most_body=MOST_BYTES, consumes="*/*")
-async def upload_file(server: Server, request: Request, query: UploadQuery) -> Upload:
+async def upload_file(server: ServerState, request: Request, query: UploadQuery) -> Upload:
     """Send a file: its bytes are the body
 
     A prompt names it as a block: `{"type": "file", "media_type": "…", "url": "upload:ID"}`, or `image`. The
@@ -169,13 +169,13 @@ class UploadList(msgspec.Struct, frozen=True):
 
 
 @upload_operations.add("GET", "/uploads")
-async def list_uploads(server: Server) -> UploadList:
+async def list_uploads(server: ServerState) -> UploadList:
     """What was uploaded, the newest first"""
     return UploadList(server.uploads.all())
 
 
 @upload_operations.add("GET", "/uploads/{upload}", media_type="application/octet-stream", answers=bytes)
-async def read_upload(server: Server, request: Request, upload: str) -> Response:
+async def read_upload(server: ServerState, request: Request, upload: str) -> Response:
     """What is in an uploaded file; `Range` asks for a part"""
     found = server.uploads.find(upload)
 
@@ -186,6 +186,6 @@ async def read_upload(server: Server, request: Request, upload: str) -> Response
 
 
 @upload_operations.add("DELETE", "/uploads/{upload}", status=204)
-async def remove_upload(server: Server, upload: str) -> None:
+async def remove_upload(server: ServerState, upload: str) -> None:
     """Delete an uploaded file"""
     server.uploads.remove(upload)

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import msgspec
 
 from ostler.core.harness import Harness
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.idle_host import active_host
 from ostler.extensions.ui.front_end import Headless
 from ostler.schema.errors import NotFound
 from ostler.schema.events import LiveValue, ToolCalled, ToolResultFact
 from ostler.schema.messages import text_of
 from ostler.server.operations import Operations
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 
 operations = Operations("rendered")
 
@@ -42,9 +42,9 @@ class Dresses(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions/{session}/renderers")
-async def list_renderers(server: Server, session: str) -> Dresses:
+async def list_renderers(server: ServerState, session: str) -> Dresses:
     """The tools whose calls extensions want to be shown in their own way"""
-    host = present_host(await server.folders.of_session(session))
+    host = active_host(await server.folders.of_session(session))
     tools = sorted({tool for one in host.loaded for tool in one.registered.tool_renderers}) if host else []
     found = [one for tool in tools if host and (one := host.tool_renderer(tool))]
     return Dresses(
@@ -85,25 +85,25 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions/{session}/live/rendered")
-async def render_live(server: Server, session: str, query: LiveQuery) -> Rendered:
+async def render_live(server: ServerState, session: str, query: LiveQuery) -> Rendered:
     """The lines of a live value or an overlay that has a `render`
 
     Ask again as often as its `hz` says: with 0, once for each width."""
     await server.store.summary(session)
-    opened = server.supervisor.driven(session)
-    host = present_host(opened.harness) if opened else None
+    opened = server.supervisor.get(session)
+    host = active_host(opened.harness) if opened else None
     return Rendered(await host.render(session, query.id, query.width) if host else None)
 
 
 @operations.add("GET", "/sessions/{session}/events/rendered")
-async def render_fact(server: Server, session: str, query: FactQuery) -> Rendered:
+async def render_fact(server: ServerState, session: str, query: FactQuery) -> Rendered:
     """A call, or what came of it, as the extension draws it that has a renderer for the tool"""
     facts = await server.store.read(session, query.seq - 1, 1)
     fact = facts[0].event if facts else None
     if not isinstance(fact, ToolCalled | ToolResultFact):
         raise NotFound(f"the fact {query.seq} is no call and no result")
-    opened = server.supervisor.driven(session)
-    host = present_host(opened.harness) if opened else None
+    opened = server.supervisor.get(session)
+    host = active_host(opened.harness) if opened else None
     if host is None:
         return Rendered(None)
     if isinstance(fact, ToolCalled):
@@ -116,7 +116,7 @@ Switch = Callable[[Path, str, str], Awaitable[str]]
 """Goes on in that session, or in a new one in that folder, with this prompt; returns its id."""
 
 
-class WebFace(Headless):
+class WebFrontEnd(Headless):
     """Pages come and go, there may be none or many, and each is somebody's own: an extension can speak to
     all of them that follow its session, and knows nothing of what they look like.
 

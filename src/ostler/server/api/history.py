@@ -12,19 +12,19 @@ from typing import Annotated
 import msgspec
 
 from ostler.history.context_trace import (
-    ToldDifference,
-    ToldStep,
+    ContextDifference,
+    ContextStep,
+    context_steps,
     difference,
     numbered,
-    told_steps,
-    used,
+    used_tokens,
     with_compactions,
 )
-from ostler.history.costs import By, Group, Spent, spent, start_of_day
+from ostler.history.costs import By, CostTotals, Group, cost_records, start_of_day
 from ostler.schema.errors import NotFound
 from ostler.schema.facts import Fact
 from ostler.server.operations import Operations
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 
 usage_operations = Operations("usage")
 
@@ -43,28 +43,28 @@ class Used(msgspec.Struct, frozen=True):
     """What children used stands apart, in each group and in the sum. A cost that is not known is null."""
 
     groups: list[Group]
-    own: Spent
-    children: Spent
+    own: CostTotals
+    children: CostTotals
 
 
 @usage_operations.add("GET", "/usage")
-async def show_usage(server: Server, query: UsageQuery) -> Used:
+async def show_usage(server: ServerState, query: UsageQuery) -> Used:
     """Tokens and dollars of all sessions, by day, model, session or run"""
     return await _used(server, query)
 
 
 @usage_operations.add("GET", "/sessions/{session}/usage")
-async def show_session_usage(server: Server, session: str, query: SessionUsageQuery) -> Used:
+async def show_session_usage(server: ServerState, session: str, query: SessionUsageQuery) -> Used:
     """Tokens and dollars of a session and its children"""
     await server.store.summary(session)
     return await _used(server, query, session)
 
 
-async def _used(server: Server, query: UsageQuery, session: str = "") -> Used:
+async def _used(server: ServerState, query: UsageQuery, session: str = "") -> Used:
     since = start_of_day(query.since) if query.since else 0
-    groups, _ = await spent(server.store, (query.by,), since=since, session=session)
-    own = reduce(add, [group.own for group in groups], Spent())
-    return Used(groups, own, reduce(add, [group.children for group in groups], Spent()))
+    groups, _ = await cost_records(server.store, (query.by,), since=since, session=session)
+    own = reduce(add, [group.own for group in groups], CostTotals())
+    return Used(groups, own, reduce(add, [group.children for group in groups], CostTotals()))
 
 
 context_operations = Operations("context")
@@ -80,7 +80,7 @@ class Part(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class ContextStep(ToldStep, frozen=True, omit_defaults=True, kw_only=True):
+class StepReport(ContextStep, frozen=True, omit_defaults=True, kw_only=True):
     """A step, and what a meter shows of it."""
 
     last: int
@@ -98,37 +98,37 @@ class StepQuery(msgspec.Struct, frozen=True):
 
 
 @context_operations.add("GET", "/sessions/{session}/context")
-async def show_context(server: Server, session: str, query: StepQuery) -> ContextStep:
+async def show_context(server: ServerState, session: str, query: StepQuery) -> StepReport:
     """What the model was told in a step, and by which rule"""
     return await asyncio.to_thread(_step, await server.store.read(session), query.step)
 
 
-def _step(facts: Sequence[Fact], number: int) -> ContextStep:
+def _step(facts: Sequence[Fact], number: int) -> StepReport:
     steps = _steps(facts)
     step = with_compactions(numbered(steps, number or len(steps)), facts)
     window = step.tokens.get("window", 0)
-    return ContextStep(
+    return StepReport(
         **{name: getattr(step, name) for name in step.__struct_fields__},
         last=len(steps),
-        used=used(step.tokens),
+        used=used_tokens(step.tokens),
         window=window,
         parts=_parts(step, window),
     )
 
 
-def _steps(facts: Sequence[Fact]) -> list[ToldStep]:
-    steps = told_steps(facts)
+def _steps(facts: Sequence[Fact]) -> list[ContextStep]:
+    steps = context_steps(facts)
     if not steps:
         raise NotFound("no model was asked in this session yet")
     return steps
 
 
-def _parts(step: ToldStep, window: int) -> tuple[Part, ...]:
+def _parts(step: ContextStep, window: int) -> tuple[Part, ...]:
     if not window:
         return ()
     tokens = step.tokens
     parts = [Part(name, tokens[name]) for name in PARTS if tokens.get(name)]
-    rest = used(tokens) - sum(part.tokens for part in parts)
+    rest = used_tokens(tokens) - sum(part.tokens for part in parts)
     if rest > 0:
         parts.append(Part("told", rest))
     if reserve := tokens.get("reserve", 0):
@@ -142,12 +142,14 @@ class DifferenceQuery(msgspec.Struct, frozen=True):
 
 
 @context_operations.add("GET", "/sessions/{session}/context/difference")
-async def show_context_difference(server: Server, session: str, query: DifferenceQuery) -> ToldDifference:
+async def show_context_difference(
+    server: ServerState, session: str, query: DifferenceQuery
+) -> ContextDifference:
     """What is different between what the model was told in two steps"""
     facts = await server.store.read(session)
     first, last = sorted((query.before, query.after))
 
-    def compare() -> ToldDifference:
+    def compare() -> ContextDifference:
         steps = _steps(facts)
         return difference(numbered(steps, first), numbered(steps, last), facts)
 

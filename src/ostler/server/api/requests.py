@@ -17,9 +17,9 @@ from ostler.schema.messages import PlainBlock
 from ostler.schema.requests import AnyRequest, TakeBack
 from ostler.server.operations import FactLine, Operations, json_response
 from ostler.server.problems import ServerBusy
-from ostler.server.state import Server
-from ostler.server.submit import Meant, fact_of, meant_by, settled, submit, tell
-from ostler.sessions.run_tree import OPEN, OpenQuestion, open_questions, state_of
+from ostler.server.state import ServerState
+from ostler.server.submit import Meant, expand_sent, fact_of, submit, submit_quietly, wait_for_settlement
+from ostler.sessions.run_tree import OPEN, OpenQuestion, load_state, open_questions
 
 operations = Operations("requests")
 
@@ -73,7 +73,12 @@ class RequestState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @operations.add("POST", "/sessions/{session}/requests", status=202, also=(200,), answers=RequestState)
 async def make_request(
-    server: Server, session: str, query: NewRequestQuery, body: AskedRequest, ids: NewId, request: Request
+    server: ServerState,
+    session: str,
+    query: NewRequestQuery,
+    body: AskedRequest,
+    ids: NewId,
+    request: Request,
 ) -> Response:
     """Ask something of a session
 
@@ -83,13 +88,13 @@ async def make_request(
     said = msgspec.structs.asdict(body)
     kind: Any = type(body).__bases__[0]
     asked: AnyRequest = kind(**{**said, "id": body.id or ids("req"), "by": body.by or "api"})
-    meant = await meant_by(server, session, asked) if _is_typed(server, query, request) else Meant(asked)
+    meant = await expand_sent(server, session, asked) if _is_typed(server, query, request) else Meant(asked)
     await submit(server, session, meant.request)
-    tell(server, session, meant)
+    submit_quietly(server, session, meant)
     return _answer(asked.id, await fact_of(server, session, asked.id, query.wait))
 
 
-def _is_typed(server: Server, query: NewRequestQuery, request: Request) -> bool:
+def _is_typed(server: ServerState, query: NewRequestQuery, request: Request) -> bool:
     if query.typed is not None:
         return query.typed
     principal = server.doorkeeper.principal(request)
@@ -113,33 +118,35 @@ class WaitingRequests(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions/{session}/requests")
-async def list_requests(server: Server, session: str) -> WaitingRequests:
+async def list_requests(server: ServerState, session: str) -> WaitingRequests:
     """The requests that were not taken up yet, in the order in which they will be"""
     await server.store.summary(session)
     return WaitingRequests(await server.store.pending(session))
 
 
 @operations.add("GET", "/sessions/{session}/requests/{request_id}")
-async def show_request(server: Server, session: str, request_id: str, query: RequestQuery) -> RequestState:
+async def show_request(
+    server: ServerState, session: str, request_id: str, query: RequestQuery
+) -> RequestState:
     """What became of a request"""
     if await server.store.settled(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     return state_of_request(request_id, await fact_of(server, session, request_id, query.wait))
 
 
-async def _require_waiting(server: Server, session: str, request: str) -> None:
+async def _require_waiting(server: ServerState, session: str, request: str) -> None:
     await server.store.summary(session)
     if all(one.id != request for one in await server.store.pending(session)):
         raise NotFound(f"no request {request[:100]!r} was made of this session")
 
 
 @operations.add("DELETE", "/sessions/{session}/requests/{request_id}", status=204)
-async def take_back_request(server: Server, session: str, request_id: str, ids: NewId) -> None:
+async def take_back_request(server: ServerState, session: str, request_id: str, ids: NewId) -> None:
     """Take back a prompt whose turn has not come, or a steer that the model was not told yet"""
     if await server.store.settled(session, request_id) is None:
         await _require_waiting(server, session, request_id)
     taken = TakeBack(id=ids("req"), by="api", request=request_id)
-    if await settled(server, session, taken) is None:
+    if await wait_for_settlement(server, session, taken) is None:
         raise ServerBusy(f"whoever holds the session has not got to it yet: request {taken.id} waits there")
 
 
@@ -151,21 +158,21 @@ class OpenQuestions(msgspec.Struct, frozen=True):
 
 
 @question_operations.add("GET", "/sessions/{session}/questions")
-async def list_questions_of_session(server: Server, session: str) -> OpenQuestions:
+async def list_questions_of_session(server: ServerState, session: str) -> OpenQuestions:
     """What a session and its children ask now
 
     It is answered with the request `answer`, in the session that the question names."""
-    return OpenQuestions(await open_questions(server.store, await state_of(server.store, session)))
+    return OpenQuestions(await open_questions(server.store, await load_state(server.store, session)))
 
 
 @question_operations.add("GET", "/questions")
-async def list_questions(server: Server) -> OpenQuestions:
+async def list_questions(server: ServerState) -> OpenQuestions:
     """What is asked now in all sessions, whoever drives them"""
     found: dict[tuple[str, str], OpenQuestion] = {}
     for summary in await server.store.sessions():
-        if summary.child_of or (summary.status not in OPEN and server.supervisor.driven(summary.id) is None):
+        if summary.child_of or (summary.status not in OPEN and server.supervisor.get(summary.id) is None):
             continue
         with suppress(NotFound):  # deleted meanwhile
-            for one in await open_questions(server.store, await state_of(server.store, summary.id)):
+            for one in await open_questions(server.store, await load_state(server.store, summary.id)):
                 found[one.session, one.asked.id] = one
     return OpenQuestions(list(found.values()))

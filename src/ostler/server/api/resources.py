@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ostler.app.completion import CommandEntry, brought_by, expanding_in, mention_of
-from ostler.app.default_model import Candidate, Finding, Surroundings, can_answer, known_models
+from ostler.app.completion import CommandEntry, expanding_in, mention_of, provided_by
+from ostler.app.default_model import Candidate, ModelProbe, ProbeResult, choose_model, known_models
 from ostler.app.settings import Settings
 from ostler.core.harness import Harness
-from ostler.extensions.extension import ExtensionRow, row_of
-from ostler.extensions.idle_host import present_host
+from ostler.extensions.extension import ExtensionSummary, summary_of
+from ostler.extensions.idle_host import active_host
 from ostler.models.catalogue import Modality, Prices
-from ostler.server.api.extensions import WebFace
+from ostler.server.api.extensions import WebFrontEnd
 from ostler.server.operations import Operations
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 
 model_operations = Operations("models")
 
@@ -56,21 +56,21 @@ class Models(msgspec.Struct, frozen=True):
     because: str
     notice: str
     """What a person should know of that."""
-    looked_for: list[Finding]
+    looked_for: list[ProbeResult]
     """When none can answer: everything that could, and what to do."""
 
 
 @model_operations.add("GET", "/models")
-async def list_models(server: Server, query: FolderQuery) -> Models:
+async def list_models(server: ServerState, query: FolderQuery) -> Models:
     """The models, with what they hold and cost, and whether there is a key for them"""
     settings = server.settings(await server.folders.folder(query.cwd))
     return await asyncio.to_thread(_models, settings)
 
 
 def _models(settings: Settings) -> Models:
-    around = Surroundings(settings)
+    around = ModelProbe(settings)
     known = [_shown(one) for one in known_models(around)]
-    answering = can_answer(around)
+    answering = choose_model(around)
     if answering.model and all(answering.model not in (one.name, *one.aliases) for one in known):
         provider = answering.model.partition("/")[0]
         known.insert(0, KnownModel(answering.model, provider, ready=True))
@@ -114,19 +114,19 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 @tool_operations.add("GET", "/tools")
-async def list_tools(server: Server, query: FolderQuery) -> Tools:
+async def list_tools(server: ServerState, query: FolderQuery) -> Tools:
     """The tools that a new session in a folder would have"""
     return _tools(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
 @tool_operations.add("GET", "/sessions/{session}/tools")
-async def list_session_tools(server: Server, session: str) -> Tools:
+async def list_session_tools(server: ServerState, session: str) -> Tools:
     """The tools of a session: those that it has, or would have if it were opened now"""
     return _tools(await server.folders.of_session(session))
 
 
 def _tools(harness: Harness) -> Tools:
-    host = present_host(harness)
+    host = active_host(harness)
     brought = {name: one.name for one in host.loaded for name in one.registered.tools} if host else {}
     specs = [harness.tools[name].spec for name in sorted(harness.tools)]
     return Tools(
@@ -138,30 +138,30 @@ def _tools(harness: Harness) -> Tools:
 
 
 class Extensions(msgspec.Struct, frozen=True):
-    extensions: list[ExtensionRow]
+    extensions: list[ExtensionSummary]
     """In the order in which they are asked; also those that were left out, each with its problem."""
     notices: list[str]
     """What a person should know of them: that a project's must be looked at first, for example."""
 
 
 @tool_operations.add("GET", "/extensions")
-async def list_extensions(server: Server, query: FolderQuery) -> Extensions:
+async def list_extensions(server: ServerState, query: FolderQuery) -> Extensions:
     """The extensions that a new session in a folder would have, and those that are left out"""
     return _extensions(await server.folders.harness(await server.folders.folder(query.cwd)))
 
 
 @tool_operations.add("GET", "/sessions/{session}/extensions")
-async def list_session_extensions(server: Server, session: str) -> Extensions:
+async def list_session_extensions(server: ServerState, session: str) -> Extensions:
     """The extensions of a session: those that it has, or would have if it were opened now"""
     return _extensions(await server.folders.of_session(session))
 
 
 def _extensions(harness: Harness) -> Extensions:
-    host = present_host(harness)
+    host = active_host(harness)
     if host is None:
         return Extensions([], [])
-    notices = host.face.notices if isinstance(host.face, WebFace) else []
-    return Extensions([row_of(one) for one in host.extensions.values()], notices)
+    notices = host.face.notices if isinstance(host.face, WebFrontEnd) else []
+    return Extensions([summary_of(one) for one in host.extensions.values()], notices)
 
 
 command_operations = Operations("commands")
@@ -172,13 +172,13 @@ class Commands(msgspec.Struct, frozen=True):
 
 
 @command_operations.add("GET", "/sessions/{session}/commands")
-async def list_commands(server: Server, session: str) -> Commands:
+async def list_commands(server: ServerState, session: str) -> Commands:
     """Extensions' commands, prompt templates and skills
 
     A `command` is run with the request `run_command`. A `template` or a `skill` is a prompt that begins with
     its name behind a slash, said with `typed`."""
     harness = await server.folders.of_session(session)
-    brought = brought_by(present_host(harness))
+    brought = provided_by(active_host(harness))
     taken = {one.name for one in brought}
     return Commands([*brought, *await asyncio.to_thread(expanding_in, harness.cwd, taken)])
 
@@ -194,11 +194,13 @@ class Arguments(msgspec.Struct, frozen=True):
 
 
 @command_operations.add("GET", "/sessions/{session}/commands/{command}/arguments")
-async def complete_arguments(server: Server, session: str, command: str, query: ArgumentsQuery) -> Arguments:
+async def complete_arguments(
+    server: ServerState, session: str, command: str, query: ArgumentsQuery
+) -> Arguments:
     """What may come behind an extension's command
 
     Nothing where nobody says, and while the session is not open here, for the extension answers in it."""
-    host = present_host(await server.folders.of_session(session))
+    host = active_host(await server.folders.of_session(session))
     return Arguments(await host.completions(session, command, query.typed) if host else [])
 
 
@@ -227,7 +229,7 @@ class Files(msgspec.Struct, frozen=True):
 
 
 @command_operations.add("GET", "/files")
-async def find_files(server: Server, query: FilesQuery) -> Files:
+async def find_files(server: ServerState, query: FilesQuery) -> Files:
     """Files and folders that a prompt may mention, without those that are ignored
 
     Nothing outside of the folder is found, whatever the query says."""

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from ostler.core.harness import harness_without_model
 from ostler.core.state import leaf_of
 from ostler.core.store import SessionSummary
-from ostler.history.export import EXTENSIONS, exported, file_name
+from ostler.history.export import EXTENSIONS, export_text, file_name
 from ostler.history.tree import Node, nodes_of
 from ostler.schema import events
 from ostler.schema.errors import NotFound, OstlerError, SessionBusy, UsageError
@@ -28,9 +28,9 @@ from ostler.server.api.requests import RequestState, state_of_request
 from ostler.server.operations import Operations, json_response
 from ostler.server.problems import ServerBusy
 from ostler.server.session_view import SessionRow, SessionView, row_of, view_session
-from ostler.server.state import Server
-from ostler.server.submit import settled, submit
-from ostler.sessions.run_tree import as_it_is, state_of
+from ostler.server.state import ServerState
+from ostler.server.submit import submit, wait_for_settlement
+from ostler.sessions.run_tree import current_status, load_state
 from ostler.sessions.session import create_session, delete_session
 from ostler.store.portable import read_export
 
@@ -56,7 +56,7 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 @operations.add("GET", "/sessions")
-async def list_sessions(server: Server, query: ListQuery) -> SessionList:
+async def list_sessions(server: ServerState, query: ListQuery) -> SessionList:
     """The sessions, newest activity first"""
     wanted = query.q.casefold()
     found = [
@@ -70,7 +70,9 @@ async def list_sessions(server: Server, query: ListQuery) -> SessionList:
         found = [one for one in found if (one.updated_ms, one.id) < last]
     page = found[: query.limit]
     more = f"{page[-1].updated_ms}.{page[-1].id}" if len(found) > len(page) else ""
-    rows = [await row_of(server.store, server.driven, await as_it_is(server.store, one)) for one in page]
+    rows = [
+        await row_of(server.store, server.driven, await current_status(server.store, one)) for one in page
+    ]
     return SessionList(rows, more)
 
 
@@ -85,7 +87,7 @@ class SearchQuery(msgspec.Struct, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
 
 
-class FoundMessage(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     session: str
     seq: int
     """The number of the message."""
@@ -95,19 +97,19 @@ class FoundMessage(msgspec.Struct, frozen=True):
     """The session's, or the beginning of its first prompt."""
 
 
-class Found(msgspec.Struct, frozen=True):
-    hits: list[FoundMessage]
+class SearchResults(msgspec.Struct, frozen=True):
+    hits: list[SearchHit]
 
 
 @operations.add("GET", "/sessions/search")
-async def search_sessions(server: Server, query: SearchQuery) -> Found:
+async def search_sessions(server: ServerState, query: SearchQuery) -> SearchResults:
     """Messages with certain words, best first"""
     hits = []
     for hit in await server.store.search(query.q, limit=query.limit):
         about = await server.store.summary(hit.session)
         title = about.title or about.preview
-        hits.append(FoundMessage(hit.session, hit.seq, hit.snippet, hit.time_ms, title))
-    return Found(hits)
+        hits.append(SearchHit(hit.session, hit.seq, hit.snippet, hit.time_ms, title))
+    return SearchResults(hits)
 
 
 class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +126,7 @@ class NewSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @operations.add("POST", "/sessions", status=201)
-async def begin_session(server: Server, body: NewSession, ids: NewId) -> SessionRow:
+async def begin_session(server: ServerState, body: NewSession, ids: NewId) -> SessionRow:
     """Begin a session
 
     With a `prompt` it is at work at once. Without a model that could answer nothing is begun. With an `agent`
@@ -141,14 +143,14 @@ async def begin_session(server: Server, body: NewSession, ids: NewId) -> Session
             await server.driven.start(agent_to_start(body.agent, cwd), session=session)
     try:
         if title and body.agent is not None:
-            await settled(server, session, Rename(id=ids("ren"), by="api", title=title))
+            await wait_for_settlement(server, session, Rename(id=ids("ren"), by="api", title=title))
         if body.model:
             chosen = SetModel(id=ids("mod"), by="api", model=body.model, reasoning=body.reasoning)
-            await settled(server, session, chosen)
+            await wait_for_settlement(server, session, chosen)
         if body.prompt:
             await submit(server, session, Prompt(id=ids("req"), by="api", content=body.prompt))
     except OstlerError:
-        await server.supervisor.let_go(session)
+        await server.supervisor.unload(session)
         if server.driven.get(session) is not None:
             await server.driven.end(session)
         await delete_session(server.store, session)
@@ -156,7 +158,7 @@ async def begin_session(server: Server, body: NewSession, ids: NewId) -> Session
     return await row_of(server.store, server.driven, await server.store.summary(session))
 
 
-async def _create(server: Server, session: str, cwd: Path, title: str) -> None:
+async def _create(server: ServerState, session: str, cwd: Path, title: str) -> None:
     made = await create_session(server.store, harness_without_model(str(cwd)), session=session)
     if title:
         made.journal.record(events.SessionRenamed(title))
@@ -177,13 +179,13 @@ def folder_of(named: str, otherwise: Path) -> Path:
 
 
 @operations.add("GET", "/sessions/{session}")
-async def show_session(server: Server, session: str) -> SessionView:
+async def show_session(server: ServerState, session: str) -> SessionView:
     """A session and its state: the open run, what waits, what is asked, what it cost"""
-    return await view_session(server.store, session, server.supervisor.driven(session), server.driven)
+    return await view_session(server.store, session, server.supervisor.get(session), server.driven)
 
 
 @operations.add("DELETE", "/sessions/{session}", status=204)
-async def remove_session(server: Server, session: str) -> None:
+async def remove_session(server: ServerState, session: str) -> None:
     """Delete a session and its children
 
     Not while a run is under way in it, or another process has it open. Its streams end."""
@@ -192,10 +194,10 @@ async def remove_session(server: Server, session: str) -> None:
     if server.driven.get(session) is not None:
         raise SessionBusy(f"the agent of session {session} is at work: end it first")
     await require_no_parent_at_work(server.store, session)
-    await server.supervisor.let_go(session)
+    await server.supervisor.unload(session)
     await delete_session(server.store, session)
     server.driven.forget(session)
-    server.everything.tell(session, events.SessionListed("deleted"))
+    server.everything.publish(session, events.SessionListed("deleted"))
 
 
 tree_operations = Operations("tree")
@@ -211,7 +213,7 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 @tree_operations.add("GET", "/sessions/{session}/tree")
-async def show_tree(server: Server, session: str) -> Tree:
+async def show_tree(server: ServerState, session: str) -> Tree:
     """All entries of a session, each with its parent"""
     facts = await server.store.read(session)
     return Tree(leaf_of(facts), nodes_of(facts))
@@ -224,12 +226,12 @@ class ForkAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @tree_operations.add("POST", "/sessions/{session}/fork", status=201)
-async def fork_session(server: Server, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
+async def fork_session(server: ServerState, session: str, body: ForkAt, ids: NewId) -> SessionSummary:
     """A new session that begins with a copy of the path to an entry"""
-    entry = (await state_of(server.store, session)).leaf if body.entry is None else body.entry
+    entry = (await load_state(server.store, session)).leaf if body.entry is None else body.entry
     title = " ".join(body.title.split())
     request = Fork(id=ids("req"), by="api", entry=entry, title=title)
-    fact = await settled(server, session, request)
+    fact = await wait_for_settlement(server, session, request)
     if fact is None:
         raise ServerBusy(f"whoever holds the session has not got to it yet: request {request.id} waits there")
     assert isinstance(fact.event, Audited) and fact.event.details is not None
@@ -242,7 +244,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @tree_operations.add("POST", "/sessions/{session}/navigate", also=(202,), answers=RequestState)
-async def navigate(server: Server, session: str, body: Place, ids: NewId) -> Response:
+async def navigate(server: ServerState, session: str, body: Place, ids: NewId) -> Response:
     """The next entry follows this one, from now on"""
     return await _asked(server, session, Navigate(id=ids("req"), by="api", entry=body.entry))
 
@@ -254,14 +256,14 @@ class LabelAt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @tree_operations.add("POST", "/sessions/{session}/label", also=(202,), answers=RequestState)
-async def label_entry(server: Server, session: str, body: LabelAt, ids: NewId) -> Response:
+async def label_entry(server: ServerState, session: str, body: LabelAt, ids: NewId) -> Response:
     """A name for an entry"""
     label = " ".join(body.label.split())
     return await _asked(server, session, Label(id=ids("req"), by="api", entry=body.entry, label=label))
 
 
-async def _asked(server: Server, session: str, request: AnyRequest) -> Response:
-    fact = await settled(server, session, request)
+async def _asked(server: ServerState, session: str, request: AnyRequest) -> Response:
+    fact = await wait_for_settlement(server, session, request)
     return json_response(state_of_request(request.id, fact), 200 if fact else 202)
 
 
@@ -293,7 +295,7 @@ class ExportQuery(msgspec.Struct, frozen=True):
     also_as=("text/markdown", "text/html"),
     answers=bytes,
 )
-async def export_session(server: Server, session: str, query: ExportQuery) -> Response:
+async def export_session(server: ServerState, session: str, query: ExportQuery) -> Response:
     """A session as a file"""
     kind, media_type = _FORMATS[query.format]
     name = file_name(await server.store.summary(session)) + EXTENSIONS[kind]
@@ -302,7 +304,7 @@ async def export_session(server: Server, session: str, query: ExportQuery) -> Re
         "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:",
         "x-content-type-options": "nosniff",
     }
-    pieces = exported(server.store, session, kind)
+    pieces = export_text(server.store, session, kind)
     return StreamingResponse(pieces, headers=headers, media_type=media_type)
 
 
@@ -312,7 +314,9 @@ class ImportQuery(msgspec.Struct, frozen=True):
 
 
 @copy_operations.add("POST", "/sessions/import", status=201, consumes=LINES, most_body=MOST_BYTES)
-async def import_session(server: Server, request: Request, query: ImportQuery, ids: NewId) -> SessionSummary:
+async def import_session(
+    server: ServerState, request: Request, query: ImportQuery, ids: NewId
+) -> SessionSummary:
     """Add the session of an exported file, under a new id
 
     A file that is not whole and sound adds nothing."""
@@ -323,5 +327,5 @@ async def import_session(server: Server, request: Request, query: ImportQuery, i
     except NotFound:
         read = await asyncio.to_thread(read_export, lines, session, str(cwd))
         await server.store.import_session(read.facts, read.blobs)
-        server.everything.tell(session, SessionListed("imported"))
+        server.everything.publish(session, SessionListed("imported"))
         return await server.store.summary(session)

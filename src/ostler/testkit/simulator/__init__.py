@@ -25,16 +25,16 @@ from ostler.schema.errors import SessionHeld, StoreError, UsageError
 from ostler.schema.events import Limits
 from ostler.schema.facts import Fact
 from ostler.schema.messages import as_content
-from ostler.sessions.session import Quiet, Session, create_session, open_session
+from ostler.sessions.session import RunOutcome, Session, create_session, open_session
 from ostler.store.rules import LEASE_MS
 from ostler.testkit.simulator.agent import harness_of, limits_by_lot
 from ostler.testkit.simulator.ledger import Ledger
 from ostler.testkit.simulator.people import People
 from ostler.testkit.simulator.process import (
     SESSION,
-    Cut,
     Fault,
     FaultyStore,
+    ProcessKilled,
     SharedStore,
     SimulatedProcess,
     VirtualLoop,
@@ -102,7 +102,7 @@ class _Simulation:
             loop.dies_at = process.random.randint(3, 180)
         try:
             loop.run_until_complete(_Life(self, process).main())
-        except Cut:
+        except ProcessKilled:
             process.struck = True
         except StoreError as error:
             if not process.struck:
@@ -188,7 +188,7 @@ class _Life:
             await self._in_peace(session, session.prompt(words))
         return True
 
-    async def _in_peace(self, session: Session, work: Coroutine[Any, Any, Quiet]) -> Quiet:
+    async def _in_peace(self, session: Session, work: Coroutine[Any, Any, RunOutcome]) -> RunOutcome:
         """Does it, unless whoever waits for it loses patience. What the store refuses may be tried again."""
         driving = asyncio.ensure_future(work)
         if self._random.random() < 0.08:
@@ -210,7 +210,7 @@ class _Life:
                 raise
             return await self._try_again(session)
 
-    async def _try_again(self, session: Session) -> Quiet:
+    async def _try_again(self, session: Session) -> RunOutcome:
         await asyncio.sleep(self._random.choice((0.0, 40.0)))
         return await session.advance() if self._random.random() < 0.7 else None
 

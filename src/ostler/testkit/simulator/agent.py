@@ -248,14 +248,16 @@ def harness_of(process: SimulatedProcess, limits: Limits) -> Harness:
         fallbacks=(_another(process),) if random.random() < 0.3 else (),
         make_model=lambda name: _named(name, process),
         hooks=Hooks([hook for point in DECISIONS for hook in _hooks_at(point, process)]),
-        permission=Hook("before_tool", _permission(process), guard=True, name="permission", time_limit=2.0),
+        permission_hook=Hook(
+            "before_tool", _permission(process), guard=True, name="permission", time_limit=2.0
+        ),
         limits=limits,
         silence_limit=20.0,
         waits_for_answers=random.random() < 0.8,
         services={PROCESS: process},
         children_together=random.choice((1, 2, 8)),
     )
-    harness.use(simulated_tools())
+    harness.set_tools(simulated_tools())
     return harness
 
 

@@ -18,7 +18,7 @@ from ostler.schema.messages import as_content
 from ostler.schema.outcomes import failed, ok
 from ostler.schema.requests import AnyRequest
 from ostler.sessions.session import Session, open_session
-from ostler.sessions.submit import ask
+from ostler.sessions.submit import submit_now
 from ostler.testkit.simulator.ledger import SECRET
 from ostler.testkit.simulator.process import SESSION, SimulatedProcess
 
@@ -54,7 +54,7 @@ class People:
         unsure = self._process.ledger.unsure
         unsure[request.id] = (session, request)
         with suppress(UsageError):  # it was refused
-            await ask(self._store, session, request, self._process.world(6_000_000))
+            await submit_now(self._store, session, request, self._process.world(6_000_000))
         if not self._process.dead:
             unsure.pop(request.id, None)
 

@@ -23,11 +23,11 @@ from ostler.store.memory import MemoryStore
 from ostler.testkit.simulator.ledger import Ledger
 
 
-class Stuck(BaseException):
+class LoopStuck(BaseException):
     """Everything waits, and nothing will ever happen: a deadlock."""
 
 
-class Cut(BaseException):
+class ProcessKilled(BaseException):
     """The moment at which the simulated process dies."""
 
 
@@ -39,7 +39,7 @@ class _NoInput:
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
-            raise Stuck
+            raise LoopStuck
         self._loop.clock += timeout
         return []
 
@@ -69,7 +69,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.turns += 1
         if self.dies_at is not None and self.turns >= self.dies_at:
             self.dies_at = None
-            raise Cut
+            raise ProcessKilled
         ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
             # Which of the tasks that can go on goes first is nobody's promise.
@@ -273,7 +273,7 @@ class SharedStore(MemoryStore):
 class FaultyStore:
     """The shared store as one process sees it: calls take turns, and one of them may be the last."""
 
-    meeting_place = None
+    socket_folder = None
 
     def __init__(self, process: SimulatedProcess, store: SharedStore) -> None:
         self._process = process

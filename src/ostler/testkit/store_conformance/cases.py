@@ -47,7 +47,7 @@ class Clock:
         self.ms += int(seconds * 1000)
 
 
-class StoreCases:
+class StoreTestCase:
     """Where a store under test comes from."""
 
     clock: Clock
@@ -79,14 +79,14 @@ class StoreCases:
                 if other is not store:
                     await other.close()
 
-    async def begun(self, store: Store, session: str = "ses_1", cwd: str = "/home/ada") -> Writing:
+    async def begun(self, store: Store, session: str = "ses_1", cwd: str = "/home/ada") -> SessionWriter:
         """A new session, held by this process."""
-        writing = Writing(store, session, self.clock)
+        writing = SessionWriter(store, session, self.clock)
         writing.lease = await store.create(writing.fact(events.SessionStarted(cwd, "0")), HERE)
         return writing
 
 
-class Writing:
+class SessionWriter:
     """One session of a store, and what is known of it: every fact that was appended."""
 
     lease: Lease
@@ -125,7 +125,9 @@ class Writing:
         """A run for each prompt, from its beginning to its end."""
         for number, prompt in enumerate(prompts):
             run = f"run_{len(self.facts)}_{number}"
-            await self.append(events.RunStarted("0", "/home/ada", "scripted/model"), said(prompt), run=run)
+            await self.append(
+                events.RunStarted("0", "/home/ada", "scripted/model"), user_message(prompt), run=run
+            )
             await self.append(events.RunEnded("completed"), run=run)
 
     async def is_unchanged(self) -> None:
@@ -137,11 +139,11 @@ class Writing:
         return next((fact.seq for fact in reversed(self.facts) if fact.parent is not None), 0)
 
 
-def said(text: str, **options: bool) -> events.UserMessage:
+def user_message(text: str, **options: bool) -> events.UserMessage:
     return events.UserMessage(as_content(text), **options)  # type: ignore[arg-type]
 
 
-def answered(text: str) -> events.AssistantMessage:
+def assistant_message(text: str) -> events.AssistantMessage:
     return events.AssistantMessage("mc_1", as_content(text), "end")
 
 
@@ -162,7 +164,7 @@ def renumbered(facts: Sequence[Fact], session: str) -> list[Fact]:
     ]
 
 
-async def raises(kind: type[Refusal], work: Awaitable[object]) -> Refusal:
+async def assert_raises(kind: type[Refusal], work: Awaitable[object]) -> Refusal:
     """The error that `work` ends with."""
     try:
         got = await soon(work)

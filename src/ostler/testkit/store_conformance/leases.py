@@ -18,17 +18,17 @@ from ostler.testkit.store_conformance.cases import (
     DEAD,
     ELSEWHERE,
     HERE,
-    StoreCases,
+    StoreTestCase,
+    assert_raises,
     other_process,
-    raises,
-    said,
     soon,
+    user_message,
 )
 
 PERIOD = LEASE_MS / 1000
 
 
-class LeaseConformance(StoreCases):
+class LeaseConformance(StoreTestCase):
     async def test_a_released_lease_is_free(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
@@ -51,7 +51,7 @@ class LeaseConformance(StoreCases):
             writing = await self.begun(store)
             await store.release(writing.lease)
             await store.acquire("ses_1", holder.id)
-            refusal = await raises(SessionHeld, other.acquire("ses_1", HERE))
+            refusal = await assert_raises(SessionHeld, other.acquire("ses_1", HERE))
             assert str(holder.id.pid) in refusal.message
             assert "\n" not in refusal.message
 
@@ -76,9 +76,9 @@ class LeaseConformance(StoreCases):
             writing = await self.begun(store)
             former, writing.lease = writing.lease, await store.acquire("ses_1", HERE)
             assert writing.lease.generation > former.generation
-            await raises(LeaseLost, store.append(former, [_next(writing.facts[-1].seq)]))
-            await raises(LeaseLost, store.renew(former))
-            await writing.append(said("two"))
+            await assert_raises(LeaseLost, store.append(former, [_next(writing.facts[-1].seq)]))
+            await assert_raises(LeaseLost, store.renew(former))
+            await writing.append(user_message("two"))
             await writing.is_unchanged()
 
     async def test_an_owner_elsewhere_keeps_it_until_it_expires(self) -> None:
@@ -87,7 +87,7 @@ class LeaseConformance(StoreCases):
             await store.release(writing.lease)
             held = await store.acquire("ses_1", ELSEWHERE)
             self.clock.pass_seconds(PERIOD - 0.001)
-            refusal = await raises(SessionHeld, store.acquire("ses_1", HERE))
+            refusal = await assert_raises(SessionHeld, store.acquire("ses_1", HERE))
             assert ELSEWHERE.host in refusal.message
             self.clock.pass_seconds(0.001)
             lease = await store.acquire("ses_1", HERE)
@@ -101,7 +101,7 @@ class LeaseConformance(StoreCases):
             self.clock.pass_seconds(PERIOD / 2)
             held = await store.renew(held)
             self.clock.pass_seconds(PERIOD * 0.75)
-            await raises(SessionHeld, store.acquire("ses_1", HERE))
+            await assert_raises(SessionHeld, store.acquire("ses_1", HERE))
             self.clock.pass_seconds(PERIOD * 0.25)
             await store.acquire("ses_1", HERE)
 
@@ -109,21 +109,21 @@ class LeaseConformance(StoreCases):
         async with self.opened() as store:
             writing = await self.begun(store)
             self.clock.pass_seconds(PERIOD * 2)
-            await writing.append(said("late, but nobody else is here"))
+            await writing.append(user_message("late, but nobody else is here"))
             writing.lease = await store.renew(writing.lease)
             await writing.is_unchanged()
 
     async def test_a_lease_at_rest_still_writes_until_somebody_takes_it(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            writing.lease = await store.rest(writing.lease)
+            writing.lease = await store.suspend(writing.lease)
             assert await store.holder("ses_1") is None
-            await writing.append(said("still mine"))
+            await writing.append(user_message("still mine"))
             writing.lease = await store.renew(writing.lease)
             assert await store.holder("ses_1") == HERE
-            writing.lease = await store.rest(writing.lease)
+            writing.lease = await store.suspend(writing.lease)
             await store.acquire("ses_1", ELSEWHERE)
-            await raises(LeaseLost, store.rest(writing.lease))
+            await assert_raises(LeaseLost, store.suspend(writing.lease))
 
     async def test_after_a_take_over_the_former_owner_can_do_nothing(self) -> None:
         async with self.opened_twice() as (store, other):
@@ -131,11 +131,11 @@ class LeaseConformance(StoreCases):
             self.clock.pass_seconds(PERIOD)
             taken = await other.acquire("ses_1", ELSEWHERE)
             former = writing.lease
-            await raises(LeaseLost, store.append(former, [_next(1)]))
-            await raises(LeaseLost, store.renew(former))
-            await raises(LeaseLost, store.own_process(former, "call_1", HERE))
+            await assert_raises(LeaseLost, store.append(former, [_next(1)]))
+            await assert_raises(LeaseLost, store.renew(former))
+            await assert_raises(LeaseLost, store.own_process(former, "call_1", HERE))
             await store.release(former)
-            await raises(SessionHeld, store.acquire("ses_1", HERE))
+            await assert_raises(SessionHeld, store.acquire("ses_1", HERE))
             assert await store.owned_processes("ses_1") == []
             await other.append(taken, [_next(1)])
             assert await store.last_seq("ses_1") == 2
@@ -144,8 +144,8 @@ class LeaseConformance(StoreCases):
         async with self.opened() as store:
             writing = await self.begun(store)
             await store.release(writing.lease)
-            await raises(LeaseLost, store.append(writing.lease, [_next(1)]))
-            await raises(LeaseLost, store.renew(writing.lease))
+            await assert_raises(LeaseLost, store.append(writing.lease, [_next(1)]))
+            await assert_raises(LeaseLost, store.renew(writing.lease))
             await store.release(writing.lease)
             await writing.is_unchanged()
 
@@ -154,11 +154,11 @@ class LeaseConformance(StoreCases):
             writing = await self.begun(store)
             self.clock.pass_seconds(PERIOD)
             await store.delete("ses_1", ELSEWHERE)
-            await raises(LeaseLost, store.renew(writing.lease))
-            await raises(LeaseLost, store.append(writing.lease, [_next(1)]))
+            await assert_raises(LeaseLost, store.renew(writing.lease))
+            await assert_raises(LeaseLost, store.append(writing.lease, [_next(1)]))
             await store.release(writing.lease)
             await store.create(writing.facts[0], ELSEWHERE)
-            await raises(LeaseLost, store.append(writing.lease, [_next(1)]))
+            await assert_raises(LeaseLost, store.append(writing.lease, [_next(1)]))
 
     # --- the processes of running tools -------------------------------------------------------------
 
@@ -199,14 +199,14 @@ class LeaseConformance(StoreCases):
 
 
 def _next(last: int) -> Fact:
-    return Fact.of(said("x"), seq=last + 1, session="ses_1", run="", time_ms=1, parent=0)
+    return Fact.of(user_message("x"), seq=last + 1, session="ses_1", run="", time_ms=1, parent=0)
 
 
 def _process(pid: int) -> ProcessId:
     return ProcessId(pid=pid, started="then", boot="a boot", host="a host")
 
 
-class InboxConformance(StoreCases):
+class InboxConformance(StoreTestCase):
     async def test_a_request_counts_once(self) -> None:
         async with self.opened_twice() as (store, other):
             writing = await self.begun(store)
@@ -260,7 +260,7 @@ class InboxConformance(StoreCases):
             writing = await self.begun(store)
             for number in (1, 2, 3):
                 await store.submit("ses_1", requests.Prompt(id=f"req_{number}", content=as_content("go")))
-            await writing.append(said("go"), said("go on"), settled={"req_1": 2, "req_2": 3})
+            await writing.append(user_message("go"), user_message("go on"), settled={"req_1": 2, "req_2": 3})
             assert [request.id for request in await store.pending("ses_1")] == ["req_3"]
             assert await store.settled("ses_1", "req_1") == 2
             assert await store.settled("ses_1", "req_2") == 3
@@ -271,15 +271,15 @@ class InboxConformance(StoreCases):
         async with self.opened() as store:
             writing = await self.begun(store)
             await store.submit("ses_1", requests.Pause(id="req_1"))
-            await writing.append(said("two"), settled={"req_1": 2})
-            await writing.append(said("three"), settled={"req_1": 3})
+            await writing.append(user_message("two"), settled={"req_1": 2})
+            await writing.append(user_message("three"), settled={"req_1": 3})
             assert await store.settled("ses_1", "req_1") == 2
 
     async def test_a_request_that_was_settled_without_the_inbox_is_known_too(self) -> None:
         """A face in the owner's process hands its prompt over directly; a second try must not start a run."""
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("two"), settled={"req_1": 2})
+            await writing.append(user_message("two"), settled={"req_1": 2})
             assert await store.settled("ses_1", "req_1") == 2
             assert (
                 await store.submit("ses_1", requests.Prompt(id="req_1", content=as_content("two"))) is False
@@ -309,7 +309,7 @@ class InboxConformance(StoreCases):
             waiting = asyncio.ensure_future(_next_request(store, "req_never"))
             await asyncio.sleep(0)
             await store.delete("ses_1", HERE)
-            await raises(NotFound, waiting)
+            await assert_raises(NotFound, waiting)
 
 
 async def _next_request(store: Store, request: str) -> None:
@@ -321,7 +321,7 @@ async def _next_request(store: Store, request: str) -> None:
             return
 
 
-class BlobConformance(StoreCases):
+class BlobConformance(StoreTestCase):
     async def test_a_blob_grows_piece_by_piece_and_can_be_read_meanwhile(self) -> None:
         async with self.opened_twice() as (store, other):
             await self.begun(store)
@@ -356,7 +356,7 @@ class BlobConformance(StoreCases):
         async with self.opened() as store:
             await self.begun(store)
             assert await store.blob("ses_1", "out_none") is None
-            await raises(NotFound, store.read_blob("ses_1", "out_none"))
+            await assert_raises(NotFound, store.read_blob("ses_1", "out_none"))
 
     async def test_a_blobs_name_is_its_sessions_own(self) -> None:
         async with self.opened() as store:

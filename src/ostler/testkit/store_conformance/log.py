@@ -23,17 +23,17 @@ from ostler.sessions.session import Session, create_session, open_session
 from ostler.testkit.simulator import simulate
 from ostler.testkit.store_conformance.cases import (
     HERE,
-    StoreCases,
-    Writing,
-    answered,
-    raises,
+    SessionWriter,
+    StoreTestCase,
+    assert_raises,
+    assistant_message,
     renumbered,
-    said,
     soon,
+    user_message,
 )
 
 
-class LogConformance(StoreCases):
+class LogConformance(StoreTestCase):
     # --- beginning ----------------------------------------------------------------------------------
 
     async def test_a_new_session_holds_its_first_fact_and_is_ours(self) -> None:
@@ -46,16 +46,16 @@ class LogConformance(StoreCases):
     async def test_a_session_cannot_be_created_twice(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("hello"))
-            await raises(StoreError, store.create(writing.facts[0], HERE))
+            await writing.append(user_message("hello"))
+            await assert_raises(StoreError, store.create(writing.facts[0], HERE))
             await writing.is_unchanged()
 
     async def test_a_session_begins_with_number_one_and_with_its_own_fact(self) -> None:
         async with self.opened() as store:
             late = Fact.of(events.SessionStarted("/", "0"), seq=2, session="ses_1", run="", time_ms=1)
             other = Fact.of(events.SessionRenamed("x"), seq=1, session="ses_1", run="", time_ms=1)
-            await raises(StoreError, store.create(late, HERE))
-            await raises(StoreError, store.create(other, HERE))
+            await assert_raises(StoreError, store.create(late, HERE))
+            await assert_raises(StoreError, store.create(other, HERE))
             assert await store.sessions() == []
 
     async def test_what_does_not_exist_is_not_found(self) -> None:
@@ -77,7 +77,7 @@ class LogConformance(StoreCases):
                 store.append_blob(none, "out", b"x"),
                 store.read_blob(none, "out"),
             ):
-                await raises(NotFound, work)
+                await assert_raises(NotFound, work)
             assert await store.blob(none, "out") is None
 
     # --- append -------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ class LogConformance(StoreCases):
     async def test_facts_come_back_as_they_were_given(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("one"), run="run_1")
-            await writing.append(events.SessionRenamed("two"), answered("three"), run="run_1")
+            await writing.append(user_message("one"), run="run_1")
+            await writing.append(events.SessionRenamed("two"), assistant_message("three"), run="run_1")
             copy = Fact(5, "ses_1", "", 5, b'{"type":"warned","text":"x"}', origin="ses_0:17")
             writing.facts.append(copy)
             await store.append(writing.lease, [copy])
@@ -110,26 +110,26 @@ class LogConformance(StoreCases):
     async def test_wrong_numbers_are_refused_and_nothing_is_written(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("two"), said("three"))
+            await writing.append(user_message("two"), user_message("three"))
             await store.submit("ses_1", requests.Rename(id="req_1", title="x"))
             for numbers in ([3], [5], [1], [4, 4], [4, 6], [4, 6, 5], [4, 6, 6], [5, 4], [0], [-1]):
                 facts = [
-                    Fact.of(said("x"), seq=seq, session="ses_1", run="", time_ms=1, parent=3)
+                    Fact.of(user_message("x"), seq=seq, session="ses_1", run="", time_ms=1, parent=3)
                     for seq in numbers
                 ]
-                await raises(StoreError, store.append(writing.lease, facts, {"req_1": 4}))
+                await assert_raises(StoreError, store.append(writing.lease, facts, {"req_1": 4}))
                 await writing.is_unchanged()
                 assert await store.settled("ses_1", "req_1") is None
-            await raises(StoreError, store.append(writing.lease, [], {"req_1": 4}))
+            await assert_raises(StoreError, store.append(writing.lease, [], {"req_1": 4}))
             assert [request.id for request in await store.pending("ses_1")] == ["req_1"]
-            await writing.append(said("four"))
+            await writing.append(user_message("four"))
             await writing.is_unchanged()
 
     async def test_a_fact_of_another_session_is_refused(self) -> None:
         async with self.opened() as store:
             writing, other = await self.begun(store), await self.begun(store, "ses_2")
-            stray = Fact.of(said("x"), seq=2, session="ses_2", run="", time_ms=1, parent=0)
-            await raises(StoreError, store.append(writing.lease, [stray]))
+            stray = Fact.of(user_message("x"), seq=2, session="ses_2", run="", time_ms=1, parent=0)
+            await assert_raises(StoreError, store.append(writing.lease, [stray]))
             await writing.is_unchanged()
             await other.is_unchanged()
 
@@ -139,11 +139,11 @@ class LogConformance(StoreCases):
             await store.submit("ses_1", requests.Rename(id="req_1", title="x"))
             before = writing.lease
             writing.lease = await store.acquire("ses_1", HERE)
-            fact = Fact.of(said("x"), seq=2, session="ses_1", run="", time_ms=1, parent=0)
-            await raises(LeaseLost, store.append(before, [fact], {"req_1": 2}))
+            fact = Fact.of(user_message("x"), seq=2, session="ses_1", run="", time_ms=1, parent=0)
+            await assert_raises(LeaseLost, store.append(before, [fact], {"req_1": 2}))
             await writing.is_unchanged()
             assert await store.settled("ses_1", "req_1") is None
-            await writing.append(said("two"))
+            await writing.append(user_message("two"))
             await writing.is_unchanged()
 
     async def test_an_append_that_is_cancelled_is_whole_or_not_at_all(self) -> None:
@@ -153,7 +153,9 @@ class LogConformance(StoreCases):
             for delay in range(12):
                 expected = await store.last_seq("ses_1")
                 facts = [
-                    Fact.of(said("x"), seq=expected + 1 + n, session="ses_1", run="", time_ms=1, parent=0)
+                    Fact.of(
+                        user_message("x"), seq=expected + 1 + n, session="ses_1", run="", time_ms=1, parent=0
+                    )
                     for n in range(3)
                 ]
                 appending = asyncio.ensure_future(store.append(writing.lease, facts))
@@ -169,9 +171,11 @@ class LogConformance(StoreCases):
         async with self.opened() as store:
             written = [await self.begun(store, f"ses_{number}") for number in range(20)]
 
-            async def write(writing: Writing) -> None:
+            async def write(writing: SessionWriter) -> None:
                 for number in range(10):
-                    await writing.append(said(f"{writing.session} {number}"), answered("yes"))
+                    await writing.append(
+                        user_message(f"{writing.session} {number}"), assistant_message("yes")
+                    )
 
             await soon(asyncio.gather(*map(write, written)))
             for writing in written:
@@ -180,11 +184,12 @@ class LogConformance(StoreCases):
     async def test_one_refused_append_does_not_harm_those_beside_it(self) -> None:
         async with self.opened() as store:
             written = [await self.begun(store, f"ses_{number}") for number in range(12)]
-            wrong = [Fact.of(said("x"), seq=9, session="ses_3", run="", time_ms=1, parent=0)]
+            wrong = [Fact.of(user_message("x"), seq=9, session="ses_3", run="", time_ms=1, parent=0)]
             broken = [Fact(2, "ses_4", "", 1, b'{"type":"session_renamed","title":7}')]
             work = [
                 store.append(
-                    one.lease, wrong if index == 3 else broken if index == 4 else [one.fact(said("y"))]
+                    one.lease,
+                    wrong if index == 3 else broken if index == 4 else [one.fact(user_message("y"))],
                 )
                 for index, one in enumerate(written)
             ]
@@ -198,7 +203,7 @@ class LogConformance(StoreCases):
     async def test_reading_begins_after_a_number_and_stops_at_a_limit(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(*(said(str(number)) for number in range(9)))
+            await writing.append(*(user_message(str(number)) for number in range(9)))
 
             async def numbers(after: int = 0, limit: int | None = None) -> list[int]:
                 return [fact.seq for fact in await store.read("ses_1", after, limit)]
@@ -269,13 +274,13 @@ class LogConformance(StoreCases):
     async def test_following_gives_what_was_and_then_what_comes(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("two"))
+            await writing.append(user_message("two"))
             async with aclosing(store.follow("ses_1")) as batches:  # type: ignore[type-var]
                 assert await soon(anext(batches)) == writing.facts
                 waiting = asyncio.ensure_future(anext(batches))
                 await asyncio.sleep(0)
                 assert not waiting.done()
-                new = await writing.append(said("three"), said("four"))
+                new = await writing.append(user_message("three"), user_message("four"))
                 assert await soon(waiting) == new
 
     async def test_followers_see_every_fact_once_whenever_they_join(self) -> None:
@@ -301,7 +306,7 @@ class LogConformance(StoreCases):
                     following.append((after, task))
                 if random.random() < 0.5:
                     await asyncio.sleep(0)
-                await writing.append(said("a"), answered("b"), said("c"))
+                await writing.append(user_message("a"), assistant_message("b"), user_message("c"))
             for after, task in following:
                 assert await soon(task) == list(range(after + 1, last + 1))
 
@@ -310,13 +315,13 @@ class LogConformance(StoreCases):
             writing = await self.begun(store)
             first, second = store.follow("ses_1"), store.follow("ses_1")
             for number in range(5):
-                await writing.append(said(str(number)))
+                await writing.append(user_message(str(number)))
                 assert await soon(anext(first)) == await soon(anext(second))
 
     async def test_another_handle_sees_a_fact_as_soon_as_it_is_appended(self) -> None:
         async with self.opened_twice() as (store, other):
             writing = await self.begun(store)
-            await writing.append(said("two"))
+            await writing.append(user_message("two"))
             assert await other.read("ses_1") == writing.facts
             assert await other.last_seq("ses_1") == 2
             assert (await other.summary("ses_1")) == await store.summary("ses_1")
@@ -327,7 +332,7 @@ class LogConformance(StoreCases):
             batches = other.follow("ses_1", after=1)
             waiting = asyncio.ensure_future(anext(batches))
             await asyncio.sleep(0)
-            new = await writing.append(said("two"))
+            new = await writing.append(user_message("two"))
             assert await soon(waiting) == new
 
     async def test_a_follower_of_a_deleted_session_learns_of_it(self) -> None:
@@ -336,7 +341,7 @@ class LogConformance(StoreCases):
             waiting = asyncio.ensure_future(anext(aiter(store.follow("ses_1", after=1))))
             await asyncio.sleep(0)
             await store.delete("ses_1", HERE)
-            await raises(NotFound, waiting)
+            await assert_raises(NotFound, waiting)
 
     async def test_closing_the_store_ends_the_waiting(self) -> None:
         async with self.opened() as store:
@@ -346,8 +351,8 @@ class LogConformance(StoreCases):
             arriving = asyncio.ensure_future(store.arrivals("ses_1", seen))
             await asyncio.sleep(0)
             await store.close()
-            await raises(StoreError, following)
-            await raises(StoreError, arriving)
+            await assert_raises(StoreError, following)
+            await assert_raises(StoreError, arriving)
             await store.close()
 
 
@@ -364,7 +369,7 @@ async def _opens_as_a_whole(store: Store, session: str) -> dict[str, Any]:
 async def _drive(store: Store, random: Random, name: str) -> None:
     """A session through runs, requests and other processes, checked whenever it rests."""
     harness = Harness(ScriptedModel(_answers(random)), waits_for_answers=True)
-    harness.use(_tools())
+    harness.set_tools(_tools())
     session = await create_session(store, harness, session=name)
     for number in range(6):
         await session.prompt(as_content(f"prompt {number}"))

@@ -14,17 +14,17 @@ from ostler.testkit.simulator import simulate
 from ostler.testkit.store_conformance.cases import (
     ELSEWHERE,
     HERE,
-    StoreCases,
-    Writing,
-    answered,
+    SessionWriter,
+    StoreTestCase,
+    assert_raises,
+    assistant_message,
     other_process,
-    raises,
     renumbered,
-    said,
+    user_message,
 )
 
 
-class SessionConformance(StoreCases):
+class SessionConformance(StoreTestCase):
     # --- the list -----------------------------------------------------------------------------------
 
     async def test_sessions_are_listed_newest_activity_first(self) -> None:
@@ -35,7 +35,7 @@ class SessionConformance(StoreCases):
                 written[name] = await self.begun(store, name)
             assert await _ids(store) == ["ses_c", "ses_b", "ses_a"]
             self.clock.pass_seconds(1)
-            await written["ses_a"].append(said("again"))
+            await written["ses_a"].append(user_message("again"))
             assert await _ids(store) == ["ses_a", "ses_c", "ses_b"]
             assert await _ids(store, limit=2) == ["ses_a", "ses_c"]
             assert await _ids(store, limit=0) == []
@@ -67,10 +67,10 @@ class SessionConformance(StoreCases):
             assert (summary.id, summary.cwd, summary.driver) == ("ses_1", "/home/ada", "agent")
             assert (summary.status, summary.preview, summary.title) == ("", "", "")
             steps: tuple[tuple[tuple[events.Event, ...], str], ...] = (
-                ((events.RunStarted("0", "/", "m"), said("a reminder", hidden=True)), "running"),
-                ((said("  Fix the\n parser  "),), "running"),
+                ((events.RunStarted("0", "/", "m"), user_message("a reminder", hidden=True)), "running"),
+                ((user_message("  Fix the\n parser  "),), "running"),
                 ((events.RunWaiting("question"),), "waiting"),
-                ((events.RunResumed(), said("and this")), "running"),
+                ((events.RunResumed(), user_message("and this")), "running"),
                 ((events.RunEnded("failed"),), "failed"),
                 ((events.RunStarted("0", "/", "m"), events.RunEnded("completed")), "completed"),
             )
@@ -89,7 +89,7 @@ class SessionConformance(StoreCases):
     async def test_a_preview_is_the_beginning_of_a_long_prompt(self) -> None:
         async with self.opened() as store:
             writing = await self.begun(store)
-            await writing.append(said("word " * 1000))
+            await writing.append(user_message("word " * 1000))
             preview = (await store.summary("ses_1")).preview
             assert 20 < len(preview) < 500
             assert ("word " * 1000).startswith(preview)
@@ -173,7 +173,7 @@ class SessionConformance(StoreCases):
         async with self.opened() as store:
             writing = await self.begun(store)
             self.clock.pass_seconds(9)
-            await writing.append(said("so much " * 200 + "needle" + " and more" * 200))
+            await writing.append(user_message("so much " * 200 + "needle" + " and more" * 200))
             (hit,) = await store.search("needle")
             assert (hit.session, hit.seq, hit.time_ms) == ("ses_1", 2, self.clock.ms)
             assert "needle" in hit.snippet
@@ -183,17 +183,17 @@ class SessionConformance(StoreCases):
         async with self.opened_twice() as (store, other):
             writing = await self.begun(store)
             for number in range(30):
-                await writing.append(said(f"apple {number}"), answered(f"pear {number}"))
+                await writing.append(user_message(f"apple {number}"), assistant_message(f"pear {number}"))
                 assert len(await other.search("apple", limit=100)) == number + 1
             assert len(await store.search("apple", limit=7)) == 7
             assert len(await store.search("apple pear")) == 0
 
     async def _library(self, store: Store) -> None:
         one = await self.begun(store)
-        await one.append(said("The quick brown fox"), answered("jumps over the owl"))
+        await one.append(user_message("The quick brown fox"), assistant_message("jumps over the owl"))
         self.clock.pass_seconds(1)
         two = await self.begun(store, "ses_2")
-        await two.append(said("a naïve fox"), answered("in a cafe\u0301 with a cat"))
+        await two.append(user_message("a naïve fox"), assistant_message("in a cafe\u0301 with a cat"))
 
     # --- usage --------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class SessionConformance(StoreCases):
             written = []
             for number, writing in enumerate((one, two, two, one)):
                 self.clock.pass_seconds(1)
-                await writing.append(said(f"no. {number}"), answered("yes"))
+                await writing.append(user_message(f"no. {number}"), assistant_message("yes"))
                 written += await writing.append(_used(f"mc_{number}", number), run=f"run_{number}")
             for handle in (store, other):
                 assert await handle.usages() == written
@@ -211,7 +211,7 @@ class SessionConformance(StoreCases):
                 assert await handle.usages(since_ms=written[2].time_ms) == written[2:]
                 assert await handle.usages(since_ms=written[2].time_ms, session="ses_1") == written[3:]
                 assert await handle.usages(since_ms=self.clock.ms + 1) == []
-                await raises(NotFound, handle.usages(session="ses_3"))
+                await assert_raises(NotFound, handle.usages(session="ses_3"))
 
     async def test_what_is_no_usage_fact_or_a_copy_of_one_is_not_counted(self) -> None:
         async with self.opened() as store:
@@ -226,7 +226,7 @@ class SessionConformance(StoreCases):
 
     async def test_an_imported_sessions_usage_counts_at_its_own_time_until_it_is_deleted(self) -> None:
         async with self.opened() as store:
-            writing = Writing(store, "ses_1", self.clock)
+            writing = SessionWriter(store, "ses_1", self.clock)
             writing.fact(events.SessionStarted("/", "0"))
             self.clock.pass_seconds(5)
             used = writing.fact(_used("mc_1", 7), run="run_1")
@@ -255,28 +255,28 @@ class SessionConformance(StoreCases):
 
     async def test_an_imported_session_is_free_and_goes_on_with_the_next_number(self) -> None:
         async with self.opened() as store:
-            writing = Writing(store, "ses_1", self.clock)
+            writing = SessionWriter(store, "ses_1", self.clock)
             writing.fact(events.SessionStarted("/", "0"))
-            writing.fact(said("hello"))
+            writing.fact(user_message("hello"))
             await store.import_session(writing.facts)
             writing.lease = await store.acquire("ses_1", ELSEWHERE)
-            await writing.append(answered("hi"))
+            await writing.append(assistant_message("hi"))
             await writing.is_unchanged()
             assert await _found(store, "hello") == [("ses_1", 2)]
 
     async def test_an_import_is_whole_or_not_at_all(self) -> None:
         async with self.opened() as store:
             existing = await self.begun(store)
-            await raises(StoreError, store.import_session(existing.facts, [BlobPart("out", b"x")]))
+            await assert_raises(StoreError, store.import_session(existing.facts, [BlobPart("out", b"x")]))
             assert await store.blob("ses_1", "out") is None
-            new = Writing(store, "ses_2", self.clock)
+            new = SessionWriter(store, "ses_2", self.clock)
             new.fact(events.SessionStarted("/", "0"))
             for number in range(3):
-                new.fact(said(str(number)))
+                new.fact(user_message(str(number)))
             for facts in ([], new.facts[1:], [new.facts[0], *new.facts[2:]], [*new.facts, existing.facts[0]]):
-                await raises(StoreError, store.import_session(facts))
+                await assert_raises(StoreError, store.import_session(facts))
             assert await _ids(store) == ["ses_1"]
-            await raises(NotFound, store.read("ses_2"))
+            await assert_raises(NotFound, store.read("ses_2"))
             await store.import_session(new.facts)
             await new.is_unchanged()
 
@@ -286,7 +286,7 @@ class SessionConformance(StoreCases):
         async with self.opened_twice() as (store, other):
             written = [await self.begun(store, f"ses_{number}") for number in (1, 2)]
             for one in written:
-                await one.append(said(f"apple of {one.session}"))
+                await one.append(user_message(f"apple of {one.session}"))
                 await store.append_blob(one.session, "out", one.session.encode())
                 await store.submit(one.session, requests.Pause(id="req_1"))
                 await store.own_process(one.lease, "call_1", HERE)
@@ -294,20 +294,22 @@ class SessionConformance(StoreCases):
             await store.delete("ses_1", HERE)
             for handle in (store, other):
                 assert await _ids(handle) == ["ses_2"]
-                await raises(NotFound, handle.read("ses_1"))
-                await raises(NotFound, handle.pending("ses_1"))
-                await raises(NotFound, handle.read_blob("ses_1", "out"))
+                await assert_raises(NotFound, handle.read("ses_1"))
+                await assert_raises(NotFound, handle.pending("ses_1"))
+                await assert_raises(NotFound, handle.read_blob("ses_1", "out"))
                 assert await _found(handle, "apple") == [("ses_2", 2)]
                 await written[1].is_unchanged()
                 assert await handle.read_blob("ses_2", "out") == b"ses_2"
                 assert len(await handle.pending("ses_2")) == 1
                 assert await handle.owned_processes("ses_2") == [("call_1", HERE)]
-            await raises(LeaseLost, store.append(written[0].lease, [written[0].fact(said("too late"))]))
+            await assert_raises(
+                LeaseLost, store.append(written[0].lease, [written[0].fact(user_message("too late"))])
+            )
 
     async def test_a_session_that_returns_after_its_deletion_is_a_new_one(self) -> None:
         async with self.opened_twice() as (store, other):
             before = await self.begun(store)
-            await before.append(said("apple"))
+            await before.append(user_message("apple"))
             await store.append_blob("ses_1", "out", b"before")
             await store.submit("ses_1", requests.Pause(id="req_1"))
             assert await other.read("ses_1") == before.facts
@@ -317,7 +319,7 @@ class SessionConformance(StoreCases):
             assert await store.blob("ses_another", "out") is None
             assert await store.pending("ses_another") == []
             after = await self.begun(store)
-            await after.append(said("pear"))
+            await after.append(user_message("pear"))
             for handle in (store, other):
                 assert await handle.read("ses_1") == after.facts
                 assert await handle.blob("ses_1", "out") is None
@@ -332,7 +334,7 @@ class SessionConformance(StoreCases):
             await store.append_blob("ses_1", "out", b"x")
             await store.release(writing.lease)
             await store.acquire("ses_1", holder.id)
-            refusal = await raises(SessionHeld, store.delete("ses_1", HERE))
+            refusal = await assert_raises(SessionHeld, store.delete("ses_1", HERE))
             assert str(holder.id.pid) in refusal.message
             await writing.is_unchanged()
             assert await store.read_blob("ses_1", "out") == b"x"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.console import say
+from ostler.app.console import print_stderr
 from ostler.app.options import Parser
 from ostler.remote.client import API, Address, Remote
 from ostler.remote.live_screen import AgentStatus, LiveScreen, ScreenOfAgent, ScreenOfSession, status_of
@@ -56,7 +56,7 @@ async def _show(source: LiveScreen, options: argparse.Namespace, detach: bytes) 
     view.read_only = options.read_only
     parting = await view.run()
     if parting.words:
-        say(parting.words)
+        print_stderr(parting.words)
     return parting.exit_code
 
 

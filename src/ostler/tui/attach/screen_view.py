@@ -15,7 +15,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 import msgspec
 
 from ostler.drivers.screen import Screen, open_screen
-from ostler.remote.client import Away
+from ostler.remote.client import ServerUnreachable
 from ostler.remote.live_screen import LONGEST_MESSAGE, AgentStatus, Ended, LiveScreen, Shown, Size
 from ostler.schema.errors import OstlerError, UsageError
 from ostler.schema.text import cut
@@ -84,7 +84,7 @@ GIVE_UP = 30.0
 TRY_AGAIN = (0.1, 0.3, 1.0, 2.0)
 
 
-class Parting(msgspec.Struct, frozen=True):
+class ViewEnd(msgspec.Struct, frozen=True):
     """Why it is over."""
 
     words: str
@@ -118,9 +118,9 @@ class ScreenView:
         self._painted_at = 0.0
         self._held: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[Parting] = self._loop.create_future()
+        self._over: asyncio.Future[ViewEnd] = self._loop.create_future()
 
-    async def run(self) -> Parting:
+    async def run(self) -> ViewEnd:
         open_screen(80, 24).close()  # it is said before the terminal is taken that there is no emulator
         with self._terminal.taken():
             tasks = [asyncio.ensure_future(one) for one in (self._follow(), self._send(), self._look())]
@@ -145,7 +145,7 @@ class ScreenView:
 
     def _end(self, words: str, exit_code: int = 0) -> None:
         if not self._over.done():
-            self._over.set_result(Parting(words, exit_code))
+            self._over.set_result(ViewEnd(words, exit_code))
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
@@ -177,7 +177,7 @@ class ScreenView:
                             self._end("the agent has ended")
                             return
                 reason = "the server has ended the stream"
-            except Away as error:
+            except ServerUnreachable as error:
                 reason = error.message
             lost_at = lost_at or self._loop.time()
             if self._loop.time() - lost_at > GIVE_UP:
@@ -241,7 +241,7 @@ class ScreenView:
             await asyncio.sleep(ASK_STATUS)
             if self._problem or self._loop.time() - self._changed_at > STATUS_SETTLES:
                 continue
-            with suppress(Away):  # whoever follows notices
+            with suppress(ServerUnreachable):  # whoever follows notices
                 self._status = await self._source.status()
                 self._refresh()
 

@@ -8,21 +8,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ostler.app.console import own_output, say
-from ostler.app.session_choice import collect_garbage_from_here
+from ostler.app.console import print_stderr, real_stdout
+from ostler.app.session_choice import enable_gc
 from ostler.app.settings import Settings, load_settings
 from ostler.core.harness import Harness
 from ostler.core.model import AbsentModel
 from ostler.remote.client import API, Remote
 from ostler.remote.store import RemoteStore
-from ostler.sessions.session import Session, watch_session
+from ostler.sessions.session import Session, follow_session
 
 if TYPE_CHECKING:
     pass
-from ostler.tui.main import leave_when_terminated, terminal_output
+from ostler.tui.main import quit_on_signals, terminal_output
 
 
-class FarModel(AbsentModel):
+class RemoteModel(AbsentModel):
     """Answers at the server, and has only its name here."""
 
     def __init__(self, name: str) -> None:
@@ -38,9 +38,9 @@ async def show_conversation(
     await store.summary(session)
     agent = (view.get("agent") or {}).get("type")
     harness = Harness(
-        FarModel(view["model"] or agent or (await remote.get(f"{API}/me"))["model"] or "no model"),
+        RemoteModel(view["model"] or agent or (await remote.get(f"{API}/me"))["model"] or "no model"),
         cwd=Path(view["cwd"]),
-        make_model=FarModel,
+        make_model=RemoteModel,
         reasoning=view["reasoning"] or None,
     )
     if settings.screen_reader or os.environ.get("TERM") == "dumb":
@@ -51,23 +51,23 @@ async def show_conversation(
 async def _show(
     store: RemoteStore, session: str, harness: Harness, settings: Settings, options: argparse.Namespace
 ) -> int:
-    from ostler.app.question_queue import OpenQuestions
-    from ostler.tui.front_end import TuiFace
+    from ostler.app.question_queue import QuestionQueue
+    from ostler.tui.front_end import TuiFrontEnd
     from ostler.tui.render.images import way_to_draw
-    from ostler.tui.terminal_input import TerminalInput, found_dark
-    from ostler.tui.terminal_ui import Tui
+    from ostler.tui.terminal_input import TerminalInput, detected_dark
+    from ostler.tui.terminal_ui import TerminalUI
     from ostler.tui.themes import chosen_theme, themes_for
 
-    face, questions = TuiFace(), OpenQuestions()
+    face, questions = TuiFrontEnd(), QuestionQueue()
     if not options.read_only:
         harness.asker = questions.ask
-    face.bring_along(themes_for(Path.cwd(), say))
+    face.bring_along(themes_for(Path.cwd(), print_stderr))
     face.begin_with(chosen_theme(settings.theme, os.environ))
     opened = await _opened(store, session, harness)
     reader = TerminalInput(sys.stdin)
     with reader.raw_mode():
-        face.is_dark = await found_dark(settings.appearance, reader, own_output(), os.environ)
-    tui = Tui(
+        face.is_dark = await detected_dark(settings.appearance, reader, real_stdout(), os.environ)
+    tui = TerminalUI(
         opened,
         None,
         face,
@@ -79,7 +79,7 @@ async def _show(
         pictures=way_to_draw(settings.images, os.environ),
     )
     tui.say(f"at {store.host}; what is under way there goes on when you leave")
-    terminated = leave_when_terminated(tui.leave)
+    terminated = quit_on_signals(tui.quit)
     reader.is_drawn_for = True
     await tui.run()
     return 128 + terminated[0] if terminated else 0
@@ -88,9 +88,9 @@ async def _show(
 async def _show_plainly(
     store: RemoteStore, session: str, harness: Harness, options: argparse.Namespace
 ) -> int:
-    from ostler.tui.plain.conversation import PlainConversation, PlainFace
+    from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
 
-    face = PlainFace()
+    face = PlainFrontEnd()
     if not options.read_only:
         harness.asker = face.ask
     await PlainConversation(await _opened(store, session, harness), face).run()
@@ -98,6 +98,6 @@ async def _show_plainly(
 
 
 async def _opened(store: RemoteStore, session: str, harness: Harness) -> Session:
-    opened = await watch_session(store, session, harness)
-    collect_garbage_from_here()
+    opened = await follow_session(store, session, harness)
+    enable_gc()
     return opened

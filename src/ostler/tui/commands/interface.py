@@ -20,7 +20,7 @@ from ostler.tui.panels.picker import Choice, Picker
 from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 KEYS = (
@@ -45,7 +45,7 @@ KEYS = (
 )
 
 
-def interface_commands(desk: Desk) -> list[Command]:
+def interface_commands(desk: CommandContext) -> list[Command]:
     group = _Faces(desk)
     return [
         Command("theme", "the colours", group.theme, (), "[name]", complete=group.themes),
@@ -57,7 +57,7 @@ def interface_commands(desk: Desk) -> list[Command]:
 
 
 class _Faces:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     async def help(self, arguments: str) -> None:
@@ -70,7 +70,7 @@ class _Faces:
         print_lines(desk, ["keys", *aligned(KEYS)], has_heading=True)
 
     async def quit(self, arguments: str) -> None:
-        self._desk.leave()
+        self._desk.quit()
 
     async def themes(self, typed: str) -> list[str]:
         return self._desk.face.book.names()

@@ -7,8 +7,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from ostler.app.default_model import Candidate, Surroundings, known_models
-from ostler.app.remote_sessions import FarStore
+from ostler.app.default_model import Candidate, ModelProbe, known_models
+from ostler.app.remote_sessions import RemoteSessions
 from ostler.app.reports import UNKNOWN, window_and_prices
 from ostler.app.settings import Settings, load_settings
 from ostler.core.model import ReasoningLevel
@@ -22,12 +22,12 @@ from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
     from ostler.core.store import Store
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 def candidates(cwd: Path) -> list[Candidate]:
     """All that are known here, those first that can answer now. It looks around: not on the event loop."""
-    return known_models(Surroundings(load_settings(cwd, {}).settings), set_key="/key set")
+    return known_models(ModelProbe(load_settings(cwd, {}).settings), set_key="/key set")
 
 
 def model_choice(one: Candidate, present: str) -> Choice:
@@ -53,7 +53,7 @@ def model_choice(one: Candidate, present: str) -> Choice:
 LEVELS: tuple[str, ...] = get_args(ReasoningLevel)
 
 
-def model_commands(desk: Desk) -> list[Command]:
+def model_commands(desk: CommandContext) -> list[Command]:
     group = _Models(desk)
     return [
         Command("model", "which model answers", group.model, ("m",), "[name]", complete=group.names),
@@ -90,7 +90,7 @@ async def _kept_keys(typed: str) -> list[str]:
 
 
 class _Models:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
         self._ready: asyncio.Future[list[Candidate]] | None = None
 
@@ -151,7 +151,7 @@ class _Models:
         return [f"{words[0]} {name}" for name in names]
 
     async def key(self, arguments: str) -> None:
-        from ostler.app.provider_keys import listed
+        from ostler.app.provider_keys import list_keys
 
         verb, _, name = arguments.partition(" ")
         if verb == "set":
@@ -162,7 +162,7 @@ class _Models:
             raise UsageError(
                 "say /key, /key set PROVIDER, or /key remove PROVIDER; a key is never typed here"
             )
-        elif lines := listed(self._settings()):
+        elif lines := list_keys(self._settings()):
             print_lines(self._desk, lines)
         else:
             self._desk.say("there are no keys; /key set PROVIDER keeps one")
@@ -175,11 +175,11 @@ class _Models:
             await ask_for_key(self._desk, name)
 
     async def logout(self, arguments: str) -> None:
-        from ostler.app.provider_keys import forget, provider_named
+        from ostler.app.provider_keys import provider_named, remove_key
 
         name = arguments or await self._choose("forget whose key?", "forgets the key of {}", _kept_keys)
         if name:
-            forget(provider_named(name, self._settings()))
+            remove_key(provider_named(name, self._settings()))
             self._desk.say(f"the key for {name} is forgotten")
 
     async def _choose(self, title: str, about: str, names: Complete) -> str:
@@ -192,7 +192,7 @@ class _Models:
         return load_settings(self._desk.conversation.harness.cwd, {}).settings
 
 
-async def set_model(desk: Desk, name: str, level: str = "") -> bool:
+async def set_model(desk: CommandContext, name: str, level: str = "") -> bool:
     """From the next step on that model answers; False if it cannot."""
     came = await desk.conversation.ask(lambda id: SetModel(id=id, by="tui", model=name, reasoning=level))
     if not isinstance(came, SettingsChanged):
@@ -202,9 +202,9 @@ async def set_model(desk: Desk, name: str, level: str = "") -> bool:
     return True
 
 
-async def ask_for_key(desk: Desk, provider: str) -> bool:
+async def ask_for_key(desk: CommandContext, provider: str) -> bool:
     """Keeps the key of a provider, which is typed unseen; False if none was given."""
-    from ostler.app.provider_keys import keep, provider_named
+    from ostler.app.provider_keys import provider_named, store_provider_key
 
     known = provider_named(provider, load_settings(desk.conversation.harness.cwd, {}).settings)
     hint = "enter keeps it, esc goes back; it is not shown"
@@ -212,13 +212,13 @@ async def ask_for_key(desk: Desk, provider: str) -> bool:
     given = await line.ask(desk.panels)
     if not given:
         return False
-    desk.say(f"the key for {provider} is kept in {quoted(keep(known, given))}")
+    desk.say(f"the key for {provider} is kept in {quoted(store_provider_key(known, given))}")
     return True
 
 
 async def model_candidates(store: Store, cwd: Path) -> list[Candidate]:
     """All that somebody may choose from, those first that can answer now."""
-    if isinstance(store, FarStore):
+    if isinstance(store, RemoteSessions):
         return await store.candidates()
 
     return await asyncio.to_thread(candidates, cwd)

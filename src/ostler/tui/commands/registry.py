@@ -14,19 +14,19 @@ import msgspec
 from ostler.app.remote_sessions import refusal
 from ostler.schema.errors import OstlerError
 from ostler.schema.text import cells, printable
-from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.tui.command_context import BUSY
 from ostler.tui.render.spans import BOLD, Piece, Row, after, apart, drawn, is_path, quoted, sgr, wrapped
 
 if TYPE_CHECKING:
     from ostler.app.completion import CommandEntry
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 class Commands:
     """They are loaded when one is first typed: nothing is seen of them before."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     @cached_property
@@ -57,11 +57,11 @@ class Commands:
 
     def entries(self) -> list[CommandEntry]:
         """What can be completed: the commands, then templates and skills."""
-        from ostler.app.completion import CommandEntry, brought_by, expanding_in
+        from ostler.app.completion import CommandEntry, expanding_in, provided_by
 
         own = [CommandEntry(one.name, one.about, one.arguments, one.aliases) for one in self.own]
         conversation = self._desk.conversation
-        brought = brought_by(conversation.host, self._named)
+        brought = provided_by(conversation.host, self._named)
         taken = {*self._named, *(one.name for one in brought)}
         return [*own, *brought, *expanding_in(conversation.harness.cwd, taken)]
 
@@ -114,8 +114,8 @@ class Commands:
         if host is None or host.command_named(name) is None:
             return False
         if not session.is_running:
-            await hold(session.journal)
-        async with kept_lease(session.journal):
+            await hold_lease(session.journal)
+        async with renew_lease(session.journal):
             said = await host.run_command(session, name, arguments)
         if said:
             self._desk.say(said)
@@ -145,7 +145,7 @@ _CELLS = re.compile(r" {2,}|(?:(?! {2}).)+")
 """Columns, and what stands between them. A column may be a path with blanks."""
 
 
-def print_lines(desk: Desk, lines: Sequence[str], *, has_heading: bool = False) -> None:
+def print_lines(desk: CommandContext, lines: Sequence[str], *, has_heading: bool = False) -> None:
     """All of it: what does not fit goes on below, in its column."""
     width, heading = desk.app.size.columns, sgr(desk.colors(), "secondary", BOLD)
     rows = [

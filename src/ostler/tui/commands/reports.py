@@ -15,18 +15,18 @@ from ostler.permissions.rules import PROFILES, Profile
 from ostler.schema.errors import SessionBusy, UsageError
 from ostler.schema.events import SettingsChanged
 from ostler.schema.requests import Compact
-from ostler.sessions.lease import hold
+from ostler.sessions.lease import hold_lease
 from ostler.tui.command_context import BUSY
 from ostler.tui.commands.registry import Command, print_lines
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 _SECRETS = ("api_key", "key_command")
 
 
-def report_commands(desk: Desk) -> list[Command]:
+def report_commands(desk: CommandContext) -> list[Command]:
     group = _Looking(desk)
     return [
         Command("cost", "what models used here", group.cost, ("usage", "u"), "[by]", complete=_groups),
@@ -47,20 +47,20 @@ async def _groups(typed: str) -> list[str]:
 
 
 class _Looking:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     async def cost(self, arguments: str) -> None:
         """Of this session by model; of all sessions, if it is said by what."""
         from ostler.app.reports import lines_of
-        from ostler.history.costs import spent
+        from ostler.history.costs import cost_records
 
         by = next((one for one in get_args(By) if one == arguments), None)
         if arguments and by is None:
             raise UsageError(f"say /cost, or for all sessions /cost {'|'.join(get_args(By))}")
         conversation = self._desk.conversation
         session = "" if by else conversation.session.id
-        groups, known = await spent(conversation.store, (by or "model",), session=session)
+        groups, known = await cost_records(conversation.store, (by or "model",), session=session)
         if not groups:
             self._desk.say("no model was called yet")
             return
@@ -69,10 +69,10 @@ class _Looking:
 
     async def context(self, arguments: str) -> None:
         from ostler.app.reports import step_lines
-        from ostler.history.context_trace import told_steps, with_compactions
+        from ostler.history.context_trace import context_steps, with_compactions
 
         facts = await self._desk.conversation.session.journal.history()
-        steps = told_steps(facts)
+        steps = context_steps(facts)
         if not steps:
             self._desk.say("no model was asked in this session yet")
             return
@@ -149,12 +149,12 @@ class _Looking:
             self._desk.say(notice, "warning")
 
     async def doctor(self, arguments: str) -> None:
-        from ostler.app.doctor import diagnose, lines_of
+        from ostler.app.doctor import report_lines, run_doctor
 
         harness = self._desk.conversation.harness
-        diagnosis = await asyncio.to_thread(lambda: asyncio.run(diagnose(harness.cwd)))
+        diagnosis = await asyncio.to_thread(lambda: asyncio.run(run_doctor(harness.cwd)))
         heading = f"{harness.model.name} answers in this session; for others:"
-        print_lines(self._desk, [heading, "", *lines_of(diagnosis)], has_heading=True)
+        print_lines(self._desk, [heading, "", *report_lines(diagnosis)], has_heading=True)
 
 
 def _first_sentence(text: str) -> str:
@@ -175,7 +175,7 @@ def _shown(name: str, value: Any) -> str:
     return str(value)
 
 
-def permission_commands(desk: Desk) -> list[Command]:
+def permission_commands(desk: CommandContext) -> list[Command]:
     group = _Permissions(desk)
     return [
         Command(
@@ -195,38 +195,38 @@ async def _words(typed: str) -> list[str]:
 
 
 class _Permissions:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
         self._before: Profile | None = None
         """The profile that held before everything was let run."""
 
     async def permissions(self, arguments: str) -> None:
-        from ostler.app.remembered_rules import known_rules, lines_of, take_back
+        from ostler.app.remembered_rules import lines_of, revoke_rule, stored_rules
 
         harness = self._desk.conversation.harness
         profile = next((one for one in PROFILES if one == arguments), None)
         if profile is not None:
             await self._use(profile)
             return
-        known = await asyncio.to_thread(lambda: list(known_rules(harness.cwd, "")))
+        known = await asyncio.to_thread(lambda: list(stored_rules(harness.cwd, "")))
         verb, _, number = arguments.partition(" ")
         if verb == "revoke":
             chosen = [one for one in known if number.strip() in (str(one.number), one.rule)]
             if len(chosen) != 1:
                 raise UsageError("say which rule, by its number: /permissions revoke NUMBER")
-            await asyncio.to_thread(take_back, chosen[0])
+            await asyncio.to_thread(revoke_rule, chosen[0])
             self._desk.say(f"revoked {chosen[0].effect} {chosen[0].rule}")
             return
         if arguments:
             raise UsageError(
                 f"say /permissions, /permissions {'|'.join(PROFILES)}, or /permissions revoke NUMBER"
             )
-        heading = f"the profile is {harness.permissions}; /permissions {'|'.join(PROFILES)} changes it"
+        heading = f"the profile is {harness.permission_profile}; /permissions {'|'.join(PROFILES)} changes it"
         rules = lines_of(known) or ["there are no rules; the profile alone decides"]
         print_lines(self._desk, [heading, *rules], has_heading=True)
 
     async def everything(self, arguments: str) -> None:
-        if self._desk.conversation.harness.permissions != "full":
+        if self._desk.conversation.harness.permission_profile != "full":
             await self._use("full")
         elif self._before is not None:
             await self._use(self._before)
@@ -244,10 +244,10 @@ class _Permissions:
         harness, journal = conversation.harness, conversation.session.journal
         settings = load_settings(harness.cwd, {}).settings
         rules = configured_rules(settings.allow, settings.ask, settings.deny)
-        await hold(journal)
-        self._before = next((one for one in PROFILES if one == harness.permissions), None)
-        harness.permission = user_guard(profile, harness.cwd, rules)
-        harness.permissions = profile
+        await hold_lease(journal)
+        self._before = next((one for one in PROFILES if one == harness.permission_profile), None)
+        harness.permission_hook = user_guard(profile, harness.cwd, rules)
+        harness.permission_profile = profile
         journal.record(SettingsChanged(permissions=profile, by="tui"))
         await journal.commit()
         self._desk.say(f"the profile is {profile} from now on, in this terminal")

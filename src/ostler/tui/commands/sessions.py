@@ -14,14 +14,14 @@ from ostler.schema.errors import NotFound, OstlerError, UsageError
 from ostler.schema.events import SessionRenamed
 from ostler.schema.requests import Rename
 from ostler.schema.text import age, one_line
-from ostler.sessions.run_tree import as_it_is
+from ostler.sessions.run_tree import current_status
 from ostler.store.paths import expand_home
 from ostler.tui.commands.registry import Command, print_lines
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 from ostler.tui.render.spans import quoted
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 PAGE = 200
@@ -78,7 +78,7 @@ class SessionPages:
 
     async def _choice(self, one: SessionSummary, about: str = "") -> Choice:
         text = one.title or one.preview or "(no prompt)"
-        status = (await as_it_is(self._store, one)).status or "new"
+        status = (await current_status(self._store, one)).status or "new"
         cells = [age(time.time() - one.updated_ms / 1000), status]
         if self._cwd is None:
             cells.append(Path(one.cwd).name)
@@ -90,7 +90,7 @@ class SessionPages:
 _SHOWN = 40
 
 
-def session_commands(desk: Desk) -> list[Command]:
+def session_commands(desk: CommandContext) -> list[Command]:
     group = _Sessions(desk)
     return [
         Command("new", "begin a new session", group.new, ("n",), "[prompt]", at_rest=True),
@@ -110,7 +110,7 @@ def session_commands(desk: Desk) -> list[Command]:
 
 
 class _Sessions:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     async def new(self, arguments: str) -> None:
@@ -232,15 +232,15 @@ class _Sessions:
         await self._write(arguments, "html")
 
     async def _write(self, name: str, wanted: str) -> None:
-        from ostler.history.export import written
+        from ostler.history.export import write_export
 
         conversation = self._desk.conversation
         target = self._path(name or ".")
-        file = await written(conversation.store, conversation.session.id, target, wanted)
+        file = await write_export(conversation.store, conversation.session.id, target, wanted)
         self._desk.say(f"written to {quoted(file)}")
 
     async def import_(self, arguments: str) -> None:
-        from ostler.history.export import reading
+        from ostler.history.export import read_export_file
         from ostler.store.portable import import_session
 
         if not arguments:
@@ -248,7 +248,7 @@ class _Sessions:
         conversation = self._desk.conversation
         world = conversation.session.journal.world
         file = self._path(arguments)
-        with reading(str(file)) as lines:
+        with read_export_file(str(file)) as lines:
             try:
                 made = await import_session(conversation.store, lines, str(conversation.harness.cwd), world)
             except UsageError as error:

@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ostler.core.completion import answer_aside, text_in
+from ostler.core.completion import complete_message, text_in
 from ostler.core.state import path_of
 from ostler.core.transcript import Transcript
 from ostler.history.costs import dollars
 from ostler.schema.errors import Failure, UsageError
 from ostler.schema.messages import user
-from ostler.sessions.branches import close_cut_calls, record_in_words
-from ostler.sessions.lease import hold, kept_lease
+from ostler.sessions.branches import branch_text, close_interrupted_calls
+from ostler.sessions.lease import hold_lease, renew_lease
 from ostler.sessions.session import Session
 from ostler.tui.commands.registry import Command
 from ostler.tui.panels.panel import ReadingPanel
 from ostler.tui.status import short
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 SYSTEM = (
@@ -31,7 +31,7 @@ SYSTEM = (
 )
 
 
-def side_question_commands(desk: Desk) -> list[Command]:
+def side_question_commands(desk: CommandContext) -> list[Command]:
     return [
         Command(
             "btw",
@@ -43,7 +43,7 @@ def side_question_commands(desk: Desk) -> list[Command]:
     ]
 
 
-async def _ask(desk: Desk, question: str) -> None:
+async def _ask(desk: CommandContext, question: str) -> None:
     if not question:
         raise UsageError("say the question behind it: /btw QUESTION")
     conversation = desk.conversation
@@ -65,7 +65,7 @@ async def _ask(desk: Desk, question: str) -> None:
         asking.result()
 
 
-async def _answer(desk: Desk, session: Session, question: str, panel: ReadingPanel) -> None:
+async def _answer(desk: CommandContext, session: Session, question: str, panel: ReadingPanel) -> None:
     journal = session.journal
 
     async def show(text: str) -> None:
@@ -75,11 +75,11 @@ async def _answer(desk: Desk, session: Session, question: str, panel: ReadingPan
     async with _held(session), _reserved(session):
         facts = await journal.history()
         if session.state.run is None:
-            close_cut_calls(journal, facts)
+            close_interrupted_calls(journal, facts)
         path = path_of(facts)
-        record = record_in_words([fact for fact in facts if fact.seq in path])
+        record = branch_text([fact for fact in facts if fact.seq in path])
         asked = user(f"<record>\n{record}\n</record>\n\n{question}")
-        end = await answer_aside(
+        end = await complete_message(
             journal, session.harness, "aside", SYSTEM, Transcript([asked]), {"aside": True}, show
         )
         await journal.commit()
@@ -96,8 +96,8 @@ async def _answer(desk: Desk, session: Session, question: str, panel: ReadingPan
 async def _held(session: Session) -> AsyncIterator[None]:
     """A session at rest does not renew its lease; and a run that is under way may end before the answer."""
     if not session.is_running:
-        await hold(session.journal)
-    async with kept_lease(session.journal):
+        await hold_lease(session.journal)
+    async with renew_lease(session.journal):
         yield
 
 
@@ -108,10 +108,10 @@ async def _reserved(session: Session) -> AsyncIterator[None]:
     if budget is None or not budget.is_limited:
         yield
         return
-    reserved = await budget.reserve_beside()
+    reserved = await budget.reserve_side_call()
     if isinstance(reserved, str):
         raise UsageError(f"no model was asked: {reserved}")
     try:
         yield
     finally:
-        budget.settle_beside(reserved)
+        budget.release_side_call(reserved)

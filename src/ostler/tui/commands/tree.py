@@ -17,12 +17,12 @@ from ostler.schema.messages import text_of
 from ostler.schema.requests import Fork, Label, Navigate
 from ostler.schema.text import cut, one_line
 from ostler.tui.commands.registry import Command
-from ostler.tui.items import said
+from ostler.tui.items import item_text
 from ostler.tui.panels.panel import TextLine
 from ostler.tui.panels.picker import NOTHING, Choice, Picker
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 _CALLS = ("tool_called", "tool_result")
@@ -90,7 +90,7 @@ def aim(entry: int, is_prompt: bool) -> str:
 _SHOWN = 60
 
 
-def tree_commands(desk: Desk) -> list[Command]:
+def tree_commands(desk: CommandContext) -> list[Command]:
     group = _Trees(desk)
     return [
         Command("tree", "all branches of this session, to go to one", group.tree, at_rest=True),
@@ -112,7 +112,7 @@ def tree_commands(desk: Desk) -> list[Command]:
 
 
 class _Trees:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: CommandContext) -> None:
         self._desk = desk
 
     async def tree(self, arguments: str) -> None:
@@ -177,7 +177,7 @@ class _Trees:
             came = await conversation.ask(lambda id: Navigate(id=id, by="tui", entry=entry))
             if isinstance(came, RequestRefused):
                 return
-        await conversation.go_on()
+        await conversation.continue_run()
 
     async def fork(self, arguments: str) -> None:
         facts = await self._facts()
@@ -257,7 +257,7 @@ def _choice(prompt: Fact, about: str) -> Choice:
 
 
 def _text(prompt: Fact) -> str:
-    return said(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
+    return item_text(prompt.event.content) if isinstance(prompt.event, UserMessage) else ""
 
 
 def _place(entry: int, facts: Sequence[Fact]) -> str:

@@ -36,7 +36,7 @@ class Picture(msgspec.Struct, frozen=True):
     """`PNG 640x480`: the format and the size of what a person gave."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ChipText(msgspec.Struct, frozen=True):
     """What is sent for a line with chips."""
 
     text: str
@@ -44,7 +44,7 @@ class Said(msgspec.Struct, frozen=True):
     images: tuple[Image, ...] = ()
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class SavedChips(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line as a history keeps it."""
 
     text: str
@@ -84,14 +84,14 @@ class Chips:
         if labels := [*self._pasted, *self._pictures]:
             yield from (found.span() for found in _any_of(labels).finditer(typed))
 
-    def said(self, typed: str) -> Said:
+    def text_with_chips(self, typed: str) -> ChipText:
         """What is sent. A chip that stands there twice is put in twice; a picture is sent once."""
         images = dict.fromkeys(
             label for begin, end in self.spans(typed) if (label := typed[begin:end]) in self._pictures
         )
-        return Said(_replaced(typed, self._pasted), tuple(self._pictures[label] for label in images))
+        return ChipText(_replaced(typed, self._pasted), tuple(self._pictures[label] for label in images))
 
-    def kept(self, typed: str) -> Kept:
+    def to_save(self, typed: str) -> SavedChips:
         """For a history. What is not kept along, pictures and very long pastes, loses its number in the text:
         it is no chip any more."""
         pasted = {label: text for label, text in self._pasted.items() if label in typed}
@@ -99,9 +99,9 @@ class Chips:
         if sum(map(byte_length, pasted.values())) > MOST_KEPT:
             dropped += pasted
             pasted = {}
-        return Kept(_replaced(typed, {label: _NUMBERED.sub("", label, 1) for label in dropped}), pasted)
+        return SavedChips(_replaced(typed, {label: _NUMBERED.sub("", label, 1) for label in dropped}), pasted)
 
-    def restored(self, kept: Kept) -> str:
+    def restored(self, kept: SavedChips) -> str:
         """A line from a history; its chips get numbers that are free here."""
         return _replaced(kept.text, {label: self._again(text) for label, text in kept.pasted.items()})
 
@@ -129,7 +129,7 @@ def _replaced(text: str, by: Mapping[str, str]) -> str:
     return without_surrogates(_any_of([*by]).sub(lambda found: by[found[0]], text) if by else text)
 
 
-class Typed(msgspec.Struct, frozen=True):
+class PromptDraft(msgspec.Struct, frozen=True):
     """A line as it was typed, whole: it can be put back."""
 
     text: str
@@ -138,4 +138,4 @@ class Typed(msgspec.Struct, frozen=True):
     @property
     def pasted_in(self) -> str:
         """With what was pasted in place of its chips."""
-        return self.chips.said(self.text).text
+        return self.chips.text_with_chips(self.text).text

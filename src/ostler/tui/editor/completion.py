@@ -18,12 +18,12 @@ from ostler.context.markdown import outside_code
 from ostler.schema.text import cells, cut, one_line
 from ostler.tui.editor.input_line import InputLine
 from ostler.tui.panels.panel import Panels
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 from ostler.tui.shell import shell_line
 
 if TYPE_CHECKING:
-    from ostler.app.project_files import Found, ProjectFiles
+    from ostler.app.project_files import FileMatch, ProjectFiles
 
 
 MOST_ROWS = 8
@@ -43,7 +43,7 @@ class CompletionPopup:
         self,
         line: InputLine,
         panels: Panels,
-        draw: BlockRows,
+        draw: ItemRenderer,
         *,
         cwd: Path,
         commands: Callable[[], Sequence[CommandEntry]],
@@ -119,7 +119,7 @@ class CompletionPopup:
 
         return wanted_at(text, cursor)
 
-    async def _search_files(self, query: str) -> Sequence[Found]:
+    async def _search_files(self, query: str) -> Sequence[FileMatch]:
         if self._files is None:
             from ostler.app.project_files import ProjectFiles
 
@@ -250,7 +250,7 @@ _REST_OF_QUOTED = re.compile(r'(?:(?:[^"\\\n]|\\["\\])*")?')
 CompleteArguments = Callable[[str, str], Awaitable[Sequence[str]]]
 """Given a command's name and what is typed behind it: all of what could stand there instead."""
 
-SearchFiles = Callable[[str], Awaitable[Sequence["Found"]]]
+SearchFiles = Callable[[str], Awaitable[Sequence["FileMatch"]]]
 """`ProjectFiles.search`, in a thread."""
 
 
@@ -384,7 +384,7 @@ def _arguments(query: str, offered: Sequence[str]) -> list[Completion]:
     ]
 
 
-def _path(found: Found, following: str) -> Completion:
+def _path(found: FileMatch, following: str) -> Completion:
     """A folder leaves the cursor where one types on into it."""
     mention = mention_of(found.path)
     if found.path.endswith("/"):

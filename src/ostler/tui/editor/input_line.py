@@ -25,7 +25,7 @@ from prompt_toolkit.layout.utils import explode_text_fragments
 from ostler.core.processes import find_program
 from ostler.schema.errors import UsageError
 from ostler.tools.truncation import without_surrogates
-from ostler.tui.editor.chips import Chips, Picture, Typed
+from ostler.tui.editor.chips import Chips, Picture, PromptDraft
 from ostler.tui.editor.prompt_history import PromptHistory
 
 
@@ -42,7 +42,7 @@ class InputLine:
         """A paste that is still looked at: it may be a file that was dropped here."""
         self._number = -1
         """Which of the history is shown; -1 is what is being typed."""
-        self._draft = Typed("", self.chips)
+        self._draft = PromptDraft("", self.chips)
         self._is_put = False
         self.buffer.on_text_changed += self._changed
         self.buffer.on_cursor_position_changed += self._moved
@@ -51,9 +51,9 @@ class InputLine:
     def text(self) -> str:
         return self.buffer.text
 
-    def take(self) -> Typed:
+    def take(self) -> PromptDraft:
         """What was typed. The line is empty then."""
-        typed = Typed(self.text, self.chips)
+        typed = PromptDraft(self.text, self.chips)
         self.chips = Chips()
         self._number = -1
         with self._putting():
@@ -61,12 +61,12 @@ class InputLine:
         self.on_typed()
         return typed
 
-    def put(self, typed: Typed) -> None:
+    def put(self, typed: PromptDraft) -> None:
         """In place of what is there."""
         self.chips = typed.chips
         self._show(typed.text)
 
-    def put_back(self, typed: Typed) -> bool:
+    def put_back(self, typed: PromptDraft) -> bool:
         """Unless something else was typed meanwhile."""
         if not self.text:
             self.put(typed)
@@ -125,7 +125,7 @@ class InputLine:
         if kept is None:
             return
         if self._number < 0:
-            self._draft = Typed(self.text, self.chips)
+            self._draft = PromptDraft(self.text, self.chips)
         number = self._number + 1
         self.chips = Chips()
         self._show(self.chips.restored(kept))
@@ -144,9 +144,9 @@ class InputLine:
         self._show(self.chips.restored(kept))
         self._number = number
 
-    async def remember(self, typed: Typed) -> None:
+    async def remember(self, typed: PromptDraft) -> None:
         """Raises `ConfigurationError` when the history cannot be written."""
-        await asyncio.to_thread(self.history.add, typed.chips.kept(typed.text))
+        await asyncio.to_thread(self.history.add, typed.chips.to_save(typed.text))
 
     def _show(self, text: str) -> None:
         self._number = -1

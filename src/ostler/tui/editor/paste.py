@@ -21,7 +21,7 @@ from ostler.schema.messages import Image
 from ostler.tui.editor.chips import Picture
 
 if TYPE_CHECKING:
-    from ostler.tui.command_context import Desk
+    from ostler.tui.command_context import CommandContext
 
 
 def picture_in(path: Path) -> Picture | None:
@@ -128,9 +128,9 @@ def _output(command: Sequence[str]) -> bytes:
     """Nothing, if it has nothing of that kind."""
     from subprocess import DEVNULL, TimeoutExpired
 
-    from ostler.core.processes import OwnGroup
+    from ostler.core.processes import OwnedGroup
 
-    with OwnGroup(command, cwd=Path("/"), stderr=DEVNULL) as process:
+    with OwnedGroup(command, cwd=Path("/"), stderr=DEVNULL) as process:
         try:
             out, _ = process.communicate(timeout=SECONDS)
         except TimeoutExpired:
@@ -279,7 +279,7 @@ def _pieces(text: str, at: int) -> Iterator[re.Match[str]]:
         at = piece.end()
 
 
-async def copy(desk: Desk, text: str) -> str:
+async def copy(desk: CommandContext, text: str) -> str:
     """What can be said of it: no terminal tells whether it did."""
     said = text.encode(errors="replace")
     if not await asyncio.to_thread(_given_to_tmux, said):

@@ -23,9 +23,9 @@ from ostler.app import completion
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.text import cells, cut, printable
 from ostler.store.paths import state_folder
-from ostler.tui.editor.chips import Chips, Kept, Typed
+from ostler.tui.editor.chips import Chips, PromptDraft, SavedChips
 from ostler.tui.panels.panel import Panels
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.spans import BOLD, DIM, Piece, drawn, sgr
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _MOST_BY_LETTERS = 100
 
 
 class Hit(msgspec.Struct, frozen=True):
-    kept: Kept
+    kept: SavedChips
     positions: tuple[int, ...]
     """The letters of its text that were found."""
 
@@ -63,12 +63,12 @@ class PromptHistory:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or history_file()
-        self._added: list[Kept] = []
-        self._read: list[Kept] = []
+        self._added: list[SavedChips] = []
+        self._read: list[SavedChips] = []
         self._older = _lines_from_end(self._path)
         self._reading = threading.Lock()
 
-    def add(self, kept: Kept) -> None:
+    def add(self, kept: SavedChips) -> None:
         """Here at once, and then in the file; the same twice in a row is kept once.
 
         Raises `ConfigurationError` when the file cannot be written. May wait a moment for other processes:
@@ -88,7 +88,7 @@ class PromptHistory:
         except OSError as error:
             raise ConfigurationError(f"{self._path} cannot be written: {error.strerror}") from None
 
-    def get(self, number: int) -> Kept | None:
+    def get(self, number: int) -> SavedChips | None:
         """None when there are not as many."""
         if number < len(self._added):
             return self._added[-1 - number]
@@ -111,13 +111,13 @@ class PromptHistory:
             if at >= 0:
                 seen.add(kept.text)
                 yield Hit(kept, tuple(range(at, at + len(query))))
-        rest: dict[str, Kept] = {}
+        rest: dict[str, SavedChips] = {}
         for kept in self._all():
             if kept.text not in seen:
                 rest.setdefault(kept.text, kept)
         yield from _with_letters(query, list(rest.values()))
 
-    def _all(self) -> Iterator[Kept]:
+    def _all(self) -> Iterator[SavedChips]:
         number = 0
         while kept := self.get(number):
             yield kept
@@ -126,7 +126,7 @@ class PromptHistory:
     def _read_one(self) -> bool:
         for line in self._older:
             try:
-                kept = msgspec.json.decode(line, type=Kept)
+                kept = msgspec.json.decode(line, type=SavedChips)
             except (msgspec.DecodeError, UnicodeDecodeError):  # half of a line, or somebody edited it
                 continue
             if not self._read or self._read[-1] != kept:
@@ -135,16 +135,16 @@ class PromptHistory:
         return False
 
 
-def _with_letters(query: str, older: Sequence[Kept]) -> Iterator[Hit]:
+def _with_letters(query: str, older: Sequence[SavedChips]) -> Iterator[Hit]:
     texts = [kept.text[:_SEARCHED_LETTERS] for kept in older]
     for found in completion.best(query, texts, _MOST_BY_LETTERS):
         yield Hit(older[found.place], found.match.positions)
 
 
-def _has_key(kept: Kept) -> bool:
-    from ostler.models.credentials import without_keys
+def _has_key(kept: SavedChips) -> bool:
+    from ostler.models.credentials import redact_keys
 
-    return any(without_keys(text) != text for text in (kept.text, *kept.pasted.values()))
+    return any(redact_keys(text) != text for text in (kept.text, *kept.pasted.values()))
 
 
 def _lines_from_end(path: Path) -> Iterator[bytes]:
@@ -224,7 +224,7 @@ class HistorySearch:
 
     takes_text = True
 
-    def __init__(self, line: InputLine, panels: Panels, draw: BlockRows) -> None:
+    def __init__(self, line: InputLine, panels: Panels, draw: ItemRenderer) -> None:
         self._line = line
         self._panels = panels
         self._draw = draw
@@ -269,7 +269,7 @@ class HistorySearch:
             return
         if self._hits:
             chips = Chips()
-            self._line.put(Typed(chips.restored(self._hits[self._marked].kept), chips))
+            self._line.put(PromptDraft(chips.restored(self._hits[self._marked].kept), chips))
         self._close()
 
     def _close(self) -> None:

@@ -20,7 +20,7 @@ _TELLING = {"bash": "command", "write": "content", "edit": "edits"}
 """What is shown in a way of its own; the other arguments stand above it, and a path in the question."""
 
 
-class PlannedCall:
+class CallDetails:
     """Looks at the files once, when it is made. Nothing is left out, however long it is, and nothing is
     obeyed: what a terminal would not show is seen as a mark."""
 

@@ -45,7 +45,7 @@ class Panel(Protocol):
 
 
 @runtime_checkable
-class LeavesLetters(Protocol):
+class IgnoresLetters(Protocol):
     """A panel in which only some letters mean something."""
 
     def leaves(self, letter: str) -> bool:
@@ -121,7 +121,7 @@ class Panels:
         return self.takes_text and getattr(self.taking, "takes_pastes", True)
 
     def leaves(self, letter: str) -> bool:
-        return isinstance(self.taking, LeavesLetters) and self.taking.leaves(letter)
+        return isinstance(self.taking, IgnoresLetters) and self.taking.leaves(letter)
 
     def key(self, key: str) -> None:
         if (panel := self.taking) is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ostler.app.question_queue import OpenQuestions, rules_in_words, scope_in_words
+from ostler.app.question_queue import QuestionQueue, rules_text, scope_text
 from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.types import (
     Anchor,
@@ -26,10 +26,10 @@ from ostler.extensions.ui.types import (
 from ostler.schema.events import QuestionAsked
 from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.extension_ui import MOST_ROWS
-from ostler.tui.panels.panel import LeavesLetters, Panel
+from ostler.tui.panels.panel import IgnoresLetters, Panel
 from ostler.tui.panels.question_forms import Asked, FormPanel, TextField, TextPanel, room_inside
 from ostler.tui.render.boxes import NARROW, framed, inside
-from ostler.tui.render.items import BlockRows, on_background
+from ostler.tui.render.items import ItemRenderer, on_background
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import (
     BOLD,
@@ -75,7 +75,7 @@ class QuestionPanel:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._questions = asked.questions
-        self._planned = call_details.PlannedCall(asked.details, asked.cwd)
+        self._planned = call_details.CallDetails(asked.details, asked.cwd)
         self._top = 0
         self._page = 1
         self._drawn: tuple[object, list[str]] = (None, [])
@@ -117,7 +117,7 @@ class QuestionPanel:
         colors, reason = self._asked.colors, self._asked.question.reason
         rows = list(self._planned.rows(room, colors))
         said = [] if _USUAL_REASON in reason else [reason]
-        said += rules_in_words(self._remember(), answer_room)
+        said += rules_text(self._remember(), answer_room)
         style = sgr(colors, "muted") or DIM
         for line in filter(None, said):
             rows += [drawn(row) for row in wrapped([Piece(printable(line), style)], room)]
@@ -147,7 +147,7 @@ class QuestionPanel:
             is_marked = place == self._questions.marked
             marked = len(rows) if is_marked else marked
             style = sgr(self._asked.colors, "accent", BOLD) if is_marked else ""
-            text = scope_in_words(answer, remember[answer], answer_room) if answer in remember else said
+            text = scope_text(answer, remember[answer], answer_room) if answer in remember else said
             if answer_room < room and cells(text) > answer_room:
                 text = cut(text.partition(": ")[0] if answer in remember else text, answer_room)
             lead = f"{'❯' if is_marked else ' '} {place + 1}. "
@@ -212,7 +212,7 @@ class OverlayPanel:
     takes_text = True
 
     def __init__(
-        self, questions: OpenQuestions, dialog: OverlayDialog, draw: BlockRows, content: ContentRows
+        self, questions: QuestionQueue, dialog: OverlayDialog, draw: ItemRenderer, content: ContentRows
     ) -> None:
         self._questions = questions
         self._dialog = dialog
@@ -309,9 +309,9 @@ class AskedPanel:
 
     def __init__(
         self,
-        questions: OpenQuestions,
+        questions: QuestionQueue,
         other: Callable[[QuestionAsked], Panel],
-        draw: BlockRows,
+        draw: ItemRenderer,
         content: ContentRows,
         is_typing: Callable[[], bool] = lambda: False,
         has_draft: Callable[[], bool] = lambda: False,
@@ -385,7 +385,7 @@ class AskedPanel:
         return panel is not None and panel.takes(key) and not (key == "enter" and self._is_beside)
 
     def leaves(self, letter: str) -> bool:
-        if not isinstance(self._present, LeavesLetters) or not self._present.leaves(letter):
+        if not isinstance(self._present, IgnoresLetters) or not self._present.leaves(letter):
             return False
         self._is_written_beside = True
         return True
@@ -402,7 +402,7 @@ class _Dialog:
     takes_text = True
     hint = "enter answers, esc cancels"
 
-    def __init__(self, questions: OpenQuestions, asked: QuestionAsked, draw: BlockRows) -> None:
+    def __init__(self, questions: QuestionQueue, asked: QuestionAsked, draw: ItemRenderer) -> None:
         self.questions = questions
         self.asked = asked
         self.draw = draw
@@ -477,7 +477,7 @@ class ManyDialog(_Dialog):
     hint = "space marks, a all, n none, enter answers, esc cancels"
 
     def __init__(
-        self, questions: OpenQuestions, asked: QuestionAsked, draw: BlockRows, dialog: MultiSelectDialog
+        self, questions: QuestionQueue, asked: QuestionAsked, draw: ItemRenderer, dialog: MultiSelectDialog
     ) -> None:
         super().__init__(questions, asked, draw)
         self._options = dialog.options
@@ -510,7 +510,7 @@ class TextDialog(_Dialog):
     """A text, in a line of its own: what was being typed elsewhere stays."""
 
     def __init__(
-        self, questions: OpenQuestions, asked: QuestionAsked, draw: BlockRows, dialog: InputDialog
+        self, questions: QuestionQueue, asked: QuestionAsked, draw: ItemRenderer, dialog: InputDialog
     ) -> None:
         super().__init__(questions, asked, draw)
         self._field = TextField(dialog.default, placeholder=dialog.placeholder)

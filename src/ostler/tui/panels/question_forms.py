@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from ostler.app.question_queue import OpenQuestions, is_unseen
-from ostler.core.json_schema import mismatch, referred
+from ostler.app.question_queue import QuestionQueue, is_secret_field
+from ostler.core.json_schema import resolve_reference, schema_error
 from ostler.core.lazy import lazy_module
 from ostler.extensions.ui.themes import ThemeColors
 from ostler.schema.events import QuestionAsked
 from ostler.schema.outcomes import Question
 from ostler.schema.text import cells, cut, one_line, printable
 from ostler.tui.render.boxes import NARROW, framed, inside
-from ostler.tui.render.items import BlockRows
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.render.markdown import markdown_rows
 from ostler.tui.render.spans import BOLD, DIM, REVERSE, Piece, Row, drawn, fitted, folded, sgr
 
@@ -30,9 +30,9 @@ else:
 
 
 class Asked(NamedTuple):
-    questions: OpenQuestions
+    questions: QuestionQueue
     event: QuestionAsked
-    draw: BlockRows
+    draw: ItemRenderer
     cwd: Path
     """Where the paths of a call begin."""
     who: Callable[[], str]
@@ -152,7 +152,7 @@ class Field:
         self._schema, self._whole = schema, whole
         self.options = _options(schema, whole)
         self.kind = _kind(schema, self.options)
-        is_secret = is_secret or is_unseen(schema)
+        is_secret = is_secret or is_secret_field(schema)
         default = schema.get("default")
         self._at = 0
         """The option that is chosen, or where among many options the mark is."""
@@ -178,12 +178,14 @@ class Field:
             if self.is_needed:
                 raise Wrong("it is needed")
             return value
-        if problem := mismatch(value, self._schema, self._whole, where="it"):
+        if problem := schema_error(value, self._schema, self._whole, where="it"):
             raise Wrong(problem)
         return value
 
     def _read(self, text: str) -> Any:
-        takes_none = self.kind == "text" and self.is_needed and not mismatch("", self._schema, self._whole)
+        takes_none = (
+            self.kind == "text" and self.is_needed and not schema_error("", self._schema, self._whole)
+        )
         if not text.strip() and not takes_none:
             return msgspec.UNSET
         match self.kind:
@@ -263,7 +265,7 @@ def fields_of(form: dict[str, Any], *, is_secret: bool) -> list[Field]:
 def _resolved(schema: Any, whole: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(schema, dict):
         return {}
-    found = referred(schema["$ref"], whole) if "$ref" in schema else schema
+    found = resolve_reference(schema["$ref"], whole) if "$ref" in schema else schema
     return {**found, **schema} if isinstance(found, dict) else schema
 
 
@@ -318,7 +320,7 @@ class _Typed:
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self._planned = call_details.PlannedCall(asked.details, asked.cwd)
+        self._planned = call_details.CallDetails(asked.details, asked.cwd)
 
     def takes(self, key: str) -> bool:
         return True
@@ -425,6 +427,6 @@ class FormPanel(_Typed):
         given: Any = {name: value for name, value in values.items() if value is not msgspec.UNSET}
         if list(values) == [""]:
             given = values[""]
-        self._problem = mismatch(given, self._form)
+        self._problem = schema_error(given, self._form)
         if not self._problem:
             self.asked.questions.type(msgspec.json.encode(given).decode())

@@ -15,39 +15,41 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
-from ostler.app.console import own_output
-from ostler.app.prompt_expansion import expanded
-from ostler.app.remote_sessions import FarStore, as_typed
+from ostler.app.console import real_stdout
+from ostler.app.prompt_expansion import expand_typed
+from ostler.app.remote_sessions import RemoteSessions, as_typed
 from ostler.core.store import Store
 from ostler.extensions.ui.front_end import Headless
-from ostler.extensions.ui.themes import ThemeBook
+from ostler.extensions.ui.themes import ThemeRegistry
 from ostler.schema import events
 from ostler.schema.errors import OstlerError
 from ostler.schema.events import Event, QuestionAsked
 from ostler.schema.facts import Fact
 from ostler.sessions.session import Session
-from ostler.tui.command_context import Switching
+from ostler.tui.command_context import SessionSwitch
 from ostler.tui.commands.registry import Commands
 from ostler.tui.conversation import Conversation
-from ostler.tui.editor.chips import Chips, Typed
+from ostler.tui.editor.chips import Chips, PromptDraft
 from ostler.tui.item_builder import Transcript
-from ostler.tui.items import Level, NoticeBlock, UserBlock
-from ostler.tui.model_setup import Rescue
-from ostler.tui.plain.items import block_words, call_words, plain, shown_words
+from ostler.tui.items import Level, NoticeItem, UserItem
+from ostler.tui.model_setup import ModelFallback
+from ostler.tui.plain.items import block_words, call_words, plain, printed_text
 from ostler.tui.plain.panels import PlainPanels, PlainQuestions
-from ostler.tui.prompt_queue import WaitingPrompts
-from ostler.tui.render.items import BlockRows
+from ostler.tui.prompt_queue import PromptQueue
+from ostler.tui.render.items import ItemRenderer
 from ostler.tui.shell import ShellCommands, shell_line
-from ostler.tui.transcript import earlier_facts
+from ostler.tui.transcript import restored_facts
 
 _WIDE = 1000
 """Columns: nothing is cut that is read out."""
 
 
-class PlainDesk:
-    """A `Desk`."""
+class PlainContext:
+    """A `CommandContext`."""
 
-    def __init__(self, plain_face: PlainConversation, face: PlainFace, conversation: Conversation) -> None:
+    def __init__(
+        self, plain_face: PlainConversation, face: PlainFrontEnd, conversation: Conversation
+    ) -> None:
         self._lines = plain_face
         self.face = face
         self.conversation = conversation
@@ -56,25 +58,25 @@ class PlainDesk:
         self.writing = _Writing(
             ShellCommands(
                 lambda: self.conversation,
-                BlockRows(),
+                ItemRenderer(),
                 lambda: None,
                 lambda block: face.say(*block_words(block)),
             ),
-            WaitingPrompts(lambda: self.conversation, _Line(face), BlockRows(), lambda: None),
+            PromptQueue(lambda: self.conversation, _Line(face), ItemRenderer(), lambda: None),
         )
         self.commands = Commands(self)
-        self.switching = Switching(self)
-        self.rescue = Rescue(self)
+        self.switching = SessionSwitch(self)
+        self.rescue = ModelFallback(self)
 
     def colors(self) -> None:
         return None
 
     def say(self, text: str, level: Level = "info") -> None:
-        self.face.say(*block_words(NoticeBlock(text, level)))
+        self.face.say(*block_words(NoticeItem(text, level)))
 
     def write(self, text: str) -> None:
-        own_output().write(text)
-        own_output().flush()
+        real_stdout().write(text)
+        real_stdout().flush()
 
     def see(self, batch: Sequence[Fact | Event]) -> None:
         self._lines.see(batch)
@@ -86,13 +88,13 @@ class PlainDesk:
     async def submit(self, text: str) -> None:
         await self._lines.obey(text)
 
-    def leave(self) -> None:
-        self._lines.leave()
+    def quit(self) -> None:
+        self._lines.quit()
 
     async def first_steps(self, open_store: Callable[[], Store] | None) -> None:
-        from ostler.tui.first_run import first_steps
+        from ostler.tui.first_run import set_up_model
 
-        await first_steps(self, open_store)
+        await set_up_model(self, open_store)
 
     def listed(self) -> list[str]:
         """All commands, a line each."""
@@ -109,7 +111,7 @@ class PlainDesk:
 
 class _Writing(NamedTuple):
     shell: ShellCommands
-    waiting: WaitingPrompts
+    waiting: PromptQueue
 
 
 class _Line:
@@ -117,13 +119,13 @@ class _Line:
 
     text = ""
 
-    def __init__(self, face: PlainFace) -> None:
+    def __init__(self, face: PlainFrontEnd) -> None:
         self._face = face
 
-    def put(self, typed: Typed) -> None:
+    def put(self, typed: PromptDraft) -> None:
         self._face.set_editor_text(typed.text)
 
-    def put_back(self, typed: Typed) -> bool:
+    def put_back(self, typed: PromptDraft) -> bool:
         self.put(typed)
         return True
 
@@ -159,7 +161,7 @@ _HELP = (
 )
 
 
-class PlainFace(Headless):
+class PlainFrontEnd(Headless):
     """Asks and prints. What concerns colours or the line to type in is as without a face."""
 
     name = "plain"
@@ -168,20 +170,20 @@ class PlainFace(Headless):
     def __init__(self) -> None:
         self.conversation: PlainConversation | None = None
         self.questions = PlainQuestions(self.say)
-        self.book = ThemeBook()
+        self.book = ThemeRegistry()
 
     async def ask(self, asked: QuestionAsked) -> Any:
         return await self.questions.ask(asked)
 
     def say(self, *lines: str) -> None:
-        out = own_output()
+        out = real_stdout()
         for line in lines:
             print(line, file=out)
         out.flush()
 
     def size(self) -> tuple[int, int]:
         try:
-            columns, rows = os.get_terminal_size(own_output().fileno())
+            columns, rows = os.get_terminal_size(real_stdout().fileno())
         except OSError:
             return 0, 0
         return columns, rows
@@ -192,7 +194,7 @@ class PlainFace(Headless):
 
     def exit(self) -> None:
         if self.conversation is not None:
-            self.conversation.leave()
+            self.conversation.quit()
 
     async def switch(self, session: str, prompt: str) -> str:
         if self.conversation is None:
@@ -213,10 +215,10 @@ class PlainFace(Headless):
 class PlainConversation:
     """Lines in, lines out."""
 
-    def __init__(self, session: Session, face: PlainFace) -> None:
+    def __init__(self, session: Session, face: PlainFrontEnd) -> None:
         self._face = face
         self._transcript = Transcript()
-        self.desk = PlainDesk(self, face, Conversation(session, None, self.see))
+        self.desk = PlainContext(self, face, Conversation(session, None, self.see))
         self._left = asyncio.Event()
         self.is_terminated = False
         """By a signal: maybe nobody reads any more."""
@@ -248,7 +250,7 @@ class PlainConversation:
         finally:
             self.stop_reading()
             await self.desk.close()
-            await self._conversation.leave()
+            await self._conversation.close()
 
     async def _begin_with(self, first: str, needs_model: Callable[[], Store] | bool) -> None:
         if needs_model:
@@ -256,7 +258,7 @@ class PlainConversation:
         await (self._take(first) if first else self._tell_held())
 
     async def _tell_earlier(self) -> None:
-        facts, _ = await earlier_facts(self._conversation.session.journal, EARLIER)
+        facts, _ = await restored_facts(self._conversation.session.journal, EARLIER)
         for block in self._transcript.take(facts)[-EARLIER:]:
             self._face.say(*block_words(block))
 
@@ -268,12 +270,12 @@ class PlainConversation:
         await self._tell_earlier()
         conversation.begin()
 
-    def leave(self) -> None:
+    def quit(self) -> None:
         self._left.set()
 
     def _terminate(self) -> None:
         self.is_terminated = True
-        self.leave()
+        self.quit()
 
     def _interrupt(self) -> None:
         if self._conversation.is_working:
@@ -281,7 +283,7 @@ class PlainConversation:
         elif self.desk.writing.shell:
             self._begin(self.desk.writing.shell.stop())
         else:
-            self.leave()
+            self.quit()
 
     # --- what happens ---------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class PlainConversation:
         for one in batch:
             event = one.event if isinstance(one, Fact) else one
             for block in self._transcript.take(self.desk.writing.waiting.take([one])):
-                if isinstance(block, UserBlock) and block.text in self._said:
+                if isinstance(block, UserItem) and block.text in self._said:
                     self._said.remove(block.text)
                 else:
                     self._face.say(*block_words(block))
@@ -325,7 +327,7 @@ class PlainConversation:
             data = os.read(sys.stdin.fileno(), 1 << 16)
         if not data:
             self.stop_reading()
-            self.leave()
+            self.quit()
             return
         *lines, self._typed = (self._typed + self._decoder.decode(data)).split("\n")
         for line in lines:
@@ -353,7 +355,7 @@ class PlainConversation:
                 self._face.say(*_HELP, *self.desk.listed())
                 self._prompt()
             case "/quit" | "/exit" | "/q":
-                self.leave()
+                self.quit()
             case _ if self._face.questions.present is not None:
                 self._face.questions.take(line)
             case _ if self.desk.panels.present is not None:
@@ -362,7 +364,7 @@ class PlainConversation:
                 await self._conversation.release()
                 self._prompt()
             case "/shown":
-                self._face.say(*await shown_words(self._conversation.host, self._conversation.session.id))
+                self._face.say(*await printed_text(self._conversation.host, self._conversation.session.id))
                 self._prompt()
             case "/steer":
                 await self._say(rest.strip(), steers=True)
@@ -380,11 +382,11 @@ class PlainConversation:
             return
         conversation = self._conversation
         names = [one.name for one in self.desk.commands.entries()]
-        waiting, typed = self.desk.writing.waiting, Typed(line, Chips())
-        if isinstance(conversation.store, FarStore):
+        waiting, typed = self.desk.writing.waiting, PromptDraft(line, Chips())
+        if isinstance(conversation.store, RemoteSessions):
             content = as_typed(typed)
         else:
-            content = await asyncio.to_thread(expanded, (line,), line, conversation.harness, names)
+            content = await asyncio.to_thread(expand_typed, (line,), line, conversation.harness, names)
         if steers and conversation.is_working:
             self._face.say("the model is told at its next step")
             waiting.sent(await conversation.steer(content), typed, content)
@@ -392,4 +394,4 @@ class PlainConversation:
         if await conversation.is_busy():
             self._face.say("it waits for its turn; /steer WORDS reaches the run that is under way")
         self._said.append(line)
-        waiting.sent(await conversation.say(content), typed)
+        waiting.sent(await conversation.prompt(content), typed)

@@ -10,14 +10,14 @@ from ostler.history.costs import dollars
 from ostler.permissions.rules import preview
 from ostler.schema.text import one_line, printable
 from ostler.tui.items import (
-    CallBlock,
+    CallItem,
     Item,
-    NoticeBlock,
-    PrintedBlock,
-    ReasoningBlock,
-    ReceiptBlock,
-    TextBlock,
-    UserBlock,
+    NoticeItem,
+    PrintedItem,
+    ReasoningItem,
+    RunEndItem,
+    TextItem,
+    UserItem,
 )
 from ostler.tui.status import elapsed, short
 
@@ -37,22 +37,22 @@ _LEVELS = {"info": "note", "warning": "warning", "error": "error"}
 def block_words(block: Item) -> list[str]:
     """Lines. Thoughts are left out: that there were some was said when they began."""
     match block:
-        case UserBlock(text=text, attachments=attached):
+        case UserItem(text=text, attachments=attached):
             return [f"You: {plain(text)}", *(f"attached: {one_line(name)}" for name in attached)]
-        case TextBlock(part=part):
+        case TextItem(part=part):
             return plain(part.text).strip("\n").split("\n")
-        case ReasoningBlock():
+        case ReasoningItem():
             return []
-        case CallBlock():
+        case CallItem():
             return _call(block)
-        case NoticeBlock(text=text, level=level):
+        case NoticeItem(text=text, level=level):
             return [f"{_LEVELS[level]}: {plain(text)}"]
-        case PrintedBlock(printed=printed):
+        case PrintedItem(printed=printed):
             who = f"{printed.extension}: " if printed.extension else ""
             title = f"{one_line(printed.title)}: " if printed.title else ""
             mark = "error: " if printed.level == "error" else ""
             return f"{who}{mark}{title}{plain(printed.text)}".split("\n")
-        case ReceiptBlock():
+        case RunEndItem():
             return [_receipt(block)]
 
 
@@ -61,7 +61,7 @@ def call_words(name: str, arguments: dict[str, object] | None) -> str:
     return f"calling {name}: {one_line(preview(name, arguments or {}))}"
 
 
-def _call(block: CallBlock) -> list[str]:
+def _call(block: CallItem) -> list[str]:
     how = "" if block.stage == "done" else f" {block.stage}"
     said = [f"result of {block.name}{how}: {one_line(block.summary)}".removesuffix(": ")]
     if block.images:
@@ -78,14 +78,14 @@ def _call(block: CallBlock) -> list[str]:
     return [*said, *shown]
 
 
-def _receipt(block: ReceiptBlock) -> str:
+def _receipt(block: RunEndItem) -> str:
     said = [block.status]
     if block.reason and block.reason != block.status:
         said.append(one_line(block.reason))
     return ", ".join([*said, *taken(block)])
 
 
-def taken(block: ReceiptBlock) -> list[str]:
+def taken(block: RunEndItem) -> list[str]:
     """What a run took."""
     said = [f"{block.tools} call{'' if block.tools == 1 else 's'}"] if block.tools else []
     if block.tokens is None:
@@ -109,7 +109,7 @@ _NAMES = ("header", "widget:", "footer", "status:")
 _COLUMNS = 80
 
 
-async def shown_words(host: ExtensionHost | None, session: str) -> list[str]:
+async def printed_text(host: ExtensionHost | None, session: str) -> list[str]:
     """In the order of the terminal; a line for each, and more for what has more."""
     values = host.live_values(session) if host else {}
     said: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ostler.app.question_queue import OpenQuestions, question_in_words
+from ostler.app.question_queue import QuestionQueue, question_text
 from ostler.extensions.ui.types import InputDialog, MultiSelectDialog, dialog_of
 from ostler.schema.events import QuestionAsked
 from ostler.tui.panels.panel import Panel, Panels, ReadingPanel, TextLine
@@ -26,7 +26,7 @@ class PlainQuestions:
 
     def __init__(self, say: Callable[..., None]) -> None:
         self._say = say
-        self._open = OpenQuestions()
+        self._open = QuestionQueue()
         self._open.opened = self._look
         self._shown: QuestionAsked | None = None
 
@@ -96,7 +96,7 @@ class PlainQuestions:
 
 def _question_in_words(asked: QuestionAsked, options: list[str]) -> list[str]:
     question, details = asked.question, asked.question.details or {}
-    lines = ["question: " + plain(question_in_words(question))]
+    lines = ["question: " + plain(question_text(question))]
     if diff := details.get("diff"):
         lines += plain(str(diff)).splitlines()[:_LONGEST]
     elif command := details.get("command"):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ostler.extensions.ui.themes import ThemeColors
-from ostler.history.partial_json import EACH, GrowingString
+from ostler.history.partial_json import EACH, StreamingString
 from ostler.schema.text import plural
-from ostler.tui.render.code import GrowingCode
+from ostler.tui.render.code import CodeStream
 from ostler.tui.render.diff import DiffLine, diff_rows
 
 _LARGEST = 1_000_000
@@ -112,7 +112,7 @@ _MUCH = 400
 """Characters of arguments that nobody sees, from which on it is said how many there are."""
 
 
-class GrowingArguments(Protocol):
+class ArgumentsStream(Protocol):
     """Of one call."""
 
     @property
@@ -130,26 +130,26 @@ class GrowingArguments(Protocol):
     def tail(self, rows: int, width: int, colors: ThemeColors | None) -> list[str]: ...
 
 
-def growing_arguments(tool: str, cwd: Path | None = None) -> GrowingArguments:
+def arguments_stream(tool: str, cwd: Path | None = None) -> ArgumentsStream:
     """`cwd` is where the file is that an edit would change."""
     match tool:
         case "write":
-            return GrowingWrite()
+            return WriteStream()
         case "edit":
-            return GrowingEdit(lambda path: text_before(cwd, path) if cwd else None)
+            return EditStream(lambda path: text_before(cwd, path) if cwd else None)
         case "bash":
-            return GrowingCommand()
+            return CommandStream()
         case _:
-            return GrowingOther()
+            return OtherStream()
 
 
-class GrowingWrite:
+class WriteStream:
     """The arguments of `write`."""
 
     def __init__(self) -> None:
-        self._path = GrowingString("path")
-        self._content = GrowingString("content")
-        self._code: GrowingCode | None = None
+        self._path = StreamingString("path")
+        self._content = StreamingString("content")
+        self._code: CodeStream | None = None
         self._lines = 0
         self._is_in_line = False
 
@@ -168,7 +168,7 @@ class GrowingWrite:
             self._lines += content.count("\n")
             self._is_in_line = not content.endswith("\n")
         if content and self._code is None:
-            self._code = GrowingCode(path=self.path)
+            self._code = CodeStream(path=self.path)
         if content and self._code is not None:
             self._code.feed(content)
 
@@ -176,16 +176,16 @@ class GrowingWrite:
         return self._code.tail(rows, width, colors) if self._code else []
 
 
-class GrowingEdit:
+class EditStream:
     """The arguments of `edit`: for each replacement what goes, then what comes."""
 
     def __init__(self, read: Callable[[str], str | None] = lambda path: None) -> None:
         self._read = read
         self._before: str | None = None
         self._has_looked = False
-        self._path = GrowingString("path")
-        self._old = GrowingString("edits", EACH, "old_text")
-        self._new = GrowingString("edits", EACH, "new_text")
+        self._path = StreamingString("path")
+        self._old = StreamingString("edits", EACH, "old_text")
+        self._new = StreamingString("edits", EACH, "new_text")
         self._replacements: list[Replacement] = []
 
     @property
@@ -222,12 +222,12 @@ class GrowingEdit:
         return diff_rows(lines[-rows:], width, colors)[-rows:]
 
 
-class GrowingCommand:
+class CommandStream:
     """The arguments of `bash`. A command of several lines is shown; for others the title has room."""
 
     def __init__(self) -> None:
-        self._command = GrowingString("command")
-        self._code = GrowingCode(language="bash")
+        self._command = StreamingString("command")
+        self._code = CodeStream(language="bash")
         self._first = ""
         self._lines = 0
 
@@ -252,11 +252,11 @@ class GrowingCommand:
         return self._code.tail(rows, width, colors) if self._lines else []
 
 
-class GrowingOther:
+class OtherStream:
     """The arguments of any other tool: what they are about is seen as soon as it is there."""
 
     def __init__(self) -> None:
-        self._fields = [GrowingString(name) for name in _ABOUT]
+        self._fields = [StreamingString(name) for name in _ABOUT]
         self._size = 0
 
     @property

@@ -90,7 +90,9 @@ def lines_of_words(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) 
     return lines[:-1] if code.endswith("\n") or not code else lines
 
 
-def settled(lexer: Lexer | None, code: str, state: tuple[str, ...] = ()) -> tuple[int, tuple[str, ...]]:
+def highlighted_lines(
+    lexer: Lexer | None, code: str, state: tuple[str, ...] = ()
+) -> tuple[int, tuple[str, ...]]:
     """How many lines from the first on are final, and the state in which the lexer goes on after them."""
     lines = code.count("\n")
     if lexer is None or not _is_readable(code):
@@ -234,7 +236,7 @@ def code_lines(
     return [_pieces(line, colors) for line in lines]
 
 
-class GrowingCode:
+class CodeStream:
     """A file while it is being written. Every line is coloured once or twice, and only the end is kept."""
 
     def __init__(self, *, language: str = "", path: str = "") -> None:
@@ -264,7 +266,7 @@ class GrowingCode:
         held = "\r" if text.endswith("\r") else ""
         self._news = [held]
         self._open += printable(text.removesuffix(held))
-        count, state = settled(lexer, self._open, self._state)
+        count, state = highlighted_lines(lexer, self._open, self._state)
         if not count and self._open.count("\n") > LINES_KEPT:
             count = LINES_KEPT
         if not count:

@@ -14,15 +14,15 @@ from ostler.schema.messages import Text
 from ostler.schema.text import cells, cut, cut_start, one_line, printable
 from ostler.tui.call_items import OpenCall
 from ostler.tui.items import (
-    CallBlock,
-    ChildLine,
+    CallItem,
+    ChildItem,
     Item,
-    NoticeBlock,
-    PrintedBlock,
-    ReasoningBlock,
-    ReceiptBlock,
-    TextBlock,
-    UserBlock,
+    NoticeItem,
+    PrintedItem,
+    ReasoningItem,
+    RunEndItem,
+    TextItem,
+    UserItem,
 )
 from ostler.tui.plain.items import taken
 from ostler.tui.render.boxes import framed, inside, notice_rows, printed_rows, user_rows
@@ -52,7 +52,7 @@ _ENDS = {"completed": "✓", "cancelled": "■", "refused": "✗", "limit": "■
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 
 
-class CallDress(msgspec.Struct, frozen=True):
+class CallRendering(msgspec.Struct, frozen=True):
     """What an extension says of how a call is shown. What is empty is drawn as usual."""
 
     title: str = ""
@@ -63,33 +63,33 @@ class CallDress(msgspec.Struct, frozen=True):
     body: str | None = None
 
 
-class BlockRows:
+class ItemRenderer:
     """Draws in the colours of one theme; without any, if there is none."""
 
     def __init__(self, colors: ThemeColors | None = None) -> None:
         self.colors = colors
-        self.open_dress: Callable[[CallBlock, int], CallDress | None] = lambda block, width: None
+        self.open_dress: Callable[[CallItem, int], CallRendering | None] = lambda block, width: None
         """How extensions want a call to look that is under way."""
 
-    def closed(self, block: Item, width: int, dress: CallDress | None = None) -> list[str]:
+    def closed(self, block: Item, width: int, dress: CallRendering | None = None) -> list[str]:
         """The rows of a block that will not change; with a blank one before what begins something new."""
         match block:
-            case UserBlock(text=text, attachments=attached):
+            case UserItem(text=text, attachments=attached):
                 rows = user_rows(text, width, self.colors, attachments=attached)
                 rows = folded(rows, PROMPT_ROWS, width, self.colors)
                 return ["", *([self._dim("while it worked:", width)] if block.is_steer else []), *rows, ""]
-            case TextBlock(part=part):
+            case TextItem(part=part):
                 rows = part_rows(part, width, self.colors)
                 return ["", *rows] if part.begins and rows else rows
-            case ReasoningBlock():
+            case ReasoningItem():
                 return ["", self._reasoning(block, width)]
-            case CallBlock():
+            case CallItem():
                 return ["", *self._call(block, width, dress)]
-            case NoticeBlock(text=text, level=level):
+            case NoticeItem(text=text, level=level):
                 return notice_rows(text, width, self.colors, level=level)
-            case PrintedBlock(printed=printed):
+            case PrintedItem(printed=printed):
                 return printed_rows(printed, width, self.colors)
-            case ReceiptBlock():
+            case RunEndItem():
                 return ["", *self._receipt(block, width)]
 
     def opened(self, block: Item | OpenCall, width: int, most: int) -> list[str]:
@@ -97,7 +97,7 @@ class BlockRows:
         match block:
             case OpenCall():
                 return ["", *self._open_call(block, width, most)]
-            case ReasoningBlock():
+            case ReasoningItem():
                 said = f"✻ thinking, {len(block.text.split())} words"
                 return ["", self._dim(said, width), *self._last_thoughts(block, width)]
             case _:
@@ -105,7 +105,7 @@ class BlockRows:
 
     # --- thinking -------------------------------------------------------------------------------------
 
-    def _reasoning(self, block: ReasoningBlock, width: int) -> str:
+    def _reasoning(self, block: ReasoningItem, width: int) -> str:
         took = f" for {elapsed(block.seconds)}" if block.seconds >= 1 else ""
         return self._dim(f"✻ thought{took}, {len(block.text.split())} words · ctrl+t shows them", width)
 
@@ -116,13 +116,13 @@ class BlockRows:
         about = f"{len(text.split())} words"
         return ["", *framed([drawn(row) for row in rows], width, self.colors, title="thought", about=about)]
 
-    def _last_thoughts(self, block: ReasoningBlock, width: int) -> list[str]:
+    def _last_thoughts(self, block: ReasoningItem, width: int) -> list[str]:
         lines = printable(block.text).strip().splitlines()[-2:]
         return [f"  {self._dim(line, width - 2)}" for line in lines]
 
     # --- calls ----------------------------------------------------------------------------------------
 
-    def _call(self, block: CallBlock, width: int, dress: CallDress | None) -> list[str]:
+    def _call(self, block: CallItem, width: int, dress: CallRendering | None) -> list[str]:
         is_said_below = block.stage != "done" and (
             block.result.startswith(block.summary) or block.summary == default_summary([Text(block.result)])
         )
@@ -139,13 +139,13 @@ class BlockRows:
 
     def _framed_call(
         self,
-        block: CallBlock,
+        block: CallItem,
         rows: list[str],
         width: int,
         about: str,
         note: str,
         slot: str,
-        dress: CallDress | None,
+        dress: CallRendering | None,
     ) -> list[str]:
         title, edge, background = self._title(block), "", ""
         if dress is not None:
@@ -168,14 +168,16 @@ class BlockRows:
             return header, "", rows
         return title, "", [*terminal_rows(header, inside(width), self.colors), *rows]
 
-    def _dressed_result(self, block: CallBlock, dress: CallDress, width: int, rows: list[str]) -> list[str]:
+    def _dressed_result(
+        self, block: CallItem, dress: CallRendering, width: int, rows: list[str]
+    ) -> list[str]:
         if dress.body is None and not dress.markdown:
             return rows
         body = block.result if dress.body is None else dress.body
         drawn_as = markdown_rows if dress.markdown else terminal_rows
         return folded(drawn_as(body, width, self.colors), CHANGE_ROWS, width, self.colors, UNFOLD)
 
-    def _result(self, block: CallBlock, width: int) -> list[str]:
+    def _result(self, block: CallItem, width: int) -> list[str]:
         details = block.details or {}
         if details.get("diff") and block.stage == "done":
             return change_rows(details, width, self.colors, most=CHANGE_ROWS, hint=UNFOLD)
@@ -211,10 +213,10 @@ class BlockRows:
             [], width, self.colors, title=self._title(block), about=self._about(block), note="waits"
         )[0]
 
-    def _children(self, block: CallBlock, width: int) -> list[str]:
+    def _children(self, block: CallItem, width: int) -> list[str]:
         return [self._child(child, width) for child in block.children]
 
-    def _child(self, child: ChildLine, width: int) -> str:
+    def _child(self, child: ChildItem, width: int) -> str:
         name, line = f"⚙ {one_line(child.name)}", one_line(child.line)
         if not line:
             return self._dim(name, width)
@@ -222,25 +224,25 @@ class BlockRows:
         said = cut_start(line, room) if child.is_growing and room > 0 else line
         return self._dim(f"{name}: {said}", width)
 
-    def _images(self, block: CallBlock, width: int) -> list[str]:
+    def _images(self, block: CallItem, width: int) -> list[str]:
         if not block.images:
             return []
         from ostler.tui.render.images import image_words
 
         return [self._dim(image_words(one), width) for one in block.images]
 
-    def _title(self, block: CallBlock) -> str:
+    def _title(self, block: CallItem) -> str:
         icon = f"{block.display.icon} " if block.display and block.display.icon else ""
         return f"{icon}{block.name}"
 
-    def _about(self, block: CallBlock) -> str:
+    def _about(self, block: CallItem) -> str:
         if block.display and (title := block.display.title_for(block.arguments)):
             return one_line(title)
         return one_line(preview(block.name, block.arguments))
 
     # --- the rest -------------------------------------------------------------------------------------
 
-    def _receipt(self, block: ReceiptBlock, width: int) -> list[str]:
+    def _receipt(self, block: RunEndItem, width: int) -> list[str]:
         said = [f"{_ENDS.get(block.status, '·')} {block.status}"]
         if block.reason and block.reason != block.status:
             said.append(block.reason)

@@ -197,7 +197,7 @@ class Part(msgspec.Struct, frozen=True):
     """Of the first item, where it goes on with a numbered list."""
 
 
-class GrowingMarkdown:
+class MarkdownStream:
     """Splits a text into parts while it arrives.
 
     - A part that was given never changes, and what comes later does not change how it is drawn.
@@ -347,12 +347,12 @@ class GrowingMarkdown:
 
     def _close_some_code(self) -> None:
         """Up to where the lexer can go on, so that the rest is coloured as in one go."""
-        from ostler.tui.render.code import lexer_of, settled
+        from ostler.tui.render.code import highlighted_lines, lexer_of
 
         fence = self._fence
         text = "".join(self._lines)
         code = unindented(text[fence.start :], fence.indent)
-        count, state = settled(lexer_of(fence.language), code, fence.state)
+        count, state = highlighted_lines(lexer_of(fence.language), code, fence.state)
         if not count:
             fence.limit *= 2
             return
@@ -393,5 +393,5 @@ def unindented(code: str, indent: int) -> str:
 
 def parts_of(text: str) -> list[Part]:
     """Of a text that is whole."""
-    growing = GrowingMarkdown()
+    growing = MarkdownStream()
     return [*growing.feed(text), *growing.finish()]
