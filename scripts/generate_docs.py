@@ -43,7 +43,7 @@ run_started
   step_started
     model_called
       ( text_delta | reasoning_delta | tool_input_started | tool_input_delta | tool_input_ended )*
-    usage                            one for each model_called, also of a failed one
+    usage                            one for each model_called, also a failed one
     assistant_message | model_failed     after model_failed: model_called again, or step_ended
     tool_called*                     in the model's order
     for each call, calls may interleave:
@@ -53,14 +53,14 @@ run_started
       ( tool_deferred | question_asked question_answered )*
       tool_result                    one for each tool_called
   step_ended
-  user_message*                      what people said meanwhile
+  user_message*                      messages sent in the meantime
   step_started …
 run_waiting run_resumed              in pairs, any number of times
 run_ended                            one for each run_started
 """
 
 BESIDE_THE_ORDER = """\
-Other records, entries of extensions, to-do lists, and model calls with another purpose than `step` may stand
+Other records, extension entries, to-do lists, and model calls with a purpose other than `step` may occur
 anywhere between `run_started` and `run_ended`.
 """
 
@@ -69,46 +69,45 @@ EVENTS_INTRODUCTION = """\
 
 Everything that happens in a session is an event. There are four kinds:
 
-- An **entry** is a fact on the session's tree: it has a parent, and it may be told to the model.
-- A **record** is a fact of the whole session: going back to an earlier entry does not undo it.
-- A **delta** is a fragment on its way. It is never stored; the fact that follows holds or names the whole.
-- A **live value** is the present state of something without a history: never stored, replaced whole.
+- An **entry** is a fact on the session's tree: it has a parent, and may be sent to the model.
+- A **record** is a fact of the whole session: going back to an earlier entry doesn't undo it.
+- A **delta** is a streamed fragment. It is never stored; the fact that follows has or names the whole.
+- A **live value** is the current state of something without history. Never stored; an update replaces it.
 
-Facts are numbered 1, 2, 3 … in each session and are committed before anybody sees them. On the wire a fact
-is one JSON object: the fields of its event, and those of its envelope (`seq`, `session`, `run`, `time`, for
-an entry `parent`, for a copy `origin`):
+A fact is a stored event. Facts are numbered 1, 2, 3 … in each session and are committed before they are
+shown. A fact is sent as one JSON object: the fields of its event and of its envelope (`seq`, `session`,
+`run`, `time`, for an entry `parent`, for a copy `origin`):
 
 ```json
 {example}
 ```
 
-A field marked `?` has a default and is left out when it has it. An event or a field that this version does
-not know is kept byte for byte. The list is ahead of the program in places: it also names events of features
-that are still to come.
+A field marked `?` has a default, and is left out if it has that value. Unknown events and fields are kept
+byte for byte. The list also contains events of planned features.
 
 ## Every event
 
-*Stored*: it is in the log. *Shown*: people see it, live and when the session is opened again. *Told*: the
-model is told it in the steps that follow. *Live*: it goes to those who follow the session.
+*Stored*: it is in the log. *Shown*: users see it, live and when they reopen the session. *Told*: it is sent
+to the model in later steps. *Live*: it is sent to subscribers of the session.
 """
 
 MAPPING_INTRODUCTION = """\
 ## Coming from another system
 
-Where each event of Kit, zot, linnkit and agentapi is found here. `request:` names a request, `hook:` a hook
-point.
+The events of Kit, zot, linnkit and agentapi, and their counterparts here. `request:` is a request, `hook:` a
+hook.
 """
 
 ERRORS_INTRODUCTION = """\
 # Errors
 
-Every error is one of this tree. A message says what happened, to what, and what to do.
+Every error is in this tree. A message says what happened, to what, and what to do.
 
 ```
 {tree}
 ```
 
-`kind` is how an error appears in events. The exit code is that of the command line, the status that of HTTP.
+`kind` is the error's name in events. The exit code is for the command line, the status for HTTP.
 """
 
 
@@ -154,9 +153,9 @@ def events_page() -> str:
         NOTICE,
         EVENTS_INTRODUCTION.format(example=example()).strip(),
         "\n".join(event_table(samples)),
-        "Marks on an event change what becomes of it:",
+        "Some fields change how an event is handled:",
         "\n".join(mark_table(samples)),
-        "## Shapes inside events",
+        "## Types used in events",
         "\n".join(shape_table()),
         "## The order of a run",
         f"```\n{order_of_a_run()}```",
@@ -184,7 +183,7 @@ def example() -> str:
 
 
 def event_table(samples: dict[str, events.Event]) -> Iterator[str]:
-    yield "| event | kind | stored | shown | told | live | what it says | fields |"
+    yield "| event | kind | stored | shown | told | live | meaning | fields |"
     yield "|---|---|---|---|---|---|---|---|"
     for tag, event_type in events.EVENT_TYPES.items():
         cells = [f"`{tag}`", kind_of(event_type), *fate_cells(samples[tag]), summary_of(event_type)]
@@ -215,7 +214,7 @@ def mark_table(samples: dict[str, events.Event]) -> Iterator[str]:
 
 
 def shape_table() -> Iterator[str]:
-    yield "| shape | what it is | fields |"
+    yield "| type | what it is | fields |"
     yield "|---|---|---|"
     for shape in shapes_in(events.EVENT_TYPES.values()):
         yield row(f"`{shape.__name__}`", summary_of(shape), fields_of(shape))

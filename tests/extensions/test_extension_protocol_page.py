@@ -65,7 +65,7 @@ def test_the_page_names_the_fields_of_a_manifest_the_events_and_the_limits() -> 
     assert set(re.findall(r"`(\w+)`", manifest)) >= set(Manifest.__struct_fields__)
     (told,) = re.findall(r"^## Events\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"^\| `(\w+)`", told, re.MULTILINE)) == set(SUMMARISED)
-    (others,) = re.findall(r"So can the moments (.*?)\. A name", told, re.DOTALL)
+    (others,) = re.findall(r"and to the lifecycle events (.*?)\. A name", told, re.DOTALL)
     assert all(types_behind(name) for name in re.findall(r"`(\w+)`", others))
     limits = Limits()
     assert (limits.hello, limits.silence, limits.ready, limits.intercept, limits.command) == (
