@@ -78,8 +78,8 @@ class SilenceTimeout(Exception):
 class cancel_scope:
     """`async with cancel_scope(token):` ends the block with `ScopeCancelled` when the token fires.
 
-    With `silence` it ends with `SilenceTimeout` when that many seconds have passed since it began, or since `heard`.
-    May be used again.
+    With `silence` it ends with `SilenceTimeout` after that many seconds without a call of `reset`. It can be
+    used again.
     """
 
     def __init__(self, token: CancelToken, silence: float | None = None) -> None:

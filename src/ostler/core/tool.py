@@ -140,8 +140,8 @@ class Tool(Protocol):
     - It stops soon after `context.cancel` fires: its task is cancelled, and processes it owns must die.
     - It may have a method `async precheck(arguments, before: BeforeCall) -> str`: why the call would fail
       for sure. It is asked before a person is, and changes nothing.
-    - It may have a method `expand_arguments(arguments, before: BeforeCall) -> dict`: the arguments with what they
-      stand for, such as the command behind a name. Those are judged, shown to people, and run.
+    - It may have a method `expand_arguments(arguments, before: BeforeCall) -> dict`: the full arguments,
+      such as the command behind a name. Those are judged, shown to people, and run.
     """
 
     @property

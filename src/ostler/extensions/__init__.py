@@ -1,7 +1,7 @@
 """Extensions: what a user drops in to change the agent, in Python or in any language.
 
-An extension is a file or a package with `def setup(ostler): …`; `ostler` is an `ExtensionAPI`. The names below are
-what extensions import; each is loaded when it is first used.
+An extension is a file or a package with `def setup(ostler)`, which gets an `ExtensionAPI`. Extensions import
+the names below; each is loaded when it is first used.
 """
 
 from __future__ import annotations

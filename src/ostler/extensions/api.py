@@ -196,8 +196,8 @@ class ExtensionAPI:
     def context_provider(
         self, fence: ContextProvider | str, /, *, time_limit: float = TIME_LIMIT, **how: Any
     ) -> Any:
-        """Context that it brings along, see `ContextProvider`; or its kind, for the function that says the content:
-        `@ostler.fence("memory", placement="system")`. That gets a `ProviderRequest`."""
+        """Adds a `ContextProvider`; or decorates the function that returns the text, which gets a
+        `ProviderRequest`: `@ostler.context_provider("memory", placement="system")`."""
 
         def register(one: ContextProvider) -> ContextProvider:
             self.registered.fences[one.kind] = RegisteredProvider(one, time_limit)

@@ -81,8 +81,8 @@ OPERATIONS: list[Operation] = [
 
 
 def create_app(server: ServerState, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> ASGIApp:
-    """Serves one `ServerState`; its life is that of the application, or, mounted in another, begins with the first
-    request: then whoever mounts it closes the server.
+    """The ASGI application that serves one `ServerState`. The server starts and stops with the application;
+    mounted in another one, it starts with the first request, and the outer application closes it.
 
     `hosts` are names by which it may be asked for beside those of this machine, `origins` pages elsewhere
     that may ask.

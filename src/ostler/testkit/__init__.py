@@ -8,7 +8,7 @@
 | call a tool by itself | `ostler.testkit.fakes.FakeToolContext` |
 | test an extension | `ostler.testkit.extensions.ExtensionTest`, `ostler.testkit.front_end.FakeFrontEnd` |
 | check that a log is whole | `violations`, `broken`, `INVARIANTS` |
-| check that a session and its children agree | `tree_violations`, `broken_tree_invariants`, `TREE_INVARIANTS` |
+| check that a session and its children agree | `tree_violations`, `TREE_INVARIANTS` |
 | check it after every test | `watched_sessions` |
 | check that my store keeps the contract | `ostler.testkit.store_conformance.StoreConformance` |
 | see what crashes do to a session | `ostler.testkit.simulator.simulate` |
