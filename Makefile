@@ -69,24 +69,24 @@ web/node_modules/.installed: web/package-lock.json
 
 .PHONY: test-local-model
 test-local-model: local-model  ## our wire against a real model, a small one (130 MB to download)
-	$(BIN)/python -m pytest -m long tests/long/test_local_model.py
+	$(BIN)/python -m pytest -m long tests/system/test_local_model.py
 
 .PHONY: test-install
 test-install: wheelhouse  ## install the package with pip, uv and uvx, from a wheel and from git (70 MB to download)
-	$(BIN)/python -m pytest -m long tests/long/test_install.py
+	$(BIN)/python -m pytest -m long tests/system/test_install.py
 
 .PHONY: test-real-agents
 test-real-agents: real-agents  ## other vendors' agents under the driver (2 GB from npm and PyPI)
-	$(BIN)/python -m pytest -m long -n 2 tests/real_agents
+	$(BIN)/python -m pytest -m long -n 2 tests/agents/real
 
 .PHONY: real-agents-seen
 real-agents-seen: real-agents  ## the same; writes the table in docs/terminal-agents.md, and the recorded screens
-	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -m long -n 2 tests/real_agents
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -m long -n 2 tests/agents/real
 
 # Tests of those that cannot be had are skipped.
 .PHONY: real-agents
 real-agents: .venv/.dev
-	@$(BIN)/python -m tests.real_agents.installing || echo "some agents are missing" >&2
+	@$(BIN)/python -m tests.agents.real.installing || echo "some agents are missing" >&2
 
 # Without it, its tests are skipped.
 .PHONY: local-model
@@ -122,7 +122,7 @@ picture: .venv/.demo  ## draw the picture of the demo, docs/pictures/demo.svg
 .PHONY: screens
 screens: .venv/.dev  ## renew the screens of the terminal face on file, and the pictures in docs/images
 	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 $(addprefix tests/tui/,test_screens.py test_streaming.py test_looking_back.py)
-	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 -m long tests/web/browser
+	OSTLER_RENEW_SCREENS=1 $(BIN)/python -m pytest -q -n 2 -m long tests/server/browser
 
 .PHONY: format
 format: .venv/.dev  ## format the code and mend what ruff can mend

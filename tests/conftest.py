@@ -13,7 +13,13 @@ import pytest
 from hypothesis import settings
 
 from ostler.testkit.checks import watched_sessions
-from tests.seeds import SEED
+from tests.support.fixtures import attach as attach
+from tests.support.fixtures import configure as configure
+from tests.support.fixtures import in_process as in_process
+from tests.support.fixtures import open_tui as open_tui
+from tests.support.fixtures import ostler as ostler
+from tests.support.fixtures import serve as serve
+from tests.support.seeds import SEED
 
 # The programs that tests start are told to hang up or interrupted, also where the tests were started with
 # `nohup`, or by a script with `&`: what is ignored would stay so in them, what has a handler does not.

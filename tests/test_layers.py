@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
+from tests.support.paths import ROOT
 
-SOURCE = Path(__file__).parent.parent / "src" / "ostler"
+SOURCE = ROOT / "src" / "ostler"
 
 
 def test_nothing_outside_the_testkit_names_it() -> None:

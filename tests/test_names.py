@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from tests.golden_names import GOLDEN, names
+from tests.support.golden_names import GOLDEN, names
 
 
 def test_every_name_that_is_stored_or_sent_is_what_it_was() -> None:
-    """A name that is gone breaks its readers. `python -m tests.golden_names --write` adds new ones."""
+    """A missing name breaks its readers. `python -m tests.support.golden_names --write` adds new ones."""
     golden, found = json.loads(GOLDEN.read_bytes()), json.loads(json.dumps(names()))
 
     assert found.keys() == golden.keys()

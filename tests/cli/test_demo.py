@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ostler.core.processes import kill_processes_of
-from tests.cli.command import Ostler, Ran
+from tests.support.command import Ostler, Ran
 from tests.tui.terminal import Terminal
 
 COUNTED = """\

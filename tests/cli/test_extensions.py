@@ -1,286 +1,328 @@
-"""Extensions on the command line, in real processes."""
+"""`ostler ext`: the extensions that are there, and those of others."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import textwrap
+import os
+import signal
 from pathlib import Path
-from shlex import quote
+from runpy import run_path
 
 import pytest
 
 from ostler.testkit.vendors import call, turn
-from tests.cli.command import Ostler, finish, use, wait_until
-from tests.cli.conftest import InProcess, Serve
+from tests.extensions.install.package_files import Repository, tool, wheel, write
+from tests.support.command import PATIENCE, Ostler, finish, use, wait_until
+from tests.support.fixtures import InProcess, Serve
 
-COMMAND = """
-    def setup(ostler):
-        @ostler.command("greet")
-        def greet(arguments):
-            "Greets."
-            if arguments == "nobody":
-                raise ValueError("there is nobody")
-            return f"hello {arguments}"
+GUARDED = """
+def setup(ostler):
+    @ostler.tool
+    def look() -> str:
+        "Looks."
+        return "nothing"
+
+    @ostler.before_tool
+    def gate(call):
+        return None
+
+    @ostler.command("look")
+    def look_at(text):
+        return text
+
+    @ostler.on("seen")
+    def seen(data):
+        pass
 """
+BROKEN = "def setup(ostler):\n    raise ValueError('not today')\n"
 
 
-def write(path: Path, text: str = COMMAND) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(textwrap.dedent(text))
-    return path
+def packages(ostler: Ostler) -> list[str]:
+    return sorted(one.name for one in (ostler.home / "packages").iterdir())
 
 
-def test_a_users_extension_guards_a_run_and_is_named_in_it(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn(call("read", {"path": "secret.txt"})), turn("done"))
-    write(ostler.home / "extensions" / "rules.py", "SECRET = 'secret.txt'")
-    write(
-        ostler.home / "extensions" / "gate.py",
-        """
-        from ostler.core.hooks import Refuse
-        from rules import SECRET
-
-        def setup(ostler):
-            @ostler.before_tool
-            def gate(call):
-                return Refuse("it is secret") if SECRET in str(call.arguments) else None
-        """,
+def test_extensions_are_listed_in_the_order_they_are_loaded(ostler: Ostler, tmp_path: Path) -> None:
+    write(ostler.home / "extensions", {"own.py": GUARDED, "bad.py": BROKEN})
+    write(ostler.work / ".ostler" / "extensions", {"theirs.py": tool("theirs")})
+    repository = Repository(tmp_path / "tidy", {"one.py": tool("one"), "two.py": tool("two")})
+    write(tmp_path / "spare", {"three.py": tool("three")})
+    for source in (repository.url, str(tmp_path / "spare")):
+        assert ostler("ext", "install", source).code == 0
+    ostler("ext", "disable", "spare")
+    rows = ostler("ext", "list", "--json").lines
+    assert [(row["name"], row["origin"], row["package"], row["state"]) for row in rows] == [
+        ("bad", "user", "", "failed"),
+        ("own", "user", "", "loaded"),
+        ("one", "installed", "tidy", "loaded"),
+        ("two", "installed", "tidy", "loaded"),
+        ("theirs", "project", "", "untrusted"),
+        ("three", "installed", "spare", "disabled"),
+    ]
+    assert rows[0]["problem"].endswith("ValueError: not today (bad.py:2)")
+    own = rows[1]
+    assert (own["tools"], own["commands"], own["hooks"], own["events"]) == (
+        ["look"],
+        ["look"],
+        ["before_tool"],
+        ["seen"],
     )
-    ran = ostler("-p", "--json", *use(vendor), "go")
-    assert ran.code == 4, ran.err
-    assert ran.all("run_started")[0]["extensions"] == ["gate"]
-    assert "it is secret" in ran.all("tool_result")[0]["content"][0]["text"]
+    assert rows[2]["version"] == repository.first
+    assert rows[2]["path"].startswith(str(ostler.home / "packages"))
+    shown = ostler("ext")
+    assert shown.code == 0
+    words = shown.out.splitlines()[2].split()
+    assert words[:5] == ["one", "package", "tidy", "loaded", repository.first[:12]]
+    assert "1 tool, 1 command, 1 hook, 1 event" in shown.out.splitlines()[1]
+    assert "ostler trust" in shown.out.splitlines()[4]
 
 
-def test_an_extensions_command_is_run_and_says_something(ostler: Ostler) -> None:
-    write(ostler.home / "extensions" / "greeter.py")
-    greeted = ostler("-p", "--model", "demo", "/greet", "you", "there")
-    assert (greeted.code, greeted.out, greeted.err) == (0, "hello you there\n", "")
-    failed = ostler("-p", "--model", "demo", "/greet nobody")
-    assert (failed.code, failed.out) == (1, "")
-    assert failed.err == ("ostler: the command /greet failed: ValueError: there is nobody (greeter.py:7)\n")
-    (fact,) = ostler("-p", "--json", "--model", "demo", "/greet you").lines
-    assert (fact["type"], fact["name"], fact["text"]) == ("command_ran", "greet", "hello you")
-    unknown = ostler("-p", "--model", "demo", "/gret you")
-    assert (unknown.code, unknown.err) == (
+def test_without_extensions_it_is_said_where_they_would_be(ostler: Ostler) -> None:
+    ran = ostler("ext")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == (
+        "ostler: there are no extensions; they are files like .ostler/extensions/NAME.py here, "
+        f"or {ostler.home}/extensions/NAME.py\n"
+    )
+
+
+def test_installing_says_what_will_run_from_now_on(ostler: Ostler, tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "tidy", {"gate.py": GUARDED, "half.py": BROKEN})
+    ran = ostler("ext", "install", repository.url)
+    short = repository.first[:12]
+    assert (ran.code, ran.out) == (0, f"installed tidy {short}: 2 extensions (gate, half)\n")
+    assert ran.err.splitlines() == [
+        f"ostler: fetching {repository.folder}",
+        f"ostler: tidy {short} from {repository.url}: 2 extensions (gate, half) will be loaded now, to try, "
+        "and then in all your sessions, with your rights",
+        "ostler: half cannot be loaded: ValueError: not today (half.py:2)",
+    ]
+    again = ostler("ext", "install", f"git:{repository.folder}")
+    assert (again.code, again.out) == (2, "")
+    assert again.err.splitlines()[-1] == (
+        f"ostler: {repository.folder} is installed already, as tidy: "
+        "say `ostler ext update tidy` or `ostler ext remove tidy`"
+    )
+
+
+def test_at_a_terminal_a_person_may_say_no(ostler: Ostler) -> None:
+    folder = write(ostler.work / "tidy", {"gate.py": f"open({str(ostler.work / 'ran')!r}, 'w')\n{GUARDED}"})
+    refused = ostler.on_terminal("ext", "install", "./tidy", typed=b"no\n")
+    assert refused.code == 2
+    assert refused.err.endswith("do you want that? [yes/no] ostler: nothing was installed\n")
+    assert not (ostler.work / "ran").exists()
+    assert packages(ostler) == []
+    agreed = ostler.on_terminal("ext", "install", str(folder), typed=b"yes\n")
+    assert agreed.out.endswith("installed tidy: 1 extension (gate)\n")
+    ostler("ext", "remove", "tidy")
+    assert ostler.on_terminal("ext", "install", "./tidy", "--yes").code == 0
+
+
+def test_what_is_installed_into_a_project_is_used_only_once_it_is_trusted(ostler: Ostler) -> None:
+    write(ostler.work / "tidy", {"gate.py": GUARDED})
+    ran = ostler("ext", "install", "--local", "./tidy")
+    assert ran.code == 0
+    assert ran.err.endswith(
+        "ostler: it is the project's: look at it, and say `ostler trust`, before it is used\n"
+    )
+    assert (ostler.work / ".ostler" / "extensions.json").is_file()
+    assert not (ostler.home / "extensions.json").exists()
+    (row,) = ostler("ext", "list", "--json").lines
+    assert (row["state"], row["package"]) == ("untrusted", "tidy")
+    elsewhere = ostler("ext", "remove", "tidy")
+    assert elsewhere.code == 2
+    assert elsewhere.err.endswith(f"{ostler.work / '.ostler'} has one: say --local\n")
+    assert ostler("ext", "remove", "tidy", "--local").out == "removed tidy\n"
+    assert list((ostler.work / ".ostler" / "packages").iterdir()) == []
+    linked = ostler("ext", "install", "--local", "--link", "./tidy")
+    assert (linked.code, linked.err) == (
         2,
-        "ostler: there is no /gret: perhaps you mean /greet; //gret says it as it is\n",
+        "ostler: a project uses what lies in it: leave out --link, or --local\n",
     )
 
 
-def test_what_an_extension_prints_is_seen_when_it_prints_it(ostler: Ostler) -> None:
-    later = ostler.work / "later"
-    write(
-        ostler.home / "extensions" / "slow.py",
-        f"""
-        import time
-        from pathlib import Path
-
-        def setup(ostler):
-            @ostler.command("slow")
-            def slow(arguments):
-                print("at work")
-                while not Path({str(later)!r}).exists():
-                    time.sleep(0.01)
-        """,
-    )
-    process = ostler.start("-p", "--model", "demo", "/slow")
-    assert process.stderr is not None
-    assert process.stderr.readline() == b"at work\n"
-    later.touch()
-    assert finish(process).code == 0
-
-
-def test_a_template_of_the_same_name_comes_first(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn("from the template"))
-    write(ostler.home / "extensions" / "greeter.py")
-    write(ostler.home / "prompts" / "greet.md", "Say hello.")
-    assert ostler("-p", *use(vendor), "/greet").out == "from the template\n"
-
-
-def test_prompts_that_an_extension_sends_are_run_afterwards(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn("first"), turn("second"))
-    file = write(
-        ostler.work / "follow.py",
-        """
-        from ostler.schema.events import RunEnded
-
-        def setup(ostler):
-            @ostler.on(RunEnded)
-            async def again(ended, context):
-                if not context.state.get("sent"):
-                    context.state["sent"] = True
-                    await context.send("and now the second")
-        """,
-    )
-    ran = ostler("-p", *use(vendor), "-e", str(file), "the first")
-    assert (ran.code, ran.out, ran.err) == (0, "first\nsecond\n", "")
-    assert vendor.requests[1].json["messages"][-1]["content"] == "and now the second"
-
-
-def test_a_projects_extension_is_refused_until_it_is_trusted(
-    ostler: Ostler, serve: Serve, in_process: InProcess
+def test_all_packages_are_updated_and_one_that_fails_does_not_stop_the_others(
+    in_process: InProcess, tmp_path: Path
 ) -> None:
-    vendor = serve(*[turn("done")] * 5)
-    file = write(
-        ostler.work / ".ostler" / "extensions" / "mark.py",
-        "from pathlib import Path\nPath('ran').touch()\ndef setup(ostler): ...\n",
-    )
-    mark = ostler.work / "ran"
-    notice = (
-        "ostler: extensions of this project are left out until you look at them and say "
-        f"`ostler trust {quote(str(ostler.work))}`: mark\n"
-    )
-
-    def run(*arguments: str) -> tuple[str, bool]:
-        ran = ostler("-p", *use(vendor), *arguments, "go")
-        assert (ran.code, ran.out) == (0, "done\n")
-        has_run = mark.exists()
-        mark.unlink(missing_ok=True)
-        return ran.err, has_run
-
-    assert run() == (notice, False)
-    assert run("--trust") == ("", True)
-    assert in_process("trust")[1] == (
-        f"{file} runs with your rights:\n  mark.py: 3 lines\n"
-        f"trusted; `ostler trust --remove {quote(str(ostler.work))}` takes it back\n"
-    )
-    assert run() == ("", True)
-    file.write_text(file.read_text() + "# changed\n")
-    assert run() == (notice, False)
-    assert in_process("trust", "--list")[1] == f"{file}  (changed since)\n"
-    assert in_process("trust", "--edits")[0] == 0
-    file.write_text(file.read_text() + "# changed again\n")
-    assert run() == ("", True)
-    assert in_process("trust", "--list")[1] == (
-        f"{file.parent}  (also what is changed later)\n{file}  (changed since)\n"
-    )
-    assert in_process("trust", "--remove")[1] == f"{ostler.work} is no longer trusted\n"
-    assert in_process("trust", "--list")[1] == ""
+    names = ("first", "pinned", "second", "third")
+    one, two, three, four = (Repository(tmp_path / name, {f"{name}.py": tool("old")}) for name in names)
+    for source in (one.url, f"{two.url}@main", three.url, four.url):
+        assert in_process("ext", "install", source)[0] == 0
+    one.commit({"first.py": BROKEN})
+    two.commit({"pinned.py": tool("new")})
+    newest = three.commit({"second.py": tool("new")})
+    code, out, err = in_process("ext", "update", "--all")
+    assert code == 1
+    assert out.splitlines() == [
+        "pinned is pinned to main, and stays",
+        f"updated second {newest[:12]}: 1 extension (second)",
+        f"third {four.first[:12]} is the newest",
+    ]
+    assert "first stays as it was: first cannot be loaded: ValueError: not today (first.py:2)" in err
+    assert in_process("ext", "update", "first")[:2] == (1, "")
+    rows = [json.loads(line) for line in in_process("ext", "list", "--json")[1].splitlines()]
+    assert [row["tools"] for row in rows] == [["old"], ["old"], ["new"], ["old"]]
 
 
-@pytest.mark.parametrize("answer", ["yes", "no"])
-def test_a_person_at_a_terminal_is_asked_and_shown_what_would_run(ostler: Ostler, answer: str) -> None:
-    file = write(ostler.work / ".ostler" / "extensions" / "greeter.py")
-    ran = ostler.on_terminal("-p", "--model", "demo", "/greet you", typed=f"{answer}\n".encode())
-    assert f"ostler: this project brings the extension greeter ({file}):\n" in ran.err
-    assert "  greeter.py: 8 lines\n" in ran.err
-    assert ("hello you" in ran.out) == (answer == "yes")
-    assert ("left out until you look" in ran.err) == (answer == "no")
-    assert bool(ostler("trust", "--list").out) == (answer == "yes")
-
-
-def test_what_a_projects_file_names_needs_trust_twice(ostler: Ostler) -> None:
-    write(ostler.work / "tools" / "greeter.py")
-    write(ostler.work / "ostler.toml", 'extensions = ["tools/greeter.py"]\n')
-    refused = ostler("-p", "--model", "demo", "/greet you")
-    assert "sets extensions, which is ignored until" in refused.err
-    given = ostler("trust")
-    assert "extensions = ['tools/greeter.py']" in given.out
-    assert "tools/greeter.py runs with your rights" in given.out
-    assert ostler("-p", "--model", "demo", "/greet you").out == "hello you\n"
-    write(ostler.work / "tools" / "greeter.py", COMMAND.replace("hello", "bye"))
-    changed = ostler("-p", "--model", "demo", "/greet you")
-    assert (changed.code, changed.out) == (2, "")
-
-
-def test_options_of_extensions_are_configured(ostler: Ostler) -> None:
-    file = write(
-        ostler.home / "own" / "opt.py",
-        """
-        def setup(ostler):
-            ostler.option("limit", default="1")
-            ostler.option("strict")
-
-            @ostler.command("show")
-            def show(arguments, context):
-                return f"{context.option('limit')} {context.option('strict')}"
-        """,
-    )
-    ostler.configure("extensions = ['own/opt.py']\n[options]\nlimit = 5\nstrict = true\n")
-    assert ostler("-p", "--model", "demo", "/show").out == "5 true\n"
-    assert ostler("-p", "--model", "demo", "/show", OSTLER_OPT_LIMIT="7").out == "7 true\n"
-    assert ostler("-p", "--no-extensions", "--model", "demo", "/show").code == 2
-    named = ostler("-p", "--no-extensions", "-e", str(file), "--model", "demo", "/show")
-    assert named.out == "5 true\n"
-
-
-def test_what_is_named_and_missing_is_an_error_and_what_is_broken_is_not(
+def test_what_is_installed_works_in_the_next_run_and_not_when_it_is_disabled(
     ostler: Ostler, serve: Serve
 ) -> None:
-    vendor = serve(turn("done"))
-    missing = ostler("-p", *use(vendor), "-e", "gone.py", "go")
-    assert (missing.code, missing.err) == (
-        2,
-        f"ostler: there is no extension {ostler.work}/gone.py: name a file or a folder\n",
-    )
-    broken = write(ostler.work / "broken.py", "def setup(ostler):\n    raise ValueError('no')\n")
-    ran = ostler("-p", *use(vendor), "-e", "broken.py", "go")
-    assert (ran.code, ran.out) == (0, "done\n")
-    assert ran.err == f"ostler: the extension broken ({broken}) is not loaded: ValueError: no (broken.py:2)\n"
+    write(ostler.work / "tidy", {"gate.py": tool("greet")})
+    assert ostler("ext", "install", "./tidy").code == 0
+    vendor = serve(turn(call("greet", {})), turn("done"), turn("done"))
+    ran = ostler("-p", "--yes", "--json", *use(vendor), "greet me")
+    assert [fact["content"][0]["text"] for fact in ran.all("tool_result")] == ["hello"]
+    ostler("ext", "disable", "tidy")
+    assert ostler("-p", *use(vendor), "again").code == 0
+    assert [b'"greet"' in request.body for request in vendor.requests] == [True, True, False]
 
 
-def test_a_file_saved_during_a_run_takes_effect_in_it(ostler: Ostler, serve: Serve) -> None:
-    read, opened = ostler.work / "read", ostler.work / "opened"
-    waiting = turn(call("bash", {"command": f"until test -e {quote(str(read))}; do sleep 0.02; done"}))
-    vendor = serve(by=lambda request: turn("done") if opened.exists() else waiting)
-    process = ostler.start("-p", "--json", "--yes", *use(vendor), "go", stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    lines: list[str] = []
+def test_a_wheel_is_installed_and_its_extension_loaded_from_its_own_folder(
+    ostler: Ostler, tmp_path: Path
+) -> None:
+    index = tmp_path / "wheels"
+    code = {"gatekeeper/__init__.py": "from gatekeeper.rules import setup\n", "gatekeeper/rules.py": GUARDED}
+    wheel(index, "gatekeeper", "1.2", code, "gate = gatekeeper:setup")
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": index.as_uri(), "PIP_CONFIG_FILE": os.devnull}
+    (ostler.work / "pip.py").write_text("raise SystemExit('this is not pip')")
+    ran = ostler("ext", "install", "gatekeeper", **offline)
+    assert (ran.code, ran.out) == (0, "installed gatekeeper 1.2: 1 extension (gate)\n")
+    (row,) = ostler("ext", "list", "--json").lines
+    assert (row["name"], row["version"], row["tools"], row["state"]) == ("gate", "1.2", ["look"], "loaded")
 
-    def has(kind: str) -> bool:
-        assert process.stdout is not None
-        lines.append(process.stdout.readline().decode())
-        return json.loads(lines[-1])["type"] == kind
 
-    wait_until(lambda: has("tool_started"))
+def test_what_a_project_changed_after_it_was_trusted_is_marked(ostler: Ostler) -> None:
+    file = write(ostler.work / ".ostler" / "extensions", {"theirs.py": tool("old")}) / "theirs.py"
+    assert ostler("trust").code == 0
+    assert [row["state"] for row in ostler("ext", "list", "--json").lines] == ["loaded"]
+    file.write_text(tool("new"))
+    (row,) = ostler("ext", "list", "--json").lines
+    assert (row["state"], row["tools"]) == ("changed", [])
+    assert ostler("trust").code == 0
+    assert [row["tools"] for row in ostler("ext", "list", "--json").lines] == [["new"]]
+
+
+def test_validating_names_the_line_and_fails(ostler: Ostler) -> None:
     write(
-        ostler.home / "extensions" / "late.py",
-        f"""
-        from pathlib import Path
-        from ostler.extensions.extension_session import SessionOpened
-        from ostler.schema.events import RunEnded
-
-        Path({str(read)!r}).touch()
-
-        def setup(ostler):
-            @ostler.on(SessionOpened, RunEnded)
-            def note(event, context):
-                context.state[type(event).__name__] = getattr(event, "reason", "")
-                Path({str(opened)!r}).touch()
-        """,
+        ostler.work,
+        {"good.py": GUARDED, "bad.py": BROKEN, "worse/__init__.py": "def setup(ostler):\n  x = = 1\n"},
     )
-    rest = process.stdout.read()  # of the same reader, which has read ahead
-    ran = finish(process)
-    facts = [json.loads(line) for line in rest.splitlines()]
-    kept = {one["key"]: one["value"] for one in facts if one["type"] == "extension_state"}
-    assert ran.code == 0, ran.err
-    assert kept["SessionOpened"] == "reload"
+    good = ostler("ext", "validate", "good.py")
+    assert (good.code, good.out) == (0, "good: 1 tool, 1 command, 1 hook, 1 event\n")
+    bad = ostler("ext", "validate", ".")
+    assert bad.code == 1
+    assert bad.out.splitlines() == [
+        "bad (bad.py): ValueError: not today (bad.py:2)",
+        "good: 1 tool, 1 command, 1 hook, 1 event",
+        "worse (worse): SyntaxError: invalid syntax (__init__.py:2)",
+    ]
+    assert ostler("ext", "validate", "nothing.py").code == 2
 
 
-def test_nothing_of_extensions_is_loaded_where_there_are_none(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn("done"))
-    ran = ostler("-p", *use(vendor), "go", PYTHONPROFILEIMPORTTIME="1")
-    loaded = {line.rpartition("|")[2].strip() for line in ran.err.splitlines() if "|" in line}
+def test_validating_runs_nothing_of_a_project_that_is_not_trusted(ostler: Ostler) -> None:
+    mark = f"open({str(ostler.work / 'ran')!r}, 'w')\n"
+    write(ostler.work / ".ostler" / "extensions", {"theirs.py": mark + GUARDED})
+    write(ostler.home / "extensions", {"own.py": GUARDED})
+    ran = ostler("ext", "validate")
     assert ran.code == 0
-    ours = sorted(name for name in loaded if name.startswith("ostler.extensions"))
-    assert not {"watchfiles", "ostler.extensions.host", "ostler.extensions.loader.module_loader"} & loaded
-    assert len(ours) <= 8, ours
+    assert "theirs (.ostler/extensions/theirs.py): look at it, and say `ostler trust" in ran.out
+    assert not (ostler.work / "ran").exists()
 
 
-def test_what_is_printed_when_a_session_opens_is_seen_in_a_single_run(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn("Done."))
-    write(
-        ostler.home / "extensions" / "greets.py",
-        """
-        from ostler.extensions import SessionOpened
+def test_mistakes_are_one_line(in_process: InProcess) -> None:
+    for arguments, said in (
+        (("install", "http://host/x"), "git over http is not used"),
+        (("install", "https://ada:s3cret@host/x"), "leave name and password out of the address"),
+        (("install", "./nothing"), "there is no "),
+        (("remove", "nothing"), "no package 'nothing' is installed here"),
+        (("update",), "one of the arguments"),
+        (("logs", "nothing"), "no extension 'nothing' has said anything"),
+        (("new", "a b"), "is no name of a package"),
+    ):
+        code, out, err = in_process("ext", *arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert said in err and "s3cret" not in err
 
-        def setup(ostler):
-            @ostler.on(SessionOpened)
-            def greet(moment, context):
-                context.print("welcome")
-        """,
-    )
-    ran = ostler("-p", "--json", *use(vendor), "Read a.txt")
-    assert ran.code == 0, ran.err
-    assert [line["text"] for line in ran.all("printed")] == ["welcome"]
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_installation_that_is_broken_off_leaves_nothing_behind(
+    number: signal.Signals, ostler: Ostler
+) -> None:
+    pid_file = ostler.work / "pid"
+    slow = f"import os, time\nopen({str(pid_file)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    write(ostler.work / "tidy", {"gate.py": slow + GUARDED})
+    process = ostler.start("ext", "install", "./tidy")
+    wait_until(lambda: pid_file.exists() and pid_file.read_text())
+    process.send_signal(number)
+    assert finish(process).code == 128 + number
+    assert packages(ostler) == []
+    assert not (ostler.home / "extensions.json").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_what_is_tried_ends_also_when_the_command_is_killed(ostler: Ostler) -> None:
+    fifo = ostler.work / "alive"
+    os.mkfifo(fifo)
+    slow = f"import time\nheld = open({str(fifo)!r}, 'w')\nheld.write('x')\nheld.flush()\ntime.sleep(600)\n"
+    write(ostler.work / "tidy", {"gate.py": slow + GUARDED})
+    process = ostler.start("ext", "install", "./tidy")
+    with fifo.open() as reader:
+        assert reader.read(1) == "x"
+        process.kill()
+        assert reader.read() == ""  # nobody holds it any more
+    finish(process)
+
+
+def test_a_new_extension_loads_and_passes_its_tests_and_nothing_is_overwritten(
+    ostler: Ostler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OSTLER_HOME", str(ostler.home))
+    for language, files in (
+        ("python", ["README.md", "main.py", "test_greeter.py"]),
+        ("node", ["README.md", "extension.json", "main.mjs", "test_greeter.py"]),
+        ("any", ["README.md", "extension.json", "program.py", "test_greeter.py"]),
+    ):
+        made = ostler("ext", "new", f"{language}/greeter", "--lang", language)
+        folder = ostler.work / language / "greeter"
+        assert made.out.splitlines() == [f"wrote {language}/greeter/{name}" for name in files]
+        assert sorted(one.name for one in folder.iterdir()) == files
+        checked = ostler("ext", "validate", str(folder))
+        assert checked.code == 0
+        assert checked.out == "greeter: 1 tool, 1 command, 1 hook\n"
+        tests = [
+            one for name, one in run_path(str(folder / "test_greeter.py")).items() if name.startswith("test_")
+        ]
+        assert len(tests) == 3
+        for one in tests:
+            one()
+        again = ostler("ext", "new", f"{language}/greeter")
+        assert (again.code, again.err) == (
+            2,
+            f"ostler: {folder} is there already: choose another name, or move it away\n",
+        )
+
+
+def test_what_an_extension_in_another_language_says_on_standard_error_is_kept(ostler: Ostler) -> None:
+    ostler("ext", "new", "greeter", "--lang", "any")
+    program = ostler.work / "greeter" / "program.py"
+    program.write_text("import sys\nprint('I am here', file=sys.stderr)\n" + program.read_text())
+    assert ostler("ext", "install", "./greeter").code == 0
+    assert "I am here\n" in ostler("ext", "logs", "greeter").out
+
+
+def test_the_log_of_an_extension_is_shown_and_followed(ostler: Ostler) -> None:
+    log = ostler.home / "logs" / "extension-tidy.log"
+    write(log.parent, {log.name: "began\x1b[2J\n"})
+    assert ostler("ext", "logs", "tidy").out == "began\ufffd[2J\n"
+    process = ostler.start("ext", "logs", "tidy", "-f")
+    assert process.stdout
+    assert process.stdout.readline().startswith(b"began")
+    with log.open("a") as file:
+        file.write("more\n")
+    assert process.stdout.readline() == b"more\n"
+    log.replace(log.with_suffix(".log.1"))
+    log.write_text("a new file that is longer than the old one\n")
+    assert process.stdout.readline() == b"a new file that is longer than the old one\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 130
+    process.communicate()

@@ -1,125 +1,249 @@
-"""What a headless run may do: look by default, more when it was told so."""
+"""`ostler permissions`, and answers that are remembered, from one process to the next."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import os
+import select
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from ostler.testkit.vendors import Answer, call, turn
-from tests.cli.command import Ostler, Ran, use
-from tests.cli.conftest import Serve
+from ostler.testkit.vendors import FakeVendor, call, turn
+from tests.support.command import PATIENCE, Ostler, finish, use, wait_until
+from tests.support.fixtures import Serve
+from tests.support.open_runs import GATED, TOUCH, waiting_run
 
-WRITE = call("write", {"path": "made.txt", "content": "by ostler\n"})
-BASH = call("bash", {"command": "echo run | tee ran.txt"})
-
-
-def both(request: dict[str, Any]) -> Answer:
-    """Asks to write a file and to run a command, and then ends."""
-    return turn("Done.") if request["messages"][-1]["role"] == "tool" else turn(WRITE, BASH)
+TEE = "echo run | tee ran.txt"
+RULE = "bash(=tee ran.txt)"
 
 
-def outcomes(ran: Ran) -> dict[str, str | None]:
-    return {result["name"]: result.get("failed") for result in ran.all("tool_result")}
+def run_it() -> object:
+    return turn(call("bash", {"command": TEE}))
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "writes", "runs"),
-    [
-        ((), 4, False, False),
-        (("--permissions", "read-only"), 4, False, False),
-        (("--permissions", "ask"), 4, False, False),
-        (("--permissions", "edit"), 4, True, False),
-        (("--permissions", "full"), 0, True, True),
-        (("--yes",), 0, True, True),
-    ],
-    ids=["by default", "read-only", "ask, with nobody there", "edit", "full", "yes"],
-)
-def test_a_profile_decides_what_runs(
-    ostler: Ostler, serve: Serve, options: tuple[str, ...], code: int, writes: bool, runs: bool
-) -> None:
-    ran = ostler("-p", "--json", *use(serve(by=both)), *options, "do both")
-    assert ran.code == code
-    refused = "call_refused"
-    assert outcomes(ran) == {"write": None if writes else refused, "bash": None if runs else refused}
-    assert (ostler.work / "made.txt").exists() == writes
-    assert (ostler.work / "ran.txt").exists() == runs
-    for result in ran.all("tool_result"):
-        if result.get("failed"):
-            assert "permissions are " in result["content"][0]["text"]
-    assert ran.lines[-1]["own"].get("refused_calls", 0) == (not writes) + (not runs)
+def listed(ostler: Ostler, *options: str) -> list[tuple[str, str, str]]:
+    rows = [json.loads(line) for line in ostler("permissions", "--json", *options).out.splitlines()]
+    assert [row["number"] for row in rows] == list(range(1, len(rows) + 1))
+    return [(row["effect"], row["rule"], row["scope"]) for row in rows]
 
 
-def test_a_refusal_says_how_to_allow_more(ostler: Ostler, serve: Serve) -> None:
-    ran = ostler("-p", *use(serve(by=both)), "do both")
-    assert ran.out == "Done.\n"
-    for line, tool in zip(ran.err.splitlines(), ("write", "bash"), strict=True):
-        assert line.startswith(f"ostler: refused: {tool}: permissions are read-only")
-        assert "--yes" in line
+ANSWER = """
+import asyncio, sys
+from ostler import Agent
+from ostler.tools import builtin_tools
+
+async def answer(url, store, session, said):
+    tools = builtin_tools(["bash"])
+    model = {"model": "openai/x", "base_url": url, "api_key": "k"}
+    async with Agent(**model, tools=tools, store=store, session=session, permissions="edit") as agent:
+        print((await agent.answer(said)).status)
+
+asyncio.run(answer(*sys.argv[1:]))
+"""
 
 
-def test_tools_that_only_look_need_no_permission(ostler: Ostler, serve: Serve) -> None:
-    (ostler.work / "a.txt").write_text("text")
-    looking = turn(
-        call("read", {"path": "a.txt"}),
-        call("ls", {}),
-        call("find", {"pattern": "*.txt"}),
-        call("grep", {"pattern": "text"}),
-    )
-    ran = ostler("-p", "--json", *use(serve(looking, turn("seen"))), "look")
-    assert ran.code == 0
-    assert outcomes(ran) == {"read": None, "ls": None, "find": None, "grep": None}
-
-
-def test_only_the_named_tools_are_offered(ostler: Ostler, serve: Serve) -> None:
-    for options, names in (
-        (("--tools", "read, ls"), ["ls", "read"]),
-        (("--no-tools",), []),
-        (("--tools", ""), []),
-    ):
-        vendor = serve(turn("ok"))
-        assert ostler("-p", *use(vendor), *options, "hello").code == 0
-        offered = [one["function"]["name"] for one in vendor.requests[0].json.get("tools", [])]
-        assert offered == names
-
-
-def test_a_run_told_to_wait_stops_at_the_question_and_a_new_prompt_waits_behind_it(
-    ostler: Ostler, serve: Serve
-) -> None:
-    vendor = serve(turn(BASH))
-    options = ("--permissions", "edit", "--on-question", "wait")
-    ran = ostler("-p", "--json", *use(vendor), *options, "run it")
+def answered_later(ostler: Ostler, vendor: FakeVendor, answer: str) -> str:
+    """A run that stops at its question, and is answered by another process; its session."""
+    ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
     assert ran.code == 6
-    assert ran.types[-2:] == ["question_asked", "run_waiting"]
-    question, waiting = ran.lines[-2:]
-    assert waiting["questions"] == [question["id"]]
-    assert question["question"]["choices"] == ["yes", "session", "project", "user", "no"]
-    again = ostler("-p", *use(vendor), "--continue", "and then?")
-    assert again.code == 6
-    assert "waiting for an answer: Allow bash: echo run | tee ran.txt" in again.err
-    assert f"the prompt waits in session {question['session']}" in again.err
-    assert f"`ostler answer {question['session']} yes`" in again.err
-    lines = ostler("-p", "--json", *use(vendor), "--continue", "and then?")
-    assert (lines.code, lines.facts) == (6, ran.facts)
-    assert len(vendor.requests) == 1
+    question = ran.all("question_asked")[0]["question"]
+    assert question["choices"] == ["yes", "session", "project", "user", "no"]
+    assert f"remembers {RULE}]" in question["text"]
+    assert not (ostler.work / "ran.txt").exists()
+    session = str(ran.lines[0]["session"])
+    later = subprocess.run(
+        [sys.executable, "-c", ANSWER, vendor.chat_url, str(ostler.store), session, answer],
+        cwd=ostler.work,
+        env=ostler.environment({}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (later.stdout, later.stderr) == ("completed\n", "")
+    assert (ostler.work / "ran.txt").read_text() == "run\n"
+    return session
+
+
+def test_a_session_remembers_after_a_restart_and_no_other_does(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(
+        run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"), run_it(), turn("-")
+    )
+    session = answered_later(ostler, vendor, "session")
+    assert not (ostler.home / "permissions.json").exists()
+    same = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
+    assert (same.code, same.out) == (0, "again\n")
+    other = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
+    assert (other.code, "permissions are edit" in other.err) == (4, True)
+
+    assert listed(ostler) == listed(ostler, "--session", session) == [("allow", RULE, "session")]
+    assert ostler("permissions", "revoke", RULE).out == f"revoked allow {RULE} (session)\n"
+    assert listed(ostler) == []
+    revoked = ostler("-p", *use(vendor), "--permissions", "edit", "--session", session, "again")
+    assert revoked.code == 4
+
+
+def test_a_project_remembers_for_its_folder(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(run_it(), turn("ran"), run_it(), turn("again"), run_it(), turn("refused"))
+    answered_later(ostler, vendor, "project")
+    assert [one.name for one in ostler.work.iterdir() if one.name not in (".git", "ran.txt")] == []
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
+    elsewhere = Path(f"{ostler.work}-2")
+    elsewhere.mkdir()
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).code == 4
+    assert listed(ostler) == [("allow", RULE, "project")]
+    assert ostler("permissions", "revoke", "1").code == 0
+    assert listed(ostler) == []
+
+
+def test_a_user_s_rule_holds_everywhere(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(run_it(), turn("ran"), run_it(), turn("there"))
+    answered_later(ostler, vendor, "user")
+    elsewhere = Path(f"{ostler.work}-2")
+    elsewhere.mkdir()
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it", cwd=elsewhere).out == "there\n"
+    assert listed(ostler) == [("allow", RULE, "user")]
+
+
+def test_a_denied_call_is_refused_at_once_and_both_are_told_the_rule(ostler: Ostler, serve: Serve) -> None:
+    ostler.configure("deny = ['bash(tee)']")
+    vendor = serve(run_it(), turn("Without it."))
+    ran = ostler("-p", *use(vendor), "--yes", "--on-question", "wait", "run it")
+    assert ran.code == 4
+    assert "ostler: refused: bash: the rule deny bash(tee) forbids this: tee ran.txt" in ran.err
+    assert "the rule deny bash(tee) forbids this" in vendor.requests[1].json["messages"][-1]["content"]
     assert not (ostler.work / "ran.txt").exists()
 
 
-def test_yes_permits_what_a_run_waits_for_and_the_prompt_comes_after_it(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn(BASH), turn("It ran."), turn("And then this."))
-    ostler("-p", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
-    ran = ostler("-p", "--json", *use(vendor), "--continue", "--yes", "and then?")
-    assert ran.code == 0
-    assert (ran.types[0], ran.all("question_answered")[0]["answer"]) == ("run_started", "yes")
-    assert len(ran.all("run_started")) == 2
-    assert [line["status"] for line in ran.all("run_ended")] == ["completed", "completed"]
-    assert (ostler.work / "ran.txt").read_text() == "run\n"
-    assert vendor.requests[2].json["messages"][-1]["content"] == "and then?"
+def test_a_project_may_restrict_by_itself_but_allow_only_with_trust(ostler: Ostler, serve: Serve) -> None:
+    (ostler.work / "ostler.toml").write_text("allow = ['bash(tee)']\nask = ['bash(cp)']\ndeny = ['bash(rm)']")
+    ostler.configure("deny = ['bash(mv)']")
+    vendor = serve(run_it(), turn("refused"), run_it(), turn("ran"))
+    ran = ostler("-p", *use(vendor), "--permissions", "edit", "run it")
+    assert ran.code == 4
+    assert "sets allow, which is ignored until you look at it" in ran.err
+    rows = ostler("permissions").out
+    assert "(ignored until `ostler trust`)" in rows
+    assert [row[:2] for row in listed(ostler)] == [
+        ("deny", "bash(mv)"),
+        ("allow", "bash(tee)"),
+        ("ask", "bash(cp)"),
+        ("deny", "bash(rm)"),
+    ]
+    for command, verdict in (("mv a b", "refuse"), ("rm a", "refuse"), ("cp a b", "ask"), ("tee a", "ask")):
+        tried = ostler("permissions", "test", f"bash: {command}", "--permissions", "edit")
+        assert tried.out.startswith(f"{verdict}: "), tried.out
+    assert "allow" in ostler("trust").out
+    assert ostler("-p", *use(vendor), "--permissions", "edit", "run it").code == 0
+    assert "ignored" not in ostler("permissions").out
 
 
-def test_a_copy_of_a_waiting_session_can_be_worked_in(ostler: Ostler, serve: Serve) -> None:
-    vendor = serve(turn(BASH), turn("Without it, then."))
-    ran = ostler("-p", "--json", *use(vendor), "--permissions", "edit", "--on-question", "wait", "run it")
-    copy = ostler("sessions", "fork", ran.lines[-1]["session"]).out.strip()
-    after = ostler("-p", *use(vendor), "--session", copy, "do not run it")
-    assert (after.code, after.out) == (0, "Without it, then.\n")
+def test_rules_are_given_and_taken_back(ostler: Ostler) -> None:
+    assert ostler("permissions").err == "ostler: there are no rules here; the profile alone decides\n"
+    assert ostler("permissions", "allow", "bash(npm run *)").out == (
+        f"allow bash(npm run *), in {ostler.work}\n"
+    )
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out == (
+        "deny read(~/.ssh/**), everywhere\n"
+    )
+    assert ostler("permissions", "deny", "read(~/.ssh/**)", "--user").out.endswith("(was known)\n")
+    assert ostler("permissions", "ask", "bash(npm run *)", "--user").code == 0
+    assert listed(ostler) == [
+        ("deny", "read(~/.ssh/**)", "user"),
+        ("ask", "bash(npm run *)", "user"),
+        ("allow", "bash(npm run *)", "project"),
+    ]
+    several = ostler("permissions", "revoke", "bash(npm run *)")
+    assert (several.code, several.err) == (
+        2,
+        "ostler: bash(npm run *) is there several times: say which of the numbers 2, 3\n",
+    )
+    assert ostler("permissions", "revoke", "2").code == 0
+    assert ostler("permissions", "revoke", "bash(npm run *)").code == 0
+    assert [row[1] for row in listed(ostler)] == ["read(~/.ssh/**)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("allow", "bash(git"), "'bash(git' is not a rule"),
+        (("revoke", "bash(git)"), "there is no rule 'bash(git)' here"),
+        (("revoke", "7"), "there is no rule '7' here"),
+        (("test", "git push"), "say the call as TOOL: WHAT"),
+        (("list", "--session", "ses_x"), "there is no session ses_x"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    ostler: Ostler, arguments: tuple[str, ...], complaint: str
+) -> None:
+    ran = ostler("permissions", *arguments)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert complaint in ran.err
+
+
+def test_a_rule_of_a_file_is_taken_back_in_the_file(ostler: Ostler) -> None:
+    ostler.configure("allow = ['bash(make)']")
+    ran = ostler("permissions", "revoke", "1")
+    assert ran.code == 2
+    assert f"bash(make) is set in {ostler.home / 'config.toml'}: remove it there" in ran.err
+
+
+def test_a_file_with_something_that_is_no_rule_is_refused(ostler: Ostler) -> None:
+    ostler.configure("deny = ['bash(git']")
+    ran = ostler("-p", "--model", "demo", "hello")
+    assert ran.code == 2
+    assert f"{ostler.home / 'config.toml'}: deny: 'bash(git' is not a rule" in ran.err
+
+
+def test_a_call_can_be_tried(ostler: Ostler) -> None:
+    def tried(call: str, profile: str) -> list[str]:
+        return ostler("permissions", "test", call, "--permissions", profile).out.splitlines()
+
+    assert tried("bash: git push", "full") == ["allow: profile full"]
+    assert tried("bash: ls -l | sort", "edit") == ["allow: profile edit, it only looks"]
+    assert tried("bash: ls -l", "ask")[0].startswith("ask: ")
+    assert tried("read: /etc/passwd", "read-only") == ["allow: profile read-only"]
+    assert tried("bash: ls", "read-only")[0].startswith("refuse: permissions are read-only")
+    assert tried("bash: ls && git push -f", "edit") == [
+        "ask: permissions are edit: tools that run commands need a person's consent (--yes gives it to all)",
+        "  because of git push -f",
+        "  session would remember bash(git push)",
+        "  project would remember bash(git push)",
+        "  user would remember bash(git push)",
+    ]
+    assert tried("write: /etc/x", "edit")[0] == (
+        "ask: permissions are edit: /etc/x lies outside of the working directory"
+    )
+    assert tried("fetch: https://example.com/x", "ask")[1] == "  session would remember fetch(example.com)"
+    out = ostler("permissions", "test", "--json", "bash: git push", "--permissions", "edit").out
+    assert json.loads(out)["remember"]["user"] == ["bash(git push)"]
+
+
+def test_taking_a_rule_back_from_a_cut_session_ends_what_it_left_running(
+    ostler: Ostler, serve: Serve
+) -> None:
+    vendor = serve(turn(TOUCH), turn(GATED))
+    session = waiting_run(ostler, vendor)
+    os.mkfifo(ostler.work / "gate")
+    driven = ostler.start("answer", session, "session", *use(vendor), "--permissions", "edit")
+    opened: list[int] = []
+
+    def is_read() -> bool:
+        with suppress(OSError):  # nobody reads it yet
+            opened.append(os.open(ostler.work / "gate", os.O_WRONLY | os.O_NONBLOCK))
+        return bool(opened)
+
+    wait_until(is_read)
+    driven.kill()
+    finish(driven)
+    reader = select.poll()
+    reader.register(opened[0], 0)
+    assert reader.poll(0) == []
+    assert ostler("permissions", "revoke", "1", "--session", session).code == 0
+    wait_until(lambda: reader.poll(0) == [(opened[0], select.POLLERR)])
+    os.close(opened[0])
+    assert listed(ostler) == []

@@ -24,8 +24,8 @@ from ostler.schema.events import Limits
 from ostler.schema.messages import Message, Reasoning, as_content
 from ostler.sessions.session import create_session
 from ostler.tools.todo import todo
-from tests.context.test_keeping import UNCOUNTED, Words, compacting, context, count, steps
-from tests.running import Ran, run, started
+from tests.context.test_session_context import UNCOUNTED, Words, compacting, context, count, steps
+from tests.support.running import Ran, run, started
 
 Effect = Callable[[], Awaitable[None]]
 EFFECTS: dict[str, Effect] = {}

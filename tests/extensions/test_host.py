@@ -20,7 +20,7 @@ from ostler.schema.messages import File, Text, as_content, user
 from ostler.schema.requests import RunCommand
 from ostler.sessions.session import create_session
 from ostler.store.memory import MemoryStore
-from tests.extensions.at_work import context_of, extension, facts_of, nothing, session_with, work
+from tests.support.extension_session import context_of, extension, facts_of, nothing, session_with, work
 
 
 async def test_a_plain_guard_refuses_a_call_and_the_model_is_told() -> None:

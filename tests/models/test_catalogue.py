@@ -26,8 +26,8 @@ from ostler.models.catalogue import (
 from ostler.models.providers import PROVIDERS, Provider
 from ostler.schema.errors import ConfigurationError
 from ostler.schema.usage import Usage
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 BUNDLED = list(Catalogue().models())
 HEADER = json.loads(catalogue.FILE.read_bytes().splitlines()[0])
 MILLION = Usage(input_tokens=1_000_000)

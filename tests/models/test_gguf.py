@@ -1,4 +1,4 @@
-"""Model files without a real library: `tests/long/test_local_model.py` has one."""
+"""Model files without a real library: `tests/system/test_local_model.py` has one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ostler.models.gguf import GgufModel
 from ostler.models.providers import PROVIDERS
 from ostler.schema.errors import NoModel, UsageError
 from ostler.schema.messages import Text
-from tests.cli.command import wait_until
-from tests.models.wire_cases import answer_of, request_of
+from tests.models.wires.wire_cases import answer_of, request_of
+from tests.support.command import wait_until
 
 Install = Callable[[str], None]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ostler.models.transport import Reply, Transport
-from tests import needed
+from tests.support import needed
 
 HEADERS = {"content-type": "application/json", "accept-encoding": "identity", "authorization": "Bearer sk-1"}
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ostler
+from tests.support.paths import TESTS
 
-TESTS = Path(__file__).parent.parent
 SOURCE = Path(ostler.__file__).parent
 
 _KINDS_OF_TESTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -12,7 +12,7 @@ from ostler.schema import events
 from ostler.schema.outcomes import Failed, Ok
 from ostler.testkit.fakes import FakeToolContext, result_text, run_tool
 from ostler.tools.todo import todo
-from tests.running import run
+from tests.support.running import run
 
 
 async def test_the_list_is_replaced_and_shown(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from ostler.sessions.session import create_session
 from ostler.store.memory import MemoryStore
 from ostler.tui.front_end import TuiFrontEnd
 from ostler.tui.terminal_ui import TerminalUI
-from tests.extensions.at_work import extension
+from tests.support.extension_session import extension
 from tests.tui.terminal import KEYS
 
 PATIENCE = 60

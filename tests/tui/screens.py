@@ -13,9 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tests.support.paths import ROOT
 from tests.tui.terminal import Cell, Terminal
 
-ROOT = Path(__file__).parent.parent.parent
 SCREENS = Path(__file__).parent / "screens"
 IMAGES = ROOT / "docs" / "images"
 RENEW = "OSTLER_RENEW_SCREENS"

@@ -13,10 +13,9 @@ from ostler.schema.messages import Text
 from ostler.sessions.session import create_session
 from ostler.testkit.vendors import call, turn
 from ostler.tui.conversation import Conversation, print_resume_hint
-from tests.cli.command import Ostler
-from tests.cli.conftest import Serve
-from tests.tui.conftest import Open
-from tests.tui.test_commands import sessions_of
+from tests.support.command import Ostler
+from tests.support.fixtures import Open, Serve
+from tests.tui.commands.test_registry import sessions_of
 
 
 def test_a_prompt_is_answered_and_the_answer_stays(open_tui: Open, serve: Serve, ostler: Ostler) -> None:

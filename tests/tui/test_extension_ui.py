@@ -21,11 +21,10 @@ from ostler.models.scripted import Call
 from ostler.testkit.vendors import call, turn
 from ostler.tui.extension_keys import name_of, press_of, strokes_of
 from ostler.tui.front_end import TuiFrontEnd
-from tests.cli.command import Ostler as Command
-from tests.cli.conftest import Serve
-from tests.extensions.foreign_process import loaded
-from tests.extensions.test_face import OF_FACES, used
-from tests.tui.conftest import Open
+from tests.extensions.ui.test_front_end import OF_FACES, used
+from tests.support.command import Ostler as Command
+from tests.support.fixtures import Open, Serve
+from tests.support.process_extension import loaded
 from tests.tui.in_process import shown
 
 SEA = Theme(accent=ThemeColor("#001122", "#0a0b0c"))

@@ -31,6 +31,7 @@ from ostler.tui.themes import (
     parse_theme,
     themes_for,
 )
+from tests.support.paths import DOCS
 
 NAMES = [DEFAULT, *sorted(path.stem for path in BUILT_IN.iterdir())]
 QUIET = {"muted": 3.0, "very_muted": 3.0, "md_comment": 3.0}
@@ -376,5 +377,5 @@ def test_without_colours_no_theme_is_shown(shelf: ThemeList) -> None:
 
 
 def test_every_slot_is_explained() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "themes.md").read_text()
+    page = (DOCS / "themes.md").read_text()
     assert [slot for slot in SLOTS if f"`{slot}`" not in page] == []

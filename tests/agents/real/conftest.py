@@ -1,0 +1,19 @@
+"""Where the programs are at home."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.real.installing import FOLDER
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Beside the programs: some take one in the system's folder for temporary files for unsafe."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=FOLDER, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,0 +1,14 @@
+"""The command line, with an agent's screen read quicker than people need it: the tests run it."""
+
+from __future__ import annotations
+
+import functools
+
+from ostler.drivers.screen_driver import ScreenAgentSpec
+from ostler.main import main
+from ostler.server.agentapi import serve
+from tests.drivers.screen_agents import QUICK
+
+if __name__ == "__main__":
+    serve.ScreenAgentSpec = functools.partial(ScreenAgentSpec, timing=QUICK)  # type: ignore[misc, assignment]
+    main()

@@ -1,0 +1,79 @@
+"""A session of another vendor's agent, to those who would have a model answer in it: one clear line."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ostler.drivers.lifecycle import new_journal
+from ostler.drivers.session import give_back
+from ostler.schema import events
+from ostler.schema.messages import Text
+from ostler.store.sqlite import SqliteStore
+from tests.drivers.screen_agents import at_work, echo_agent
+from tests.support.command import Ostler
+from tests.support.fixtures import Configure
+
+
+@pytest.fixture
+def session(ostler: Ostler) -> str:
+    """One whose agent has ended."""
+
+    async def made() -> str:
+        ostler.home.mkdir(exist_ok=True)
+        store = SqliteStore(ostler.store)
+        async with at_work(echo_agent(ostler.work), store) as agent:
+            await agent.until_stable()
+        await store.close()
+        return agent.session.id
+
+    return asyncio.run(made())
+
+
+def test_no_command_gives_it_to_a_model(ostler: Ostler, configure: Configure, session: str) -> None:
+    for arguments in (
+        ("-p", "--session", session, "hello"),
+        ("-p", "--session", session, "--model", "demo", "hello"),
+        ("-p", "--session", session, "--model", "demo", "--json", "hello"),
+        ("resume", session, "--model", "demo"),
+        ("steer", session, "hello"),
+    ):
+        ran = ostler(*arguments)
+        assert (ran.code, ran.out) == (2, "")
+        (line,) = ran.err.splitlines()
+        assert "belongs to another vendor's agent" in line
+        assert "start its agent again" in line
+
+
+def test_the_terminal_does_not_open_it(ostler: Ostler, configure: Configure, session: str) -> None:
+    ran = ostler.on_terminal("--session", session, "--model", "demo")
+    assert ran.code == 2
+    (line,) = ran.err.splitlines()
+    assert "belongs to another vendor's agent" in line
+
+
+def test_to_continue_is_to_go_on_with_a_session_of_a_model(
+    ostler: Ostler, configure: Configure, session: str
+) -> None:
+    ran = ostler("-p", "--continue", "--model", "demo", "hello")
+    assert ran.code == 0
+    assert "a new one begins" in ran.err
+
+
+async def test_a_message_is_read_as_it_was_drawn_at_last(ostler: Ostler) -> None:
+    ostler.home.mkdir()
+    store = SqliteStore(ostler.store)
+    journal = await new_journal(
+        store, ostler.work, "terminal", child_of="", call="", session="ses_drawn", world=None
+    )
+    seq = journal.record(events.AssistantMessage("", (Text("the first half"),), "end")).seq
+    for text in ("the first half,", "the first half, the second"):
+        journal.record(events.MessageRevised(seq, (Text(text),)))
+    await journal.commit()
+    await give_back(journal)
+    await store.close()
+    for arguments in (("show",), ("export", "--format", "markdown")):
+        ran = await asyncio.to_thread(ostler, "sessions", *arguments, "ses_drawn")
+        assert (ran.code, ran.out.count("first half")) == (0, 1)
+        assert "the first half, the second\n" in ran.out

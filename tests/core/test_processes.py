@@ -1,0 +1,40 @@
+"""Who a process is: told apart from all others, whatever it, its host and its surroundings are called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ostler.core.processes import ProcessId, _ask, host_name, start_time
+from tests.support import needed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the name is not read")
+def test_a_process_may_call_itself_any_bytes(tmp_path: Path) -> None:
+    program = os.fsencode(tmp_path) + b"/caf\xe9) (x"
+    os.symlink(needed.program("sleep"), program)  # noqa: PTH211  # a name in bytes
+    with subprocess.Popen([program, "60"]) as process:
+        try:
+            assert b"(caf\xe9) (x)" in Path(f"/proc/{process.pid}/stat").read_bytes()
+            assert start_time(process.pid).isdigit()
+            assert ProcessId.of(process.pid).is_alive()
+        finally:
+            process.kill()
+
+
+def test_a_host_may_be_called_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: os.fsdecode(b"caf\xe9"))
+    assert host_name.__wrapped__() == "caf\ufffd"
+
+
+def test_what_ps_says_of_a_process_does_not_depend_on_the_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed.program("ps")
+    said = set()
+    for zone in ("UTC", "Asia/Kathmandu", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        said.add(_ask("ps", "-o", "lstart=", "-p", str(os.getpid())))
+    assert len(said) == 1 and "" not in said

@@ -1,0 +1,535 @@
+"""The audit of a session says why, for every decision that its facts tell of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ostler.core.function_tool import tool
+from ostler.core.harness import Harness
+from ostler.core.hooks import Hook, Refuse, Retry, Rewrite, StepPlan, Suppress
+from ostler.core.journal import World
+from ostler.history.audit import Trail, audit_entries, audit_of, why
+from ostler.history.audit_decisions import ACTIONS, NO_DECISION, AuditEntry
+from ostler.models.scripted import Call, ScriptedModel, Turn
+from ostler.permissions.guard import permission_hook, remember_answer
+from ostler.permissions.rules import parse_rule
+from ostler.schema import events
+from ostler.schema.errors import AuthenticationFailed, CallRefused, NotFound, RateLimited
+from ostler.schema.events import EVENT_TYPES, Entry, Event, Limits, Record
+from ostler.schema.facts import Fact, decode_event
+from ostler.schema.messages import Text, as_content
+from ostler.schema.outcomes import NeedUser, Pending, Question, failed
+from ostler.schema.requests import Cancel, RevokePermission
+from ostler.sessions.session import open_session
+from ostler.store.fork import fork
+from ostler.store.memory import MemoryStore
+from ostler.store.portable import export_session, import_session
+from tests.support.event_strategies import any_event
+from tests.support.paths import GOLDEN
+from tests.support.running import Ran, run, started
+
+GOLDEN_FILE = GOLDEN / "events-v1.jsonl"
+
+
+def facts_of(happened: Iterable[Event], run: str = "run_1") -> list[Fact]:
+    return [
+        Fact.of(event, seq=seq, session="ses_1", run=run, time_ms=seq * 1000)
+        for seq, event in enumerate(happened, 1)
+    ]
+
+
+def audit(ran: Ran) -> list[AuditEntry]:
+    return list(audit_entries(ran.facts))
+
+
+def said(ran: Ran, action: str) -> list[str]:
+    return [entry.reason for entry in audit(ran) if entry.action == action]
+
+
+@tool(name="bash", kind="execute")
+def pretend_bash(command: str) -> str:
+    "Pretends to run a command."
+    return f"ran {command}"
+
+
+@tool(kind="read")
+def look(path: str) -> str:
+    "Looks at a file."
+    return f"saw {path}"
+
+
+PUSH = Call("bash", {"command": "git push origin"}, id="push")
+
+
+# --- what is audited --------------------------------------------------------------------------------
+
+
+def test_every_fact_is_audited_or_known_to_carry_no_decision() -> None:
+    stored = {kind for kind in EVENT_TYPES.values() if issubclass(kind, Entry | Record)}
+    audited = {action.fact for action in ACTIONS.values()} | {events.Audited}
+    assert audited | NO_DECISION == stored
+    assert not audited & NO_DECISION
+
+
+def test_every_stored_shape_of_an_audited_fact_can_be_told() -> None:
+    samples = [decode_event(line) for line in GOLDEN_FILE.read_bytes().splitlines()]
+    stored = [one for one in samples if isinstance(one, Entry | Record)]
+    entries = list(audit_entries(facts_of(stored)))
+    told = {type(stored[entry.seq - 1]) for entry in entries}
+    only_sometimes = {events.UserMessage, events.StepEnded}
+    sampled = {type(one) for one in stored}
+    assert told | only_sometimes >= {action.fact for action in ACTIONS.values()} & sampled
+    assert all(entry.reason for entry in entries)
+
+
+@given(st.lists(any_event(), max_size=12))
+def test_whatever_happened_can_be_told(happened: list[Event]) -> None:
+    stored = [event for event in happened if isinstance(event, Entry | Record)]
+    entries = list(audit_entries(facts_of(stored)))
+    assert len({entry.seq for entry in entries}) == len(entries)
+    for entry in entries:
+        event = stored[entry.seq - 1]
+        assert isinstance(event, events.Audited) or ACTIONS[entry.action].fact is type(event)
+        assert type(event) not in NO_DECISION
+        assert "\n" not in entry.reason and len(entry.reason) <= 300
+        line = msgspec.json.encode(entry)
+        assert msgspec.json.encode(msgspec.json.decode(line, type=AuditEntry)) == line
+
+
+# --- models -----------------------------------------------------------------------------------------
+
+
+async def test_each_model_call_says_why_that_model() -> None:
+    other = ScriptedModel(["I go on."], name="acme/small")
+    wrong_key = AuthenticationFailed("the key is wrong", status=401)
+    again = Hook("after_failure", lambda call: Retry() if call.failure.kind == "rate_limited" else None)
+    model = ScriptedModel([RateLimited("later", status=429), Call("look", {"path": "a"}), wrong_key])
+    ran = await run(model, tools=[look], hooks=[again], fallbacks=(other,))
+    assert ran.status == "completed"
+    assert [(entry.action, entry.model, entry.outcome) for entry in audit(ran) if entry.model] == [
+        ("run.start", "scripted/model", "recorded"),
+        ("model.select", "scripted/model", "allowed"),
+        ("model.retry", "scripted/model", "retry"),
+        ("model.select", "scripted/model", "allowed"),
+        ("tool.allow", "scripted/model", "allowed"),
+        ("call.finish", "scripted/model", "recorded"),
+        ("model.select", "scripted/model", "allowed"),
+        ("model.fallback", "acme/small", "fallback"),
+        ("model.select", "acme/small", "allowed"),
+    ]
+    assert said(ran, "model.select") == [
+        "the run was started with it",
+        "attempt 2, because the one before failed: later",
+        "the run was started with it",
+        "it took over from scripted/model, which failed: the key is wrong",
+    ]
+    assert len(said(ran, "model.select")) == len(ran.all(events.ModelCalled))
+
+
+async def test_a_hook_that_chooses_another_model_is_named() -> None:
+    other = ScriptedModel(["Hello."], name="acme/small")
+
+    def choose(plan: StepPlan) -> StepPlan:
+        return msgspec.structs.replace(plan, model=other)
+
+    ran = await run([], hooks=[Hook("before_step", choose)])
+    assert said(ran, "model.select") == ["a hook chose it in place of scripted/model"]
+
+
+async def test_who_gave_the_session_its_model_is_named() -> None:
+    ran = await started(["Hello."])
+    ran.session.journal.record(events.SettingsChanged(model="scripted/model", by="cli"))
+    await ran.session.prompt(as_content("go"))
+    assert said(ran, "settings.change") == ["cli set model"]
+    assert said(ran, "model.select") == ["cli chose it for the session"]
+
+
+async def test_a_model_that_fails_for_good_and_one_that_refuses() -> None:
+    ran = await run([AuthenticationFailed("the key is wrong", status=401)])
+    assert said(ran, "model.fail") == ["the key is wrong"]
+    (end,) = [entry for entry in audit(ran) if entry.action == "run.end"]
+    assert end.reason == "the key is wrong"
+    assert end.details == {"status": "failed", "failure": "authentication_failed"}
+    ran = await run([Turn("No.", stop_reason="refusal")])
+    assert said(ran, "model.refuse") == ["the model refused to answer"]
+    assert [(entry.action, entry.outcome) for entry in audit(ran)][-1] == ("run.end", "denied")
+
+
+# --- calls ------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_call_says_who_refused_it(tmp_path: Path) -> None:
+    guard = permission_hook("read-only", tmp_path, [parse_rule("bash(rm)", "deny")])
+    calls = [PUSH, Call("bash", {"command": "rm x"}), Call("look", {"path": "a"})]
+    ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
+    denied = [entry for entry in audit(ran) if entry.action == "tool.deny"]
+    assert [(entry.tool, entry.what, entry.actor, entry.outcome) for entry in denied] == [
+        ("bash", "git push origin", "system", "denied"),
+        ("bash", "rm x", "system", "denied"),
+    ]
+    assert denied[0].reason.startswith("permissions are read-only: tools that run commands are refused")
+    assert denied[1].reason.startswith("the rule deny bash(rm) forbids this")
+
+
+async def test_a_tool_that_refuses_is_the_one_who_did() -> None:
+    @tool
+    def picky() -> str:
+        "Refuses."
+        raise CallRefused("not on a Sunday")
+
+    ran = await run([Call("picky"), "done"], tools=[picky])
+    (denied,) = [entry for entry in audit(ran) if entry.action == "tool.deny"]
+    assert (denied.actor, denied.reason) == ("tool", "not on a Sunday")
+
+
+async def test_a_call_that_cannot_be_understood_is_a_protocol_error() -> None:
+    ran = await run([[Call("nope"), Call("look", raw="{")], "done"], tools=[look])
+    errors = [entry for entry in audit(ran) if entry.action == "tool.protocol_error"]
+    assert [(entry.tool, entry.actor, entry.details) for entry in errors] == [
+        ("nope", "model", {"failed": "unknown_tool"}),
+        ("look", "model", {"failed": "invalid_arguments"}),
+    ]
+    assert errors[0].reason == 'unknown tool "nope"; the tools are: look'
+
+
+async def test_without_a_guard_the_profile_says_it_all() -> None:
+    ran = await run([PUSH, "done"], tools=[pretend_bash], permissions="full")
+    assert said(ran, "tool.allow") == ["profile full"]
+    ran = await run([PUSH, "done"], tools=[pretend_bash], permissions="")
+    assert said(ran, "tool.allow") == ["nothing stood in its way"]
+
+
+def test_a_beginning_says_which_rule_or_profile_allowed_it() -> None:
+    called = events.ToolCalled("push", "bash", {"command": "git push origin"}, 1)
+    begun = events.ToolStarted("push", "bash", allowed_by="rule bash(git push)")
+    (entry,) = audit_entries(facts_of([called, begun]))
+    assert (entry.reason, entry.what) == ("rule bash(git push)", "git push origin")
+
+
+async def test_a_rewritten_call_is_told_as_it_ran() -> None:
+    rewrite = Hook("before_tool", lambda planned: Rewrite({"command": "git push --dry-run"}))
+    ran = await run([PUSH, "done"], tools=[pretend_bash], hooks=[rewrite])
+    (allowed,) = [entry for entry in audit(ran) if entry.action == "tool.allow"]
+    assert allowed.what == "git push --dry-run"
+    assert allowed.reason.endswith("; a hook rewrote its arguments")
+
+
+async def test_what_came_of_a_call_is_told_without_its_output() -> None:
+    @tool
+    def broken() -> Any:
+        "Fails."
+        return failed("password: hunter2", summary="")
+
+    ran = await run([[Call("broken"), Call("look", {"path": "a"})], "done"], tools=[broken, look])
+    assert said(ran, "call.finish") == ["it failed", "it succeeded"]
+
+
+# --- people -----------------------------------------------------------------------------------------
+
+
+async def asked(*answers: Any, times: int = 1) -> Ran:
+    left = list(answers)
+
+    async def ask(question: events.QuestionAsked) -> Any:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    script = [Turn(calls=(msgspec.structs.replace(PUSH, id=f"push_{n}"),)) for n in range(times)]
+    return await run(
+        [*script, "done"],
+        tools=[pretend_bash],
+        permission=permission_hook("ask", Path("/")),
+        remember=remember_answer,
+        asker=ask,
+    )
+
+
+def of_calls(ran: Ran) -> list[tuple[str, str, str]]:
+    return [(entry.action, entry.actor, entry.outcome) for entry in audit(ran) if entry.call]
+
+
+async def test_what_a_person_answered_is_why_a_call_ran() -> None:
+    ran = await asked("yes")
+    assert of_calls(ran) == [
+        ("permission.ask", "system", "requested"),
+        ("permission.answer", "user", "allowed"),
+        ("tool.allow", "user", "allowed"),
+        ("call.finish", "tool", "recorded"),
+    ]
+    assert said(ran, "permission.ask")[0].startswith("permissions are ask: tools that run commands need")
+    assert said(ran, "permission.answer") == ["the answer was yes"]
+    assert said(ran, "tool.allow") == ["a person allowed it: the answer was yes"]
+    (question,) = [entry for entry in audit(ran) if entry.action == "permission.ask"]
+    assert question.what.startswith("Allow bash: git push origin")
+
+
+async def test_a_no_is_the_persons_and_not_the_guards() -> None:
+    declined = "The person declined this call."
+    for no, reason in ((CallRefused("use a branch"), "use a branch"), ("no", declined)):
+        ran = await asked(no)
+        assert of_calls(ran)[1:] == [
+            ("permission.answer", "user", "denied"),
+            ("tool.deny", "user", "denied"),
+        ]
+        assert said(ran, "tool.deny") == [reason]
+
+
+async def test_what_is_remembered_and_revoked_is_told() -> None:
+    ran = await asked("session", times=2)
+    (kept,) = [entry for entry in audit(ran) if entry.action == "permission.remember"]
+    assert (kept.what, kept.reason) == ("bash(git push)", "from now on: allow, for the session")
+    await ran.session.journal.store.submit(
+        ran.session.id, RevokePermission(id="req_1", by="ada", rule="bash(git push)")
+    )
+    await ran.session.advance()
+    (revoked,) = [entry for entry in audit(ran) if entry.action == "permission.revoke"]
+    assert (revoked.who, revoked.what) == ("ada", "bash(git push)")
+
+
+async def test_a_secret_is_asked_for_and_not_told() -> None:
+    @tool(resumes=True)
+    def login(context: Any) -> Any:
+        "Logs in."
+        if context.answer is None:
+            return NeedUser(Question("Your password?", secret=True, reason="the server wants it"))
+        return "logged in"
+
+    async def ask(question: events.QuestionAsked) -> str:
+        return "hunter2"
+
+    ran = await run([Call("login"), "done"], tools=[login], asker=ask)
+    assert said(ran, "wait_user.request") == ["the server wants it"]
+    assert said(ran, "wait_user.answer") == ["the answer is a secret, which is not kept"]
+    assert said(ran, "tool.allow")[-1] == "a person answered what it wanted to know"
+    assert b"hunter2" not in msgspec.json.encode(audit(ran))
+
+
+async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> None:
+    store = MemoryStore()
+    options: dict[str, Any] = {
+        "tools": [pretend_bash],
+        "permission": permission_hook("ask", Path("/")),
+        "waits_for_answers": True,
+    }
+    ran = await run([PUSH], store=store, **options)
+    assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
+    await ran.session.close()
+    harness = Harness(ScriptedModel(["done"]), permission_hook=options["permission"], waits_for_answers=True)
+    harness.set_tools(options["tools"])
+    session = await open_session(store, ran.session.id, harness)
+    trail, live = Trail(session.state), list[AuditEntry | None]()
+    session.subscribe(lambda batch: live.extend(trail.take(item) for item in batch if isinstance(item, Fact)))
+    await session.answer(next(iter(session.state.questions)), "yes")
+    whole = await audit_of(store, session.id)
+    later = [entry for entry in live if entry]
+    assert later == whole[-len(later) :]
+    assert [entry.action for entry in later] == [
+        "permission.answer",
+        "run.resume",
+        "tool.allow",
+        "call.finish",
+        "model.select",
+        "run.end",
+    ]
+    assert later[2].tool == "bash" and later[2].reason == "a person allowed it: the answer was yes"
+
+
+async def test_what_finishes_later_is_waited_for() -> None:
+    @tool
+    def order() -> Any:
+        "Orders something."
+        return Pending(handle="order-7", note="it comes on Monday")
+
+    ran = await run([Call("order")], tools=[order])
+    assert said(ran, "call.defer") == ["it comes on Monday"]
+    assert said(ran, "run.wait") == ["it waits for what finishes later: order"]
+
+
+# --- runs -------------------------------------------------------------------------------------------
+
+
+async def test_a_limit_that_ends_a_run_is_named() -> None:
+    ran = await run([Call("look", {"path": str(n)}) for n in range(3)], tools=[look], limits=Limits(steps=2))
+    (stop,) = [entry for entry in audit(ran) if entry.action == "budget.stop"]
+    assert stop.outcome == "denied" and "2 steps" in stop.reason
+    (start,) = [entry for entry in audit(ran) if entry.action == "run.start"]
+    assert start.details and start.details["limits"]["steps"] == 2
+
+
+def test_a_limit_that_is_near_is_told() -> None:
+    near = events.Warned("80 % of the cost", about="limit", details={"limit": "cost", "used": 0.8, "of": 1.0})
+    (entry,) = audit_entries(facts_of([near]))
+    assert (entry.action, entry.reason) == ("budget.warn", "80 % of the cost")
+    assert entry.details == {"about": "limit", "limit": "cost", "used": 0.8, "of": 1.0}
+
+
+async def test_a_cancelled_run_says_by_whom_and_its_calls_why() -> None:
+    @tool
+    async def long_work() -> str:
+        "Works until it is stopped."
+        await ran.session.journal.store.submit(ran.session.id, Cancel(id="req_1", by="ada"))
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    ran = await started([Call("long_work"), "done"], tools=[long_work])
+    await ran.session.prompt(as_content("go"))
+    (cancelled,) = [entry for entry in audit(ran) if entry.action == "run.cancel"]
+    assert (cancelled.reason, cancelled.outcome) == ("cancelled by ada", "cancelled")
+    assert cancelled.details == {"status": "cancelled", "request": "req_1"}
+    assert said(ran, "tool.cancel") == ["Cancelled: cancelled by ada."]
+
+
+def test_a_pause_and_its_end_are_a_persons() -> None:
+    happened = [
+        events.RunStarted("0", "/", "acme/large"),
+        events.RunWaiting("paused", request="req_1"),
+        events.RunResumed("req_2"),
+    ]
+    entries = list(audit_entries(facts_of(happened)))[1:]
+    assert [(entry.action, entry.actor, entry.outcome, entry.reason) for entry in entries] == [
+        ("run.pause", "user", "paused", "somebody paused it"),
+        ("run.resume", "user", "resumed", "somebody let it go on"),
+    ]
+
+
+async def test_what_hooks_do_is_told() -> None:
+    ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: Refuse("not today"))])
+    assert said(ran, "step.deny") == ["not today"]
+    ran = await run(["Hello."], hooks=[Hook("before_message", lambda draft: Suppress())])
+    assert said(ran, "answer.withhold") == ["a hook withheld it from people"]
+    ran = await run(["Hello."], hooks=[Hook("before_step", lambda plan: 1 / 0, name="broken")])
+    assert said(ran, "hook.fail") == ["the hook broken failed: ZeroDivisionError: division by zero"]
+
+
+def test_a_child_is_told_with_its_call() -> None:
+    happened = [
+        events.RunStarted("0", "/", "acme/large"),
+        events.ToolCalled("call_1", "delegate", {"name": "scout"}, 1),
+        events.ChildStarted("call_1", "ses_2", agent="scout", task="find the bug"),
+        events.ChildEnded("call_1", "ses_2", "limit", reason="the limit of 2 steps was reached"),
+    ]
+    start, end = list(audit_entries(facts_of(happened)))[1:]
+    assert (start.action, start.tool, start.what) == ("child.start", "delegate", "find the bug")
+    assert start.details == {"child": "ses_2", "agent": "scout"}
+    assert (end.action, end.reason) == ("child.end", "the limit of 2 steps was reached")
+
+
+def test_a_child_that_an_extension_spawned_is_told_with_its_name() -> None:
+    spawned = events.ChildStarted("", "ses_2", task="find the bug", extension="scouts")
+    (start,) = list(audit_entries(facts_of([spawned])))
+    assert (start.actor, start.who, start.what) == ("host", "scouts", "find the bug")
+    assert start.reason == "an extension has an agent do it in session ses_2"
+
+
+def test_a_call_whose_child_waited_says_why_it_is_made_again() -> None:
+    happened = [
+        events.RunStarted("0", "/", "acme/large"),
+        events.ToolCalled("call_1", "delegate", {"task": "look"}, 1),
+        events.ToolStarted("call_1", "delegate", child="ses_2"),
+        events.ToolDeferred("call_1", "ses_2", "the child waits for an answer"),
+        events.ToolStarted("call_1", "delegate", attempt=2, child="ses_2"),
+        events.ToolStarted("call_1", "delegate", attempt=3, child="ses_2"),
+    ]
+    *_, moved, crashed = audit_entries(facts_of(happened))
+    assert moved.reason == "it is called again: its child, which waited, can go on"
+    assert crashed.reason.startswith("it is run again: the process that ran it has ended")
+
+
+def test_a_host_may_audit_what_it_decides() -> None:
+    about = {"call": "call_1", "who": "warden", "outcome": "denied", "actor": "nobody"}
+    (entry,) = audit_entries(facts_of([events.Audited("sandbox.decide", "it writes", about)]))
+    assert (entry.action, entry.actor, entry.outcome) == ("sandbox.decide", "host", "denied")
+    assert (entry.who, entry.call, entry.reason) == ("warden", "call_1", "it writes")
+
+
+# --- reading back -----------------------------------------------------------------------------------
+
+
+async def test_the_store_is_a_sink_that_can_be_read_from_a_moment_on() -> None:
+    store = MemoryStore()
+    happened = [
+        events.SessionStarted("/", "0"),
+        events.RunStarted("0", "/", "acme/large"),
+        events.ModelCalled("msg_1", "acme/large", "digest"),
+        events.RunEnded("interrupted", "the process that ran it ended"),
+    ]
+    await store.import_session(facts_of(happened))
+    whole = await audit_of(store, "ses_1")
+    assert [entry.seq for entry in whole] == [1, 2, 3, 4]
+    assert await audit_of(store, "ses_1", since_ms=3000) == whole[2:]
+    assert whole[2].reason == "the run was started with it"
+    with pytest.raises(NotFound):
+        await audit_of(store, "ses_nobody")
+
+
+async def test_a_copy_is_audited_where_it_was_made_and_an_import_here() -> None:
+    ran = await run([PUSH, "done"], tools=[pretend_bash])
+    store = ran.session.journal.store
+    copy = await fork(store, ran.session.id, None, World())
+    (start,) = await audit_of(store, copy)
+    assert start.reason.startswith(f"a copy of session {ran.session.id} up to its entry")
+    lines = [line async for line in export_session(store, ran.session.id)]
+    imported = await import_session(store, lines, "/elsewhere", World())
+    actions = [entry.action for entry in await audit_of(store, imported)]
+    assert actions[1:] == [entry.action for entry in audit(ran)]
+
+
+async def test_why_a_call_was_made_is_its_model_its_permission_and_its_result() -> None:
+    ran = await asked("yes", "yes", times=2)
+    facts = await ran.session.journal.store.read(ran.session.id)
+    led = why(facts, "push_1")
+    assert [(entry.action, entry.call) for entry in led] == [
+        ("run.start", ""),
+        ("model.select", ""),
+        ("permission.ask", "push_1"),
+        ("permission.answer", "push_1"),
+        ("tool.allow", "push_1"),
+        ("call.finish", "push_1"),
+    ]
+    assert led[1].seq > max(entry.seq for entry in why(facts, "push_0"))
+    assert why(facts, "nothing") == []
+
+
+async def test_a_message_of_another_run_is_no_decision() -> None:
+    steer = events.UserMessage((Text("and be\nquick"),), source="steer")
+    prompt = events.UserMessage((Text("go"),))
+    (entry,) = audit_entries(facts_of([prompt, steer]))
+    assert (entry.action, entry.what) == ("run.steer", "and be quick")
+
+
+async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> None:
+    guard = permission_hook("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
+    calls = [PUSH, Call("look", {"path": "a"}), Call("bash", {"command": "ls | head"})]
+    ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
+    assert said(ran, "tool.allow") == [
+        "rule bash(git push) of the test",
+        "profile edit",
+        "profile edit, it only looks",
+    ]
+
+
+async def test_one_call_that_was_cancelled_says_by_whom() -> None:
+    @tool
+    async def long_work() -> str:
+        "Works until it is stopped."
+        await ran.session.journal.store.submit(ran.session.id, Cancel(id="req_1", by="ada", call="long"))
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    ran = await started([Call("long_work", id="long"), "done"], tools=[long_work])
+    await ran.session.prompt(as_content("go"))
+    cancelled = [entry for entry in audit(ran) if entry.action == "tool.cancel"]
+    assert [(entry.actor, entry.who, entry.call) for entry in cancelled] == [
+        ("user", "ada", "long"),
+        ("system", "", "long"),
+    ]

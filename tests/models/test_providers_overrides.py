@@ -1,0 +1,262 @@
+"""What a user says about a model changes what it is sent, on every wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ostler.models.catalogue import Catalogue, ModelProfile
+from ostler.models.factory import make_model
+from ostler.models.providers import ProviderSettings, Wire, configured_providers
+from ostler.schema.messages import File, Image, Message, Text, ToolCall, ToolResult, user
+from ostler.schema.usage import Usage
+from ostler.testkit.vendors import FakeVendor, turn
+from tests.models.wires.wire_cases import KEY, READ, answer_of, request_of
+
+NAMES: dict[Wire, str] = {
+    "anthropic": "anthropic/claude-sonnet-5-5",
+    "chat": "xai/grok-4.7",
+    "responses": "openai/gpt-6.1-sol",
+    "gemini": "google/gemini-4-argon",
+}
+CALLED = Message("assistant", (ToolCall("call_a", "read", "{}"),))
+PICTURE, DOCUMENT = Image("image/png", "UElY"), File("application/pdf", "a.pdf", "UERG")
+every_wire = pytest.mark.parametrize("wire", NAMES)
+
+
+def model_of(wire: Wire, **said: Any) -> Any:
+    catalogue = Catalogue({NAMES[wire]: said}) if said else None
+    return make_model(NAMES[wire], api_key=KEY, environment={}, catalogue=catalogue)
+
+
+def body_of(model: Any, *messages: Message, **fields: Any) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(model.body(request_of(*messages, **fields)))
+    return body
+
+
+def reasoning_in(body: dict[str, Any]) -> Any:
+    """All that a body says about reasoning."""
+    generation = body.get("generationConfig", {})
+    words = ("reasoning_effort", "reasoning", "include", "thinking", "output_config")
+    found = {field: body[field] for field in words if field in body}
+    return found | (
+        {"thinkingConfig": generation["thinkingConfig"]} if "thinkingConfig" in generation else {}
+    )
+
+
+@every_wire
+def test_a_model_that_does_not_reason_is_told_nothing_about_reasoning(wire: Wire) -> None:
+    assert reasoning_in(body_of(model_of(wire), reasoning="high"))
+    model = model_of(wire, reasoning=False)
+    for level in (None, "off", "low", "high"):
+        assert reasoning_in(body_of(model, reasoning=level)) == {}
+    told = f"{model.name} takes no level of reasoning; it is asked without one"
+    assert model._shortfalls(request_of(reasoning="high")) == [told]
+    assert model._shortfalls(request_of(reasoning="off")) == []
+
+
+LOWEST: dict[Wire, Any] = {
+    "anthropic": {
+        "output_config": {"effort": "low"},
+        "thinking": {"type": "adaptive", "display": "summarized"},
+    },
+    "chat": {"reasoning_effort": "low"},
+    "responses": {
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"],
+    },
+    "gemini": {"thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": True}},
+}
+
+
+@every_wire
+def test_a_model_is_asked_only_for_the_levels_that_are_listed(wire: Wire) -> None:
+    model = model_of(wire, reasoning_levels=["off", "low"])
+    assert reasoning_in(body_of(model, reasoning="high")) == LOWEST[wire]
+    told = f"{model.name} cannot reason at the level high; it is asked for low"
+    assert model._shortfalls(request_of(reasoning="high")) == [told]
+
+
+def test_a_model_that_is_said_to_have_no_level_but_off_is_asked_not_to_reason() -> None:
+    model = model_of("anthropic", reasoning_levels=["off"])
+    assert body_of(model, reasoning="high")["thinking"] == {"type": "disabled"}
+    told = f"{model.name} cannot reason at the level high; it is asked not to"
+    assert model._shortfalls(request_of(reasoning="high")) == [told]
+
+
+@every_wire
+def test_a_model_that_takes_no_tools_is_offered_none(wire: Wire) -> None:
+    asked: dict[str, Any] = {"tools": (READ,), "tool_choice": "required"}
+    offered = {"tools", "tool_choice", "toolConfig", "parallel_tool_calls"}
+    assert body_of(model_of(wire), **asked).keys() & offered >= {"tools"}
+    model = model_of(wire, tools=False)
+    assert not body_of(model, **asked).keys() & offered
+    assert model._shortfalls(request_of(**asked)) == [f"{model.name} takes no tools; it is offered none"]
+    assert model._shortfalls(request_of()) == []
+
+
+@every_wire
+def test_what_a_model_cannot_see_is_replaced_by_a_word_and_told(wire: Wire) -> None:
+    result = Message("tool", (ToolResult("call_a", "read", (Text("a"), PICTURE)),))
+    messages = (user("Look", PICTURE, DOCUMENT), CALLED, result)
+    shown = json.dumps(body_of(model_of(wire), *messages))
+    assert shown.count("UElY") == 2
+    assert ("UERG" in shown) == (wire != "chat")
+    blind = model_of(wire, input=["text"])
+    body = json.dumps(body_of(blind, *messages))
+    assert "UElY" not in body and "UERG" not in body
+    assert body.count("[an image of type image/png, which this model cannot be shown]") == 2
+    assert body.count("[the file 'a.pdf' of type application/pdf, which this model cannot be shown]") == 1
+    assert blind._shortfalls(request_of(*messages[:1])) == [
+        f"{blind.name} is not shown an image of type image/png",
+        f"{blind.name} is not shown the file 'a.pdf' of type application/pdf",
+    ]
+    assert len(blind._shortfalls(request_of(*messages))) == 1
+
+
+@every_wire
+def test_a_seeing_and_a_blind_model_may_be_told_one_transcript(wire: Wire) -> None:
+    request = request_of(user("Look", PICTURE))
+    assert b"UElY" in model_of(wire).body(request)
+    assert b"UElY" not in model_of(wire, input=["text"]).body(request)
+    assert b"UElY" in model_of(wire, input=["text", "image"]).body(request)
+
+
+@every_wire
+def test_a_text_file_is_read_to_a_model_that_sees_nothing(wire: Wire) -> None:
+    file = File("text/plain", "a.txt", "aGVsbG8gdGhlcmU=")
+    assert "hello there" in json.dumps(body_of(model_of(wire, input=["text"]), user("Read", file)))
+
+
+def test_a_picture_in_an_answer_is_left_out_for_a_model_that_sees_nothing() -> None:
+    drawn = Message("assistant", (Text("Here."), PICTURE))
+    body = body_of(model_of("gemini", input=["text"]), user("Draw"), drawn, user("Again"))
+    assert body["contents"][1] == {"role": "model", "parts": [{"text": "Here."}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "shown"),
+    [
+        ("deepseek/deepseek-v4-pro", {}, False),
+        ("deepseek/deepseek-v4-pro", {"input": ["text", "image"]}, True),
+        ("deepseek/deepseek-flash", {}, True),
+        ("deepseek/unheard-of", {}, False),
+        ("deepseek/unheard-of-vision", {}, True),
+        ("groq/openai/gpt-oss-120b", {}, False),
+        ("groq/unheard-of", {}, True),
+    ],
+)
+def test_images_are_shown_to_those_who_are_known_to_see(name: str, said: dict[str, Any], shown: bool) -> None:
+    model: Any = make_model(name, api_key=KEY, environment={}, catalogue=Catalogue({name: said}))
+    assert (b"UElY" in model.body(request_of(user("Look", PICTURE)))) == shown
+
+
+@every_wire
+def test_no_answer_may_be_longer_than_the_model_can_write(wire: Wire) -> None:
+    body = body_of(model_of(wire, output_limit=777), max_output_tokens=5000)
+    fields = body | body.get("generationConfig", {})
+    limits = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+    assert [fields[name] for name in limits if name in fields] == [777]
+
+
+@every_wire
+def test_settings_in_code_go_before_what_the_user_and_the_catalogue_say(wire: Wire) -> None:
+    settings = ModelProfile(
+        input=("text", "image"), reasons=True, reasoning_levels=("low",), tools=True, output_limit=50
+    )
+    said = {"input": ["text"], "reasoning": False, "reasoning_levels": ["high"], "tools": False}
+    model: Any = make_model(
+        NAMES[wire],
+        api_key=KEY,
+        environment={},
+        settings=settings,
+        catalogue=Catalogue({NAMES[wire]: said}),
+    )
+    body = body_of(model, user("Look", PICTURE), reasoning="high", tools=(READ,))
+    assert reasoning_in(body) == LOWEST[wire]
+    assert "tools" in body and "UElY" in json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "fields"),
+    [
+        ({}, None, {}),
+        ({}, "off", {}),
+        ({"reasoning": True}, None, {"include": ["reasoning.encrypted_content"]}),
+        ({"reasoning": True}, "off", {"include": ["reasoning.encrypted_content"]}),
+        ({"reasoning_levels": ["low", "high"]}, None, {"include": ["reasoning.encrypted_content"]}),
+        ({"reasoning_levels": ["minimal", "low"]}, "off", "minimal"),
+        ({"reasoning_levels": ["off", "low"]}, "off", "none"),
+        ({"reasoning": True}, "minimal", "low"),
+        ({"reasoning": False}, "high", {}),
+    ],
+)
+@pytest.mark.parametrize("name", ["azure/mydeploy", "azure/gpt-4-is-what-we-call-it"])
+def test_a_deployment_of_any_name_is_what_the_user_says(
+    name: str, said: dict[str, Any], level: str | None, fields: Any
+) -> None:
+    catalogue = Catalogue({name: {"reasoning": True} | said if "gpt" in name and said else said})
+    model: Any = make_model(
+        name, api_key=KEY, base_url="https://mine.example/openai/v1", environment={}, catalogue=catalogue
+    )
+    sent = reasoning_in(body_of(model, reasoning=level))
+    if isinstance(fields, str):
+        assert sent["reasoning"]["effort"] == fields and "include" in sent
+    else:
+        assert sent == fields
+
+
+@pytest.mark.parametrize(
+    ("name", "charges", "cost"),
+    [("ollama/x", None, 3.0), ("xai/grok-4.7", False, 3.0), ("ollama/y", None, 0.0), ("groq/x", None, None)],
+)
+async def test_the_users_prices_go_before_those_of_a_server_that_does_not_charge(
+    name: str, charges: bool | None, cost: float | None
+) -> None:
+    prices = {"input": 1e6, "output": 1e6}
+    catalogue = Catalogue({"ollama/x": {"prices": prices}, "xai/grok-4.7": {"prices": prices}})
+    provider = name.partition("/")[0]
+    async with FakeVendor([turn("ok", usage=Usage(1, 2))]) as vendor:
+        settings = ProviderSettings(base_url=vendor.chat_url, charges=charges)
+        model: Any = make_model(
+            name,
+            api_key=KEY,
+            environment={},
+            providers=configured_providers({provider: settings}),
+            catalogue=catalogue,
+        )
+        assert (await answer_of(model, request_of())).done.usage.cost == cost
+        await model.aclose()
+
+
+def test_a_provider_like_another_has_its_models() -> None:
+    providers = configured_providers(
+        {
+            "proxy": ProviderSettings(base_url="https://proxy.example", wire="anthropic", like="anthropic"),
+            "mine": ProviderSettings(base_url="https://mine.example/v1", like="azure"),
+            "other": ProviderSettings(base_url="https://other.example/v1"),
+        }
+    )
+    catalogue = Catalogue({"proxy/claude-opus-5": {"output_limit": 5}})
+
+    def body(name: str, **fields: Any) -> dict[str, Any]:
+        model: Any = make_model(name, api_key=KEY, environment={}, providers=providers, catalogue=catalogue)
+        return body_of(model, **fields)
+
+    assert body("proxy/claude-opus-5", reasoning="off")["thinking"] == {"type": "disabled"}
+    assert body("proxy/claude-opus-5", max_output_tokens=9)["max_tokens"] == 5
+    mine = body("mine/gpt-5-pro", reasoning="low", max_output_tokens=9)
+    assert mine["reasoning_effort"] == "high" and mine["max_completion_tokens"] == 9
+    assert body("other/gpt-5-pro", reasoning="low")["reasoning_effort"] == "low"
+
+
+def test_the_entry_of_the_like_provider_is_under_the_users_own_words() -> None:
+    catalogue = Catalogue({"proxy/claude-opus-5": {"tools": False}, "openai/mine": {"context_window": 7}})
+    known = catalogue.lookup("anthropic/claude-opus-5")
+    like = catalogue.lookup("proxy/claude-opus-5", like="anthropic")
+    assert (like.name, like.tools, like.prices) == ("proxy/claude-opus-5", False, known.prices)
+    assert catalogue.lookup("azure/mine", like="openai").context_window == 7
+    assert not catalogue.lookup("azure/unheard-of", like="openai").known
+    assert catalogue.lookup("azure/gpt-5.1", like="anthropic").known, "its own entry goes first"

@@ -1,0 +1,441 @@
+"""What the wires send: as the vendors' own SDKs would send it, and always something the vendor accepts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from ostler.core.model import ModelRequest
+from ostler.core.transcript import Transcript
+from ostler.models.catalogue import ModelProfile
+from ostler.models.wires.anthropic import AnthropicModel
+from ostler.models.wires.chat import ChatModel
+from ostler.schema.messages import File, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, user
+from ostler.testkit.vendors import FakeVendor, Think, call, turn
+from tests.models.wires.wire_cases import (
+    KEY,
+    READ,
+    WIRES,
+    WRITE,
+    answer_of,
+    ask,
+    model_for,
+    request_of,
+    url_of,
+)
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+CALLS = Message(
+    "assistant",
+    (
+        Text("Looking."),
+        ToolCall("call_a", "read", '{"path":"a"}'),
+        ToolCall("call_b", "read", '{"path":"b"}'),
+    ),
+)
+RESULTS = Message(
+    "tool",
+    (
+        ToolResult("call_a", "read", (Text("alpha"),)),
+        ToolResult("call_b", "read", (Text("no b"),), failed=True),
+    ),
+)
+
+
+def sent(wire: str, request: ModelRequest, **options: Any) -> dict[str, Any]:
+    return json.loads(model_for(wire, **options).body(request))
+
+
+def without_markers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_markers(inner) for name, inner in value.items() if name != "cache_control"}
+    return [without_markers(inner) for inner in value] if isinstance(value, list) else value
+
+
+async def test_the_messages_request_is_what_the_sdk_sends() -> None:
+    request = request_of(user("Hi"), CALLS, RESULTS, system="Be brief.", tools=(READ,), max_output_tokens=500)
+    results: list[Any] = [
+        {"type": "tool_result", "tool_use_id": "call_a", "content": "alpha"},
+        {"type": "tool_result", "tool_use_id": "call_b", "content": "no b", "is_error": True},
+    ]
+    calls: list[Any] = [
+        {"type": "text", "text": "Looking."},
+        {"type": "tool_use", "id": "call_a", "name": "read", "input": {"path": "a"}},
+        {"type": "tool_use", "id": "call_b", "name": "read", "input": {"path": "b"}},
+    ]
+    async with FakeVendor([turn("ok"), turn("ok")], api_key=KEY) as vendor:
+        await ask(vendor, "anthropic", request)
+        async with (
+            anthropic.AsyncAnthropic(base_url=vendor.anthropic_url, api_key=KEY) as client,
+            client.messages.stream(
+                model="claude-sonnet-5-5",
+                max_tokens=500,
+                system=[{"type": "text", "text": "Be brief."}],
+                tools=[{"name": READ.name, "description": READ.description, "input_schema": READ.schema}],
+                messages=[
+                    {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+                    {"role": "assistant", "content": calls},
+                    {"role": "user", "content": results},
+                ],
+            ) as stream,
+        ):
+            await stream.get_final_message()
+        ours, theirs = vendor.requests
+    assert ours.path == theirs.path
+    assert without_markers(ours.json) == theirs.json
+    assert ours.headers["x-api-key"] == KEY
+    assert ours.headers["content-type"] == theirs.headers["content-type"]
+
+
+async def test_the_chat_request_is_what_the_sdk_sends() -> None:
+    request = request_of(user("Hi"), CALLS, RESULTS, system="Be brief.", tools=(READ,), max_output_tokens=500)
+    function = {"name": READ.name, "description": READ.description, "parameters": READ.schema}
+    messages: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "Looking.",
+            "tool_calls": [
+                {
+                    "id": f"call_{letter}",
+                    "type": "function",
+                    "function": {"name": "read", "arguments": f'{{"path":"{letter}"}}'},
+                }
+                for letter in "ab"
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_a", "content": "alpha"},
+        {"role": "tool", "tool_call_id": "call_b", "content": "[error] no b"},
+    ]
+    async with FakeVendor([turn("ok"), turn("ok")], api_key=KEY) as vendor:
+        await ask(vendor, "chat", request)
+        async with openai.AsyncOpenAI(base_url=vendor.chat_url, api_key=KEY) as client:
+            stream = await client.chat.completions.create(
+                model="gpt-x",
+                max_tokens=500,
+                messages=messages,
+                tools=[{"type": "function", "function": function}],
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+            async for _ in stream:
+                pass
+        ours, theirs = vendor.requests
+    assert ours.path == theirs.path
+    assert ours.json == theirs.json
+    assert ours.headers["authorization"] == theirs.headers["authorization"] == f"Bearer {KEY}"
+
+
+AWKWARD = {
+    "broken arguments": [
+        user("Hi"),
+        Message("assistant", (ToolCall("c1", "read", '{"path": "a'), ToolCall("c2", "read", "[1]"))),
+        Message("tool", (ToolResult("c1", "read", failed=True), ToolResult("c2", "read"))),
+    ],
+    "a name no vendor takes": [
+        user("Hi"),
+        Message("assistant", (ToolCall("c1", "functions.read file", "{}"), ToolCall("c2", "", "{}"))),
+        Message("tool", (ToolResult("c1", "x", failed=True), ToolResult("c2", "x", failed=True))),
+    ],
+    "ids of another vendor": [
+        user("Hi"),
+        Message("assistant", (ToolCall("functions.read:0", "read", "{}"), ToolCall("x" * 90, "read", "{}"))),
+        Message("tool", (ToolResult("functions.read:0", "read"), ToolResult("x" * 90, "read"))),
+    ],
+    "reasoning alone": [user("Hi"), Message("assistant", (Reasoning("Hm."),)), user("And?")],
+    "an empty answer": [user("Hi"), Message("assistant", ()), user("And?")],
+    "thinking that was cut": [
+        user("Hi"),
+        Message(
+            "assistant", (Reasoning("Hm.", Opaque("anthropic", {"type": "thinking", "signature": "s"})),)
+        ),
+        user("And?"),
+    ],
+    "blank text": [
+        user(Text(""), Text(" \n"), Text("Hi")),
+        Message("assistant", (Text("\n"), Text("Yes"))),
+        user("Go on"),
+    ],
+    "pictures": [
+        user("Look", Image("image/png", PIXEL), Image("image/jpeg", url="https://example.org/a.jpg"))
+    ],
+    "a picture no vendor takes": [user("Look", Image("image/svg+xml", "PHN2Zy8+"))],
+    "documents": [
+        user(
+            "Read",
+            File("application/pdf", "a.pdf", "JVBERi0="),
+            File("text/plain", "a.txt", "aGVsbG8="),
+            File("application/zip", "a.zip", "UEsDBA=="),
+        )
+    ],
+    "a picture from a tool": [
+        user("Hi"),
+        Message("assistant", (ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}"))),
+        Message(
+            "tool",
+            (ToolResult("c1", "read", (Image("image/png", PIXEL),)), ToolResult("c2", "read", (Text("b"),))),
+        ),
+        user("steered"),
+    ],
+    "pictures and documents from a tool that failed": [
+        user("Hi"),
+        Message("assistant", (ToolCall("c1", "shoot", "{}"), ToolCall("c2", "shoot", "{}"))),
+        Message(
+            "tool",
+            (
+                ToolResult("c1", "shoot", (Text("no"), Image("image/png", PIXEL)), failed=True),
+                ToolResult("c2", "shoot", (File("application/pdf", "a.pdf", "JVBERi0="),), failed=True),
+            ),
+        ),
+    ],
+    "a steered step": [user("Hi"), CALLS, RESULTS, user("Stop that."), user("Do this.")],
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("case", AWKWARD)
+async def test_an_awkward_transcript_is_still_accepted(wire: str, case: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        answer = await ask(vendor, wire, request_of(*AWKWARD[case], tools=(READ,)))
+    assert answer.done.content == (Text("ok"),)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_the_fake_vendor_refuses_a_call_without_its_result(wire: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        for messages in ([user("Hi"), CALLS], [user("Hi"), CALLS, user("x")], [user("Hi"), RESULTS]):
+            failure = (await ask(vendor, wire, request_of(*messages))).failure.failure
+            assert failure.kind == "invalid_request" and "tool" in failure.message
+
+
+def test_results_of_one_step_are_one_message_for_one_wire_and_several_for_the_other() -> None:
+    request = request_of(user("Hi"), CALLS, RESULTS)
+    assert [m["role"] for m in sent("anthropic", request)["messages"]] == ["user", "assistant", "user"]
+    assert [m["role"] for m in sent("chat", request)["messages"]] == ["user", "assistant", "tool", "tool"]
+
+
+def test_pictures_of_tools_follow_all_results_on_chat_and_only_when_there_are_any() -> None:
+    messages = sent("chat", request_of(*AWKWARD["a picture from a tool"]))["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert messages[4]["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL}"
+    plain = sent("chat", request_of(user("Hi"), CALLS, RESULTS))["messages"]
+    assert plain[-1]["role"] == "tool"
+
+
+def test_pictures_of_a_tool_are_within_its_result_on_messages_unless_it_failed() -> None:
+    fine = sent("anthropic", request_of(*AWKWARD["a picture from a tool"]))["messages"][2]["content"]
+    assert [block["type"] for block in fine] == ["tool_result", "tool_result"]
+    assert fine[0]["content"][0]["source"]["data"] == PIXEL
+    case = AWKWARD["pictures and documents from a tool that failed"]
+    failed = sent("anthropic", request_of(*case))["messages"][2]["content"]
+    kinds = [block["type"] for block in failed]
+    assert kinds == ["tool_result", "tool_result", "text", "image", "text", "document"]
+    assert failed[0]["content"] == "no" and failed[0]["is_error"]
+
+
+def test_files_have_the_form_of_their_wire() -> None:
+    request = request_of(*AWKWARD["documents"])
+    _, pdf, text, other = sent("anthropic", request)["messages"][0]["content"]
+    assert pdf["source"] == {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
+    assert text["source"]["data"] == "hello" and other["type"] == "text"
+    _, pdf, text, other = sent("chat", request)["messages"][0]["content"]
+    data = "data:application/pdf;base64,JVBERi0="
+    assert pdf == {"type": "file", "file": {"filename": "a.pdf", "file_data": data}}
+    assert text["text"].endswith("hello") and other["type"] == "text"
+
+
+async def test_thinking_is_replayed_to_its_own_wire_as_it_came() -> None:
+    script = [
+        turn(Think(("Let ", "me see"), "signed"), Think(redacted="blob"), call("read", {"path": "a"})),
+        turn("done"),
+    ]
+    async with FakeVendor(script) as vendor:
+        first = (await ask(vendor, "anthropic", request_of(tools=(READ,)))).done
+        answer = Message("assistant", first.content)
+        result = Message("tool", (ToolResult(answer.calls[0].id, "read", (Text("a"),)),))
+        request = request_of(user("Hello"), answer, result, tools=(READ,))
+        await ask(vendor, "anthropic", request)
+        replayed = vendor.requests[1].json["messages"][1]["content"]
+    assert replayed[0] == {"type": "thinking", "thinking": "Let me see", "signature": "signed"}
+    assert replayed[1] == {"type": "redacted_thinking", "data": "blob"}
+    assert b"signed" not in json.dumps(sent("chat", request)).encode()
+
+
+async def test_reasoning_content_is_replayed_with_calls_to_its_own_provider_only() -> None:
+    async with FakeVendor(
+        [turn(Think(("Let ", "me see")), call("read", {"path": "a"})), turn("done")]
+    ) as vendor:
+        first = (await ask(vendor, "chat", request_of(tools=(READ,)))).done
+        answer = Message("assistant", first.content)
+        result = Message("tool", (ToolResult(answer.calls[0].id, "read", (Text("a"),)),))
+        request = request_of(user("Hello"), answer, result)
+        await ask(vendor, "chat", request)
+        assert vendor.requests[1].json["messages"][1]["reasoning_content"] == "Let me see"
+    other = json.loads(ChatModel("m", provider="groq").body(request))
+    assert "reasoning_content" not in other["messages"][1]
+    assert "Let me see" not in json.dumps(sent("anthropic", request))
+    finished = request_of(
+        user("Hello"), Message("assistant", (*first.content[:1], Text("Yes"))), user("And?")
+    )
+    assert "reasoning_content" not in sent("chat", finished)["messages"][1]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_same_request_gives_the_same_bytes(wire: str) -> None:
+    def build() -> bytes:
+        request = request_of(user("Hi"), CALLS, RESULTS, system="S", tools=(READ, WRITE), reasoning="low")
+        return model_for(wire).body(request)
+
+    assert build() == build()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_message_is_encoded_once_and_the_prefix_never_moves(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[Message] = []
+    real = Transcript.encoded
+
+    def counting(self: Transcript, key: str, encode: Any) -> list[bytes]:
+        return real(self, key, lambda message: (encoded.append(message), encode(message))[1])
+
+    monkeypatch.setattr(Transcript, "encoded", counting)
+    model = model_for(wire)
+    transcript = Transcript([user("Hi")])
+    before = b""
+    marker = b',"cache_control":{"type":"ephemeral"}'
+    for step in range(50):
+        request = ModelRequest("mc", "m", transcript, system="S" * 50, tools=(READ, WRITE))
+        body = model.body(request)
+        assert body.count(marker) <= 4
+        plain = body.replace(marker, b"")
+        assert plain.startswith(before)
+        before = plain.removesuffix(b"]}")
+        transcript.append(Message("assistant", (ToolCall(f"call_{step}", "read", "{}"),)))
+        transcript.append(Message("tool", (ToolResult(f"call_{step}", "read", (Text("x" * step),)),)))
+    assert len(encoded) == len(transcript) - 2
+    assert len(set(map(id, encoded))) == len(encoded)
+
+
+def test_cache_breakpoints_are_on_system_tools_and_the_last_two_messages_from_the_user() -> None:
+    transcript = [user("Hi"), CALLS, RESULTS, Message("assistant", (Text("So."),)), user("Go on")]
+    body = sent("anthropic", request_of(*transcript, system="S", tools=(READ, WRITE)))
+    assert "cache_control" in body["system"][0]
+    assert ["cache_control" in tool for tool in body["tools"]] == [False, True]
+    marked = [["cache_control" in block for block in message["content"]] for message in body["messages"]]
+    assert marked == [[False], [False, False, False], [False, True], [False], [True]]
+
+
+@pytest.mark.parametrize(
+    ("level", "budget"), [("minimal", 1024), ("low", 2048), ("medium", 8192), ("high", 16384)]
+)
+async def test_a_level_of_reasoning_is_a_budget_below_the_limit(level: Any, budget: int) -> None:
+    request = request_of(reasoning=level, max_output_tokens=1000)
+    async with FakeVendor([turn("ok")]) as vendor:
+        model = AnthropicModel("claude-haiku-4-5", base_url=vendor.anthropic_url)
+        assert (await answer_of(model, request)).done.stop_reason == "end"
+        await model.aclose()
+        body = vendor.requests[0].json
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
+    assert body["max_tokens"] > budget
+
+
+@pytest.mark.parametrize(
+    ("model", "output", "thinking"),
+    [
+        ("claude-3-haiku-20240307", 4096, None),
+        ("claude-3-5-sonnet-20241022", 8192, None),
+        ("claude-3-7-sonnet-20250219", 32000, "enabled"),
+        ("claude-sonnet-4-20250514", 32000, "enabled"),
+        ("claude-opus-4-1-20250805", 32000, "enabled"),
+        ("claude-haiku-4-5", 32000, "enabled"),
+        ("claude-opus-4-6", 32000, "adaptive"),
+        ("claude-opus-4-8", 32000, "adaptive"),
+        ("claude-sonnet-5", 32000, "adaptive"),
+        ("claude-sonnet-5-5", 32000, "adaptive"),
+        ("kimi-k2", 32000, "enabled"),
+    ],
+)
+def test_each_family_of_models_is_asked_in_its_own_way(model: str, output: int, thinking: str | None) -> None:
+    body = json.loads(AnthropicModel(model).body(request_of(reasoning="medium")))
+    assert body["max_tokens"] == output
+    assert body.get("thinking", {}).get("type") == thinking
+    assert body.get("output_config") == ({"effort": "medium"} if thinking == "adaptive" else None)
+    silent = json.loads(AnthropicModel(model).body(request_of()))
+    assert "thinking" not in silent and "output_config" not in silent
+    off = json.loads(AnthropicModel(model).body(request_of(reasoning="off")))
+    assert "thinking" not in off
+
+
+@pytest.mark.parametrize("choice", ["required", "read"])
+async def test_a_forced_tool_goes_without_thinking(choice: str) -> None:
+    request = request_of(reasoning="high", tools=(READ,), tool_choice=choice)
+    async with FakeVendor([turn(call("read", {"path": "a"}))]) as vendor:
+        assert (await ask(vendor, "anthropic", request)).done.stop_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("choice", "messages", "chat"),
+    [
+        ("auto", None, None),
+        ("none", {"type": "none"}, "none"),
+        ("required", {"type": "any"}, "required"),
+        ("read", {"type": "tool", "name": "read"}, {"type": "function", "function": {"name": "read"}}),
+    ],
+)
+def test_the_choice_of_a_tool_has_the_form_of_its_wire(choice: str, messages: Any, chat: Any) -> None:
+    request = request_of(tools=(READ,), tool_choice=choice)
+    assert sent("anthropic", request).get("tool_choice") == messages
+    assert sent("chat", request).get("tool_choice") == chat
+    assert "tool_choice" not in sent("chat", request_of(tool_choice=choice))
+
+
+def test_the_limit_of_the_answer_has_the_name_its_server_knows() -> None:
+    request = request_of(max_output_tokens=77)
+    assert sent("chat", request)["max_tokens"] == 77
+    assert sent("chat", request, base_url="https://api.openai.com/v1")["max_completion_tokens"] == 77
+    assert not {"max_tokens", "max_completion_tokens"} & sent("chat", request_of()).keys()
+
+
+@pytest.mark.parametrize("given", ["", "/", "/v1", "/v1/"])
+async def test_the_base_url_of_messages_may_be_given_with_or_without_v1(given: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        answer = await ask(vendor, "anthropic", base_url=vendor.anthropic_url + given)
+    assert answer.done.stop_reason == "end"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_request_that_is_no_json_is_a_failure(wire: str) -> None:
+    async with FakeVendor([]) as vendor:
+        failure = (await ask(vendor, wire, request_of(user("lone \ud800 surrogate")))).failure.failure
+        assert vendor.requests == []
+    assert failure.kind == "invalid_request" and url_of(vendor, wire) not in failure.message
+
+
+def test_an_answer_is_never_asked_to_be_longer_than_the_model_can_write() -> None:
+    short = ModelProfile(output_limit=6000)
+    bodies = [
+        json.loads(kind("m", settings=short).body(request_of(max_output_tokens=asked)))
+        for kind in (AnthropicModel, ChatModel)
+        for asked in (9000, 500)
+    ]
+    assert [body["max_tokens"] for body in bodies] == [6000, 500, 6000, 500]
+    assert json.loads(AnthropicModel("m", settings=short).body(request_of()))["max_tokens"] == 6000
+    thinking = json.loads(AnthropicModel("m", settings=short).body(request_of(reasoning="high")))
+    assert thinking["thinking"]["budget_tokens"] + 4096 <= thinking["max_tokens"] == 6000
+
+
+@pytest.mark.parametrize(("header", "value"), [("authorization", f"Bearer {KEY}"), ("api-key", KEY)])
+async def test_the_key_goes_into_the_header_that_was_named(header: str, value: str) -> None:
+    async with FakeVendor([turn("ok")]) as vendor:
+        model = ChatModel("m", base_url=vendor.chat_url, api_key=KEY, key_header=header)
+        assert (await answer_of(model, request_of())).done.stop_reason == "end"
+        await model.aclose()
+        headers = vendor.requests[0].headers
+    assert headers[header] == value
+    assert [name for name, content in headers.items() if KEY in content] == [header]

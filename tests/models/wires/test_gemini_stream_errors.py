@@ -1,0 +1,228 @@
+"""What goes wrong on the Gemini wire: refusals in Google's shape, and streams that were cut or garbled."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from google.genai.errors import APIError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostler.models.catalogue import ModelProfile
+from ostler.schema.errors import ERRORS, ModelError
+from ostler.schema.events import TextDelta
+from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, gemini, say, turn
+from ostler.testkit.vendors.script import Cite
+from tests.models.test_vendor_errors import STATUSES
+from tests.models.wires.gemini_cases import MODEL, ask, decoded, frame, sdk_reads
+from tests.models.wires.wire_cases import KEY
+from tests.support.seeds import FIRST_SEED
+
+
+def refusal(code: int, status: str, message: str = "no", **detail: Any) -> Refusal:
+    details = [{"@type": "type.googleapis.com/google.rpc.Help", "links": []}, detail]
+    error = {"code": code, "message": message, "status": status, "details": details}
+    return Refusal(code, body=json.dumps({"error": error}))
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_every_status_has_its_failure_with_gemini(status: int) -> None:
+    async with FakeVendor([Refusal(status, "the vendor's own words")]) as vendor:
+        failure = (await ask(vendor)).failure.failure
+    assert (failure.kind, failure.status) == (STATUSES[status], status)
+    assert "the vendor's own words" in failure.message and not failure.stream_opened
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "code"),
+    [
+        (
+            refusal(400, "INVALID_ARGUMENT", reason="API_KEY_INVALID"),
+            "authentication_failed",
+            "API_KEY_INVALID",
+        ),
+        (refusal(400, "INVALID_ARGUMENT"), "invalid_request", "INVALID_ARGUMENT"),
+        (refusal(400, "FAILED_PRECONDITION"), "invalid_request", "FAILED_PRECONDITION"),
+        (refusal(403, "PERMISSION_DENIED"), "permission_denied", "PERMISSION_DENIED"),
+        (refusal(404, "NOT_FOUND"), "model_not_found", "NOT_FOUND"),
+        (refusal(429, "RESOURCE_EXHAUSTED"), "rate_limited", "RESOURCE_EXHAUSTED"),
+        (refusal(500, "INTERNAL"), "server_failed", "INTERNAL"),
+        (refusal(503, "UNAVAILABLE"), "overloaded", "UNAVAILABLE"),
+        (refusal(504, "DEADLINE_EXCEEDED"), "server_failed", "DEADLINE_EXCEEDED"),
+        (
+            refusal(
+                400,
+                "INVALID_ARGUMENT",
+                "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
+            ),
+            "context_overflow",
+            "INVALID_ARGUMENT",
+        ),
+    ],
+)
+async def test_a_refusal_in_googles_words_has_its_failure(answer: Refusal, kind: str, code: str) -> None:
+    async with FakeVendor([answer]) as vendor:
+        failure = (await ask(vendor)).failure.failure
+    assert (failure.kind, failure.code) == (kind, code)
+
+
+@pytest.mark.parametrize(
+    ("delay", "headers", "seconds"),
+    [
+        ("12s", {}, 12.0),
+        ("0.25s", {}, 0.25),
+        ("soon", {}, None),
+        (3, {}, None),
+        ("12s", {"retry-after": "7"}, 7.0),
+    ],
+)
+async def test_the_delay_that_google_asks_for_is_passed_on(
+    delay: Any, headers: dict[str, str], seconds: float | None
+) -> None:
+    asked = refusal(429, "RESOURCE_EXHAUSTED", retryDelay=delay)
+    async with FakeVendor([Refusal(429, body=asked.body, headers=headers)]) as vendor:
+        assert (await ask(vendor)).failure.failure.retry_after == seconds
+
+
+async def test_the_sdk_reads_the_same_error_from_the_server() -> None:
+    async with FakeVendor([Refusal(429, "slow down")] * 2) as vendor:
+        with pytest.raises(APIError) as caught:
+            await sdk_reads(vendor)
+        failure = (await ask(vendor)).failure.failure
+    assert (
+        (failure.status, failure.code)
+        == (caught.value.code, caught.value.status)
+        == (429, "RESOURCE_EXHAUSTED")
+    )
+    assert str(caught.value.message) in failure.message
+
+
+@pytest.mark.parametrize("kind", ["cut", "end", "malformed"])
+@pytest.mark.parametrize("after", [0, 1, 3, 5])
+async def test_an_answer_that_breaks_off_is_a_failure(kind: Any, after: int) -> None:
+    async with FakeVendor([turn(say(*"abcdefgh"), trouble=Trouble(kind, after))]) as vendor:
+        answer = await ask(vendor)
+    assert answer.failure.failure.kind == "stream_broken" and answer.failure.failure.stream_opened
+    text = "".join(event.text for event in answer.events if isinstance(event, TextDelta))
+    assert text == "abcdefgh"[:after]
+    assert answer.failure.usage.input_tokens == (10 if after else 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("UNAVAILABLE", "overloaded"),
+        ("RESOURCE_EXHAUSTED", "rate_limited"),
+        ("INTERNAL", "server_failed"),
+        ("SOMETHING_NEW", "server_failed"),
+        ("context_length_exceeded", "context_overflow"),
+    ],
+)
+async def test_an_error_inside_the_stream_has_its_failure(code: str, kind: str) -> None:
+    trouble = Trouble("error", 4, code=code, message="what went wrong")
+    async with FakeVendor([turn(say(*"abcdefgh"), trouble=trouble)]) as vendor:
+        failure = (await ask(vendor)).failure.failure
+    assert (failure.kind, failure.code) == (kind, code)
+    assert failure.stream_opened and "what went wrong" in failure.message
+
+
+@pytest.mark.parametrize("place", ["status", "stream", "header"])
+async def test_the_key_is_in_no_failure(place: str) -> None:
+    told = f"bad key {KEY} was given"
+    answers = {
+        "status": Refusal(401, told, code=KEY),
+        "stream": turn(say(*"abc"), trouble=Trouble("error", 2, code=KEY, message=told)),
+        "header": Refusal(400, "extra-secret-value came too"),
+    }
+    async with FakeVendor([answers[place]]) as vendor:
+        answer = await ask(vendor, settings=ModelProfile(headers={"X-Team": "extra-secret-value"}))
+    assert not [secret for secret in (KEY[:7], "extra-secret-value") if secret in repr(answer.failure)]
+
+
+TURNS = (
+    turn("Hello there.", Cite("https://a", "A")),
+    turn(Think(("let me", " see"), "sig"), say("I will ", "look. 🐎"), call("read", {"path": "ä.py"})),
+    turn(call("read", {"path": "a"}), call("write", {"path": "b", "content": "x" * 300}), stop="length"),
+    turn(Think(redacted="opaque"), "ok", usage=None),
+    turn(stop="refusal"),
+)
+ODD = (
+    b'data: {"candidates":[{}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{},{"functionCall":{}},{"inlineData":{}}]}}]}\n\n',
+    b'data: {"candidates":null,"usageMetadata":{"promptTokenCount":-3,"cachedContentTokenCount":9}}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"\xff","args":[1]}}]}}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"args":{"a":"\xff"}}}]}}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"args":{"a":"\\ud800"}}}]}}]}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"text":"\xed\xa0\x80"}]}}]}\n\n',
+    b'data: {"candidates":[{"finishReason":7}]}\n\n',
+    b'data: {"error":null}\n\n',
+    b'data: {"error":"odd"}\n\n',
+    b'data: {"error":{"code":"429","details":[[],{"retryDelay":{}}]}}\n\n',
+    b"data: []\n\n",
+    b"data: \n\n",
+    b'event: surprise\ndata: {"n":[{}]}\n\n',
+    frame({"text": "x" * 300_000}),
+)
+
+
+def garbled(random: Random) -> list[bytes]:
+    """The reads of an answer after a few accidents."""
+    frames = list(gemini.frames(random.choice(TURNS), {"model": MODEL}, 1))
+    for _ in range(random.randint(0, 4)):
+        place = random.randrange(len(frames)) if frames else 0
+        match random.randrange(6):
+            case 0:
+                del frames[place : place + random.randint(1, 3)]
+            case 1:
+                frames.insert(place, random.choice(frames) if frames else b"data: {}\n\n")
+            case 2:
+                random.shuffle(frames)
+            case 3:
+                frames.insert(place, random.randbytes(random.randint(0, 60)))
+            case 4:
+                frames.insert(place, random.choice(ODD))
+            case 5 if frames and frames[place]:
+                garbage = bytearray(frames[place])
+                garbage[random.randrange(len(garbage))] = random.randrange(256)
+                frames[place] = bytes(garbage)
+    whole = b"".join(frames)[: random.randint(0, 4000) if random.random() < 0.3 else None]
+    reads = []
+    while whole:
+        size = random.choice((1, 3, 17, 64, 500)) if len(whole) < 10_000 else 60_000
+        reads.append(whole[:size])
+        whole = whole[size:]
+    return reads
+
+
+def check(seed: int) -> None:
+    answer = decoded(garbled(Random(seed)))
+    if hasattr(answer.last, "failure"):
+        assert issubclass(ERRORS[answer.failure.failure.kind], ModelError)
+        assert "exchange failed" not in answer.failure.failure.message
+    else:
+        assert answer.done.stop_reason
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=250)
+def test_a_garbled_stream_ends_with_an_answer_or_a_failure(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_frame_ends_with_an_answer_or_a_failure(odd: bytes) -> None:
+    assert decoded([odd, frame(finish="STOP")]).last
+
+
+@given(reads=st.lists(st.binary(max_size=80), max_size=8))
+def test_noise_ends_with_a_failure(reads: list[bytes]) -> None:
+    assert decoded(reads).failure.failure.kind == "stream_broken"
+
+
+@pytest.mark.long
+def test_many_garbled_streams_end_with_an_answer_or_a_failure() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + 15_000):
+        check(seed)

@@ -1,0 +1,210 @@
+"""Answers of the Responses wire that fail, were cut or are garbled: always a failure of the error tree."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ostler.core.model import ModelDone, ModelFailure
+from ostler.models.wires.responses import ResponsesModel
+from ostler.schema.errors import ERRORS, ModelError
+from ostler.schema.events import TextDelta
+from ostler.testkit.vendors import FakeVendor, Refusal, Think, Trouble, call, responses, say, turn
+from ostler.testkit.vendors.script import Cite
+from tests.models.wires.responses_cases import MODEL, Canned, ask, delta, model_at, read
+from tests.models.wires.wire_cases import KEY, answer_of, request_of
+from tests.support.seeds import FIRST_SEED
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, "invalid_encrypted_content", "invalid_request"),
+        (400, "context_length_exceeded", "context_overflow"),
+        (401, "invalid_api_key", "authentication_failed"),
+        (403, "", "permission_denied"),
+        (404, "model_not_found", "model_not_found"),
+        (429, "rate_limit_exceeded", "rate_limited"),
+        (500, "", "server_failed"),
+        (503, "server_is_overloaded", "overloaded"),
+    ],
+)
+async def test_every_status_has_its_failure_with_responses(status: int, code: str, kind: str) -> None:
+    async with FakeVendor([Refusal(status, "the vendor's own words", code)]) as vendor:
+        failure = (await ask(vendor)).failure.failure
+    assert (failure.kind, failure.status, failure.stream_opened) == (kind, status, False)
+    assert "the vendor's own words" in failure.message and failure.request_id == "req_0001"
+
+
+FAILED = {
+    "rate_limit_exceeded": "rate_limited",
+    "insufficient_quota": "rate_limited",
+    "too_many_requests": "rate_limited",
+    "context_length_exceeded": "context_overflow",
+    "server_error": "server_failed",
+    "server_is_overloaded": "overloaded",
+    "invalid_prompt": "invalid_request",
+    "image_too_large": "invalid_request",
+    "misalignment_policy_violation": "invalid_request",
+    "something_new": "server_failed",
+}
+
+
+@pytest.mark.parametrize("code", FAILED)
+@pytest.mark.parametrize("shape", ["failed", "error", "nested"])
+async def test_an_error_inside_the_stream_has_its_failure_in_every_shape(code: str, shape: str) -> None:
+    error: dict[str, Any] = {"code": code, "message": "what went wrong"}
+    usage = {"input_tokens": 7, "output_tokens": 2}
+    event: dict[str, Any] = {
+        "failed": {"type": "response.failed", "response": {"id": "resp_1", "error": error, "usage": usage}},
+        "error": {"type": "error", **error, "param": None, "sequence_number": 3},
+        "nested": {"type": "error", "error": {**error, "type": code}, "sequence_number": 3},
+    }[shape]
+    answer = await read(delta("output_text", "Hi"), event, delta("output_text", " more"))
+    failure = answer.failure.failure
+    assert (failure.kind, failure.code) == (FAILED[code], code)
+    assert failure.stream_opened and "what went wrong" in failure.message
+    assert answer.failure.usage.input_tokens == (7 if shape == "failed" else 0)
+    assert [event.text for event in answer.events if isinstance(event, TextDelta)] == ["Hi"]
+
+
+async def test_an_error_that_is_no_event_of_the_wire_is_found() -> None:
+    event = {"type": "", "error": {"message": "the gateway gave up", "code": 503}}
+    failure = (await read(event, named=False)).failure.failure
+    assert failure.kind == "overloaded" and "the gateway gave up" in failure.message
+
+
+async def test_the_sdk_fails_where_the_fake_vendor_reports_an_error() -> None:
+    answer = turn(say(*"abcd"), trouble=Trouble("error", 4, code="server_error", message="what went wrong"))
+    async with (
+        FakeVendor([answer, answer]) as vendor,
+        openai.AsyncOpenAI(base_url=vendor.chat_url, api_key=KEY, max_retries=0) as client,
+    ):
+        stream = await client.responses.create(model=MODEL, input="Hi", stream=True)
+        with pytest.raises(openai.APIError, match="what went wrong"):
+            async for _ in stream:
+                pass
+        assert "what went wrong" in (await ask(vendor)).failure.failure.message
+
+
+async def test_a_failure_without_a_reason_is_still_one() -> None:
+    failure = (await read({"type": "response.failed", "response": {"error": None}})).failure.failure
+    assert failure.kind == "server_failed" and "no reason given" in failure.message
+
+
+@pytest.mark.parametrize("kind", ["cut", "end", "malformed"])
+@pytest.mark.parametrize("after", [0, 1, 3, 5])
+async def test_an_answer_that_breaks_off_is_a_failure(kind: Any, after: int) -> None:
+    async with FakeVendor([turn(say(*"abcdefgh"), trouble=Trouble(kind, after))]) as vendor:
+        answer = await ask(vendor)
+    assert answer.failure.failure.kind == "stream_broken" and answer.failure.failure.stream_opened
+    text = "".join(event.text for event in answer.events if isinstance(event, TextDelta))
+    assert "abcdefgh".startswith(text) and bool(text) == (after > 3)
+
+
+async def test_the_key_is_in_no_failure() -> None:
+    told = f"bad key {KEY} was given"
+    trouble = Trouble("error", 2, code=KEY, message=told)
+    async with FakeVendor([Refusal(401, told, code=KEY), turn("abc", trouble=trouble)]) as vendor:
+        for header in ("authorization", "api-key"):
+            assert KEY[:7] not in repr((await ask(vendor, key_header=header)).failure)
+
+
+async def test_closing_the_iterator_closes_the_connection_at_the_server() -> None:
+    async with FakeVendor([turn(say("Hello", "there"), trouble=Trouble("silence", 4))]) as vendor:
+        model = model_at(vendor)
+        async with asyncio.timeout(60), aclosing(model.stream(request_of())) as stream:
+            async for batch in stream:
+                if any(isinstance(event, TextDelta) for event in batch):
+                    break
+        async with asyncio.timeout(60):
+            await vendor.abandoned.wait()
+        await model.aclose()
+
+
+TURNS = (
+    turn("Hello there."),
+    turn(
+        Think(("let me", " see"), "sealed"),
+        say("I will ", "look. 🐎"),
+        Cite("https://example.org", "E"),
+        call("read"),
+    ),
+    turn(call("read", {"path": "a"}), call("write", {"path": "b", "content": "x" * 300}), stop="length"),
+    turn(Think(redacted="sealed"), "ok", usage=None),
+    turn("I cannot", stop="refusal"),
+)
+ODD = (
+    b"",
+    b"data:\n\n",
+    b"event: response.output_item.done\ndata: {}\n\n",
+    b'event: surprise\ndata: {"type":"surprise","n":[{}]}\n\n',
+    b'data: {"type":"response.output_item.added","item":{"type":"function_call"}}\n\n',
+    b'event: response.output_item.done\ndata: {"item":{"type":"message","content":null}}\n\n',
+    b'data: {"type":"response.output_text.delta","output_index":-3,"delta":"\xff\xfe"}\n\n',
+    b'event: response.output_text.delta\ndata: {"delta":"' + b"x" * 2_000_000 + b'"}\n\n',
+    b'event: response.reasoning_summary_text.delta\ndata: {"delta":"\\ud800","summary_index":99}\n\n',
+    b'data: {"type":"response.completed","response":{"output":[{"type":"reasoning"},7]}}\n\n',
+    b'data: {"type":"response.incomplete","response":{"incomplete_details":{}}}\n\n',
+)
+
+
+def garbled(random: Random) -> list[bytes]:
+    """The reads of an answer after a few accidents."""
+    request = {"model": MODEL, "include": ["reasoning.encrypted_content"]}
+    frames = list(responses.frames(random.choice(TURNS), request, 1))
+    for _ in range(random.randint(0, 4)):
+        place = random.randrange(len(frames)) if frames else 0
+        match random.randrange(6):
+            case 0:
+                del frames[place : place + random.randint(1, 3)]
+            case 1 if frames:
+                frames.insert(place, random.choice(frames))
+            case 2:
+                random.shuffle(frames)
+            case 3:
+                frames.insert(place, random.randbytes(random.randint(0, 60)))
+            case 4:
+                frames.insert(place, random.choice(ODD))
+            case 5 if frames and frames[place]:
+                garbage = bytearray(frames[place])
+                garbage[random.randrange(len(garbage))] = random.randrange(256)
+                frames[place] = bytes(garbage)
+    whole = b"".join(frames)[: random.randint(0, 9000) if random.random() < 0.3 else None]
+    reads = []
+    while whole:
+        size = random.choice((1, 3, 17, 64, 500, 2_000_000) if len(whole) < 100_000 else (500_000,))
+        reads.append(whole[:size])
+        whole = whole[size:]
+    return reads
+
+
+def check(seed: int) -> None:
+    model = ResponsesModel(MODEL, transport=Canned(garbled(Random(seed))))
+    answer = asyncio.run(answer_of(model, request_of()))
+    if isinstance(answer.last, ModelFailure):
+        assert issubclass(ERRORS[answer.last.failure.kind], ModelError)
+        assert (
+            "\n" not in answer.last.failure.message and "exchange failed" not in answer.last.failure.message
+        )
+    else:
+        assert isinstance(answer.last, ModelDone)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=200)
+def test_a_garbled_stream_ends_with_an_answer_or_a_failure(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.long
+def test_many_garbled_streams_end_with_an_answer_or_a_failure() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + 15_000):
+        check(seed)

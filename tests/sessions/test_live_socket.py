@@ -1,0 +1,256 @@
+"""Watching sessions that are driven here, in another process, or by nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from ostler.core.function_tool import tool
+from ostler.core.harness import Harness
+from ostler.models.scripted import Answer, Call, ScriptedModel
+from ostler.schema.errors import UsageError
+from ostler.sessions.live_socket import LiveSocket, remove_stale_sockets, socket_of
+from ostler.sessions.session import Session, create_session, open_session
+from ostler.sessions.streams import SessionStreams
+from ostler.store.sqlite import SqliteStore
+from tests.sessions.watched_stream import Reader, as_lines
+
+
+class Machine:
+    """Two processes as far as the store can tell: each has a store of its own on one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.here = SqliteStore(folder / "ostler.db")
+        self.there = SqliteStore(folder / "ostler.db")
+        self.watch = SessionStreams(self.there, as_lines)
+        self.go_on = asyncio.Event()
+        self.busy = asyncio.Event()
+
+    def harness(self, *script: Answer) -> Harness:
+        @tool
+        async def hold() -> str:
+            self.busy.set()
+            await asyncio.wait_for(self.go_on.wait(), 60)
+            return "held"
+
+        harness = Harness(ScriptedModel(list(script)), waits_for_answers=True)
+        harness.set_tools([hold])
+        return harness
+
+    async def close(self) -> None:
+        self.watch.close()
+        await self.here.close()
+        await self.there.close()
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    await machine.close()
+
+
+async def prompt(session: Session) -> None:
+    from ostler.schema.messages import as_content
+
+    await session.prompt(as_content("go"))
+    await session.close()
+
+
+async def read_until(watch: SessionStreams, session: str, reader: Reader, kind: str) -> None:
+    """Follows from where the reader is, to a fact or notice of that kind, and leaves."""
+    follower = await watch.follow(session, reader.seq)
+    async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
+        async for data in stream:
+            reader.read(data)
+            if kind in reader.notices or kind in reader.kinds:
+                return
+
+
+async def test_a_run_of_another_process_is_seen_with_its_deltas(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness(Call("hold"), "some words " * 20))
+    reader = Reader()
+    running = asyncio.ensure_future(prompt(session))
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    await reader.until(lambda: "tool_started" in reader.kinds)
+    machine.go_on.set()
+    await watching
+    await running
+    stored = await machine.there.read(session.id)
+    assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
+    assert list(reader.whole.values())[-1] == "some words " * 20
+
+
+async def test_whoever_comes_in_the_middle_gets_what_is_open_and_then_the_rest(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
+    running = asyncio.ensure_future(prompt(session))
+    await asyncio.wait_for(machine.busy.wait(), 60)
+    session.journal.publish([])
+    early, late = Reader(), Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, early, "run_ended"))
+    follower = await machine.watch.follow(session.id)
+    async with asyncio.timeout(60), aclosing(follower.stream()) as stream:
+        async for data in stream:
+            late.read(data)
+            if late.caught_up:
+                machine.go_on.set()
+            if late.facts[-1]["type"] == "run_ended":
+                break
+    await watching
+    await running
+    assert early.facts == late.facts
+    assert "stream_incomplete" not in early.notices + late.notices
+
+
+async def test_a_session_that_nobody_drives_is_followed_until_somebody_does(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness("one"))
+    await session.close()
+    reader = Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    await reader.until(lambda: reader.caught_up)
+    await prompt(await open_session(machine.here, session.id, machine.harness("hello there")))
+    await watching
+    assert [fact["seq"] for fact in reader.facts] == list(range(1, reader.seq + 1))
+
+
+async def test_where_the_owner_cannot_be_reached_facts_are_seen_and_that_is_said(machine: Machine) -> None:
+    machine.here.socket_folder = None
+    session = await create_session(machine.here, machine.harness(Call("hold"), "hello"))
+    reader = Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    running = asyncio.ensure_future(prompt(session))
+    await reader.until(lambda: reader.notices)
+    machine.go_on.set()
+    await watching
+    await running
+    assert "stream_incomplete" in reader.notices
+    assert reader.facts[-1]["type"] == "run_ended"
+
+
+async def test_a_session_driven_here_feeds_its_hub_itself(machine: Machine) -> None:
+    harness = machine.harness("hello")
+    harness.attend = machine.watch.attend
+    session = await create_session(machine.there, harness)
+    reader = Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    await prompt(session)
+    await watching
+    assert list(reader.whole.values()) == ["hello"]
+    assert machine.watch.hubs() == []
+
+
+async def test_a_socket_is_gone_with_its_session_and_only_the_user_can_reach_it(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
+    running = asyncio.ensure_future(prompt(session))
+    await asyncio.wait_for(machine.busy.wait(), 60)
+    path = socket_of(machine.here.socket_folder, session.journal.lease.owner)
+    assert path is not None
+    folder = path.parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.iterdir()) == [path]
+    machine.go_on.set()
+    await running
+    assert list(folder.iterdir()) == []
+
+
+async def test_where_paths_are_too_long_the_socket_lies_where_nobody_else_gets_at_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / ("long " * 20) / "ostler.db")
+        session = await create_session(store, Harness(ScriptedModel([])))
+        channel = LiveSocket(session.journal)
+        await channel.open()
+    finally:
+        os.umask(before)
+    path = socket_of(store.socket_folder, session.journal.lease.owner)
+    assert path is not None and path.is_socket()
+    folders = path.parents[: path.parents.index(Path("/tmp"))]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+    channel.close()
+    await session.close()
+    await store.close()
+    path.parent.rmdir()
+
+
+def test_a_process_that_ends_while_somebody_listens_says_nothing_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def end() -> None:
+        store = SqliteStore(tmp_path / "ostler.db")
+        session = await create_session(store, Harness(ScriptedModel([])))
+        channel = LiveSocket(session.journal)
+        await channel.open()
+        path = socket_of(store.socket_folder, session.journal.lease.owner)
+        reader, writer = await asyncio.open_unix_connection(path)
+        await asyncio.wait_for(reader.readexactly(1), 60)
+        await session.close()
+        await store.close()
+        writer.close()
+        channel.close()
+
+    asyncio.run(end())
+    assert "Exception in callback" not in caplog.text
+
+
+def test_sockets_of_processes_that_are_gone_are_swept() -> None:
+    with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as alive:
+        with socket.socket(socket.AF_UNIX) as gone:
+            gone.bind(f"{folder}/gone.sock")
+        alive.bind(f"{folder}/alive.sock")
+        alive.listen()
+        remove_stale_sockets(Path(folder))
+        assert [path.name for path in Path(folder).iterdir()] == ["alive.sock"]
+
+
+async def test_whoever_knows_more_than_the_hub_is_not_told_again_what_it_knows(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness(Call("hold"), "done"))
+    running = asyncio.ensure_future(prompt(session))
+    await asyncio.wait_for(machine.busy.wait(), 60)
+    first = await machine.watch.follow(session.id)
+    (hub,) = machine.watch.hubs()
+    known = (await machine.there.read(session.id))[-1].seq
+    hub.last_seq = known - 3  # what it was told so far
+    reader = Reader(known)
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "run_ended"))
+    await reader.until(lambda: reader.caught_up)
+    assert hub.last_seq == known
+    machine.go_on.set()
+    await watching
+    await running
+    first.close_now()
+    assert reader.facts[0]["seq"] == known + 1
+    with pytest.raises(UsageError, match="has no fact 999"):
+        await machine.watch.follow(session.id, 999)
+
+
+async def test_a_session_that_comes_here_from_another_process_goes_on_in_the_same_stream(
+    machine: Machine,
+) -> None:
+    session = await create_session(machine.here, machine.harness("one"))
+    reader = Reader()
+    watching = asyncio.ensure_future(read_until(machine.watch, session.id, reader, "session_renamed"))
+    await reader.until(lambda: reader.caught_up)
+    await prompt(session)
+    harness = machine.harness("two " * 50)
+    harness.attend = machine.watch.attend
+    await prompt(await open_session(machine.there, session.id, harness))
+    await reader.until(lambda: reader.kinds.count("run_ended") == 2)
+    watching.cancel()
+    assert list(reader.whole.values())[-1] == "two " * 50
+    stored = await machine.there.read(session.id)
+    assert [fact["seq"] for fact in reader.facts] == [fact.seq for fact in stored]
+
+
+async def test_a_follower_that_never_read_leaves_nothing_behind(machine: Machine) -> None:
+    session = await create_session(machine.here, machine.harness("one"))
+    follower = await machine.watch.follow(session.id)
+    follower.close_now()
+    assert machine.watch.hubs() == []
+    await session.close()

@@ -1,0 +1,126 @@
+"""Processes with extensions that are killed: what was kept is there, what was asked is asked no more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from ostler.testkit.vendors import call, turn
+from tests.cli.test_prompt_extensions import write
+from tests.support.command import Ostler, use, wait_until
+from tests.support.fixtures import InProcess, Serve
+
+COUNTER = """
+    import json
+    from ostler.schema.events import ToolCalled
+
+    def setup(ostler):
+        @ostler.on(ToolCalled)
+        async def count(event, context):
+            for n in range(event.arguments["timeout"]):
+                await context.emit("tick", n + 1)
+
+        @ostler.on("tick")
+        def tick(n, context):
+            context.state[f"at {n}"] = "x" * 1000
+            context.state["n"] = n
+
+        @ostler.command("kept")
+        def kept(arguments, context):
+            return json.dumps(dict(context.state))
+"""
+
+
+def lines_until(
+    process: subprocess.Popen[bytes], fits: Callable[[dict[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    assert process.stdout is not None
+    lines: list[dict[str, Any]] = []
+    for line in process.stdout:
+        lines.append(json.loads(line))
+        if fits(lines[-1]):
+            return lines
+    raise AssertionError(f"it ended before that: {process.communicate()}")
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def kept_in(ostler: Ostler) -> dict[str, Any]:
+    said = ostler("-p", "--model", "demo", "--continue", "/kept")
+    assert said.code == 0, said.err
+    kept: dict[str, Any] = json.loads(said.out)
+    return kept
+
+
+@pytest.mark.parametrize(("writes", "seen"), [(1, 1), (300, 1), (300, 100), (300, 270)])
+def test_state_outlives_a_process_that_is_killed_and_none_of_it_is_lost_or_torn(
+    ostler: Ostler, serve: Serve, writes: int, seen: int
+) -> None:
+    write(ostler.home / "extensions" / "counter.py", COUNTER)
+    vendor = serve(turn(call("bash", {"command": "sleep 600", "timeout": writes})))
+    process = ostler.start("-p", "--json", "--yes", *use(vendor), "go")
+    lines_until(process, lambda line: line["type"] == "extension_state" and line["value"] == seen)
+    kill(process)
+    kept = kept_in(ostler)
+    number = kept.pop("n")
+    assert number >= seen, "what others were told of is there"
+    assert sorted(kept) == sorted(f"at {n + 1}" for n in range(number)), "both values of a handler, or none"
+    assert {len(one) for one in kept.values()} == {1000}
+
+
+ASKING = """
+    from ostler.schema.events import RunEnded
+
+    def setup(ostler):
+        @ostler.on(RunEnded)
+        async def ask(ended, context):
+            if context.state.get("asked"):
+                return
+            context.state["asked"] = True
+            answer = await context.ui.confirm("Once more?")
+            if answer.value:
+                await context.send("once more")
+"""
+
+
+def test_what_a_killed_process_asked_cannot_be_answered_any_more(ostler: Ostler, serve: Serve) -> None:
+    vendor = serve(turn("done"))
+    write(ostler.home / "extensions" / "asking.py", ASKING)
+    process = ostler.start("-p", "--json", "--on-question", "wait", *use(vendor), "go")
+    asked = lines_until(process, lambda line: line["type"] == "question_asked")[-1]
+    kill(process)
+    answered = ostler("answer", asked["session"], "yes")
+    assert (answered.code, answered.err) == (
+        2,
+        f"ostler: nothing is asked in session {asked['session']}; `ostler runs` shows which runs wait\n",
+    )
+
+
+def test_who_asks_at_the_end_of_the_last_run_is_waited_for(
+    ostler: Ostler, serve: Serve, in_process: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ostler.extensions.event_channel.CATCH_UP_SECONDS", 0.01)
+    vendor = serve(turn("first"), turn("second"))
+    write(ostler.home / "extensions" / "asking.py", ASKING)
+    answers = []
+
+    def answer() -> None:
+        def is_answered() -> bool:
+            answers.append(ostler("answer", "ses", "yes"))
+            return answers[-1].code == 0
+
+        wait_until(is_answered)
+
+    elsewhere = Thread(target=answer)
+    elsewhere.start()
+    code, out, err = in_process("-p", "--on-question", "wait", *use(vendor), "go")
+    elsewhere.join()
+    assert (code, out) == (0, "first\nsecond\n"), err

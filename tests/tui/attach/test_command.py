@@ -1,0 +1,45 @@
+"""What cannot be attached to is said in one line, and the terminal is left alone."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.support.attach import Attach
+from tests.support.command import Ostler
+
+
+def test_where_nobody_listens_it_says_so(attach: Attach) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        terminal = attach(f"localhost:{nobody.getsockname()[1]}")
+        assert terminal.wait_for_end() == 1
+    assert "connection refused; is the server running?" in terminal.screen().replace("\n", "")
+    assert b"\x1b[?1049h" not in terminal.written
+
+
+def test_without_a_terminal_it_says_so(ostler: Ostler) -> None:
+    ran = ostler("attach", "localhost:1")
+    assert (ran.code, ran.out) == (2, "")
+    assert (
+        ran.err == "ostler: attach needs a terminal to show it in; `ostler follow` prints a run without one\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("http://",), "that is not the address of a server"),
+        (("ftp://example.com",), "that is not the address of a server"),
+        (("user:secret@example.com",), "that is not the address of a server"),
+        (("localhost:3284", "--detach-key", "x"), "'x' is no key to detach with"),
+        (("localhost:3284", "--detach-key", "ctrl+m"), "'ctrl+m' is no key to detach with"),
+    ],
+)
+def test_what_is_mistyped_is_said_in_a_line(ostler: Ostler, arguments: tuple[str, ...], problem: str) -> None:
+    ran = ostler("attach", *arguments)
+    assert ran.code == 2
+    assert ran.err.startswith(f"ostler: {problem}")
+    assert ran.err.count("\n") == 1
+    assert "secret" not in ran.err

@@ -1,0 +1,159 @@
+"""The screen of a terminal agent in a real terminal, over the wire at a server's root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.support.attach import Attach, standing_in
+from tests.tui.terminal import Terminal
+
+GREETING = "Hello, I repeat things."
+BACK, FORTH = "\x1b[5;2~", "\x1b[6;2~"
+
+
+def last_row(terminal: Terminal) -> str:
+    return terminal.screen().splitlines()[-1]
+
+
+@pytest.mark.parametrize("wire", ["bytes", "text"])
+def test_the_screen_is_seen_and_keys_go_through(attach: Attach, tmp_path: Path, wire: str) -> None:
+    with standing_in(tmp_path, wire) as server:
+        terminal = attach(server.address)
+        terminal.wait_for(GREETING)
+        terminal.wait_for("custom")
+        assert "ctrl+] detaches" in last_row(terminal)
+        terminal.type("gänse 你好")
+        terminal.wait_for("> gänse 你好")
+        terminal.press("enter")
+        terminal.wait_for("you said: gänse 你好")
+        terminal.type("\x1d")
+        assert terminal.wait_for_end() == 0
+
+
+def test_leaving_lets_the_agent_go_on_and_the_terminal_be_as_it_was(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        terminal = attach(server.address)
+        terminal.wait_for(GREETING)
+        terminal.type("half of it")
+        terminal.wait_for("> half of it")
+        terminal.type("\x1d")
+        assert terminal.wait_for_end() == 0
+        screen = terminal.screen()
+        assert screen == "ostler: detached; the agent goes on"
+        assert not terminal._emulator.mode(2004)
+        assert not terminal._emulator.mode(1049)
+        assert termios.tcgetattr(terminal._ours)[3] & termios.ECHO
+        again = attach(server.address)
+        again.wait_for("> half of it")
+
+
+def test_ctrl_c_and_pastes_are_for_the_agent_and_another_key_may_detach(
+    attach: Attach, tmp_path: Path
+) -> None:
+    with standing_in(tmp_path) as server:
+        terminal = attach("--url", f"http://{server.address}/", "--detach-key", "ctrl+q")
+        terminal.wait_for(GREETING)
+        terminal.type("/think\r")
+        terminal.wait_for("Thinking...")
+        terminal.press("ctrl+c")
+        terminal.wait_for("interrupted")
+        assert terminal._emulator.mode(2004)
+        terminal.paste("two\nlines \x11 and more")
+        terminal.wait_for("lines")
+        terminal.press("enter")
+        terminal.wait_for("you said: two")
+        terminal.press("ctrl+q")
+        assert terminal.wait_for_end() == 0
+
+
+def test_several_watch_the_same_and_one_may_only_watch(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        first, second = attach(server.address), attach(server.address, "--read-only", columns=100, rows=30)
+        for terminal in (first, second):
+            terminal.wait_for(GREETING)
+        second.type("unheard")
+        first.type("heard\r")
+        for terminal in (first, second):
+            terminal.wait_for("you said: heard")
+            assert "unheard" not in terminal.screen()
+        assert "only watching" in last_row(second)
+
+
+def test_a_window_that_is_smaller_shows_the_end_and_scrolls_back(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        terminal = attach(server.address, columns=72, rows=10)
+        terminal.wait_for(GREETING)
+        for number in range(8):
+            terminal.type(f"line {number}\r")
+            terminal.wait_for(f"you said: line {number}")
+        assert GREETING not in terminal.screen()
+        terminal.wait_for("rows 12-20 of 1000")
+        terminal.type(BACK * 3)
+        terminal.wait_for(GREETING)
+        terminal.type(FORTH * 3)
+        terminal.wait_for("you said: line 7")
+        terminal.resize(80, 40)
+        terminal.wait_for(GREETING)
+        terminal.wait_for("you said: line 7")
+        terminal.resize(100, 8)
+        terminal.wait_for(GREETING, gone=True)
+        terminal.wait_for("of 1000")
+        terminal.resize(40, 40)  # the small agent leaves its cursor at the end of its box, in column 60
+        terminal.wait_for("you said: line 7", gone=True)
+        terminal.wait_for("──────────")
+
+
+def test_a_window_that_is_larger_shows_all_of_it(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path, columns=40, rows=12) as server:
+        terminal = attach(server.address, columns=100, rows=30)
+        terminal.wait_for(GREETING)
+        assert " of 12" not in last_row(terminal)
+        terminal.type("/size\r")
+        terminal.wait_for("40x12")
+
+
+def test_it_connects_again_when_the_server_was_away(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        terminal = attach(server.address, columns=120)
+        terminal.wait_for(GREETING)
+        terminal.type("before\r")
+        terminal.wait_for("you said: before")
+        server.end(signal.SIGKILL)
+        terminal.wait_for("trying again")
+        with standing_in(tmp_path, port=server.port):
+            terminal.wait_for("trying again", gone=True)
+            terminal.wait_for("you said: before", gone=True)
+            terminal.type("after\r")
+            terminal.wait_for("you said: after")
+
+
+def test_it_ends_with_the_agent(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        terminal = attach(server.address)
+        terminal.wait_for(GREETING)
+        terminal.type("/exit 0\r")
+        assert terminal.wait_for_end() == 0
+        assert terminal.screen() == "ostler: the agent has ended"
+
+
+def test_signals_leave_the_terminal_as_it_was(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path) as server:
+        terminals = {by: attach(server.address) for by in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+        for by, terminal in terminals.items():
+            terminal.wait_for(GREETING)
+            os.kill(terminal.process.pid, by)
+            assert terminal.wait_for_end() == 128 + by
+            assert terminal.screen() == ""
+            assert termios.tcgetattr(terminal._ours)[3] & termios.ICANON
+
+
+def test_an_agent_without_a_screen_says_where_it_can_be_seen(attach: Attach, tmp_path: Path) -> None:
+    with standing_in(tmp_path, "acp") as server:
+        terminal = attach(server.address)
+        assert terminal.wait_for_end() == 2
+        assert "/chat/embed" in terminal.screen().replace("\n", "")

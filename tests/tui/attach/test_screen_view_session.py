@@ -1,0 +1,68 @@
+"""The screen of an agent that `ostler serve -- AGENT` serves: at its root, and as a session of the API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ostler.server.tokens import TokenStore
+from tests.agents.serving.served_agent import ServedAgent, serving_agent
+from tests.drivers.screen_agents import ECHO_AGENT
+from tests.support.attach import Attach
+from tests.support.command import Ostler
+from tests.tui.terminal import Terminal
+
+GREETING = "Hello, I repeat things."
+
+
+@pytest.fixture
+def served(ostler: Ostler) -> Iterator[ServedAgent]:
+    with serving_agent(ostler, agent=ECHO_AGENT) as agent:
+        yield agent
+
+
+def token(ostler: Ostler, scope: str = "all") -> str:
+    return TokenStore(ostler.home / "tokens.json").new(f"attach {time.monotonic_ns()}", scope)  # type: ignore[arg-type]
+
+
+def flat(terminal: Terminal) -> str:
+    return terminal.screen().replace("\n", "")
+
+
+def test_one_sees_and_types_at_the_root_and_another_through_the_api(
+    attach: Attach, served: ServedAgent, ostler: Ostler
+) -> None:
+    root = attach(served.url)
+    through_api = attach(served.url, "--session", served.session, OSTLER_TOKEN=token(ostler))
+    watching = attach(
+        f"{served.url}api/v1/sessions/{served.session}", OSTLER_TOKEN=token(ostler, "observe"), columns=200
+    )
+    for terminal in (root, through_api, watching):
+        terminal.wait_for(GREETING)
+    through_api.type("from the api\r")
+    root.wait_for("you said: from the api")
+    root.type("from the root\r")
+    for terminal in (root, through_api, watching):
+        terminal.wait_for("you said: from the root")
+        terminal.wait_for("custom")
+    watching.type("x")
+    watching.wait_for("may only observe")
+    root.type("\x1d")
+    assert root.wait_for_end() == 0
+    through_api.type("/exit 0\r")
+    for terminal in (through_api, watching):
+        assert terminal.wait_for_end() == 0
+        assert flat(terminal) == "ostler: the agent has ended"
+
+
+@pytest.mark.parametrize("given", ["", "ostler_wrong"])
+def test_without_the_right_token_one_line_says_how_to_get_in(
+    attach: Attach, served: ServedAgent, ostler: Ostler, given: str
+) -> None:
+    terminal = attach(served.url, "--session", served.session, OSTLER_TOKEN=given)
+    assert terminal.wait_for_end() == 4
+    assert "does not know who asks" in flat(terminal)
+    assert "ostler token new" in flat(terminal)
+    assert not given or given not in terminal.everything()

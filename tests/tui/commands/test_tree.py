@@ -1,0 +1,95 @@
+"""The tree of a session to choose from: what is shown of it, and labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from ostler.schema.events import (
+    AssistantMessage,
+    Labelled,
+    LeafMoved,
+    ToolCalled,
+    ToolResultFact,
+    UserMessage,
+)
+from ostler.schema.messages import ToolCall, as_content
+from ostler.tui.commands.tree import FILTERS, tree_choices
+from tests.support.stored import facts_of
+from tests.tui.in_process import shown
+
+
+def said(text: str) -> AssistantMessage:
+    return AssistantMessage("mod_1", as_content(text), "end")
+
+
+def asked(text: str) -> UserMessage:
+    return UserMessage(as_content(text))
+
+
+CALL = AssistantMessage("mod_1", (ToolCall("call_1", "bash", "{}"),), "tool_calls")
+BRANCHED = facts_of(
+    asked("one"),  # 2
+    CALL,  # 3
+    ToolCalled("call_1", "bash", {}, 1),  # 4
+    ToolResultFact("call_1", "bash"),  # 5
+    said("first"),  # 6
+    asked("two"),  # 7
+    said("second"),  # 8
+    LeafMoved(6),  # 9
+    asked("three"),  # 10
+    said("third"),  # 11
+    Labelled(7, "a dead end"),  # 12
+)
+
+
+@pytest.mark.parametrize(
+    ("filter", "entries", "marked"),
+    [
+        ("what was said", [2, 3, 6, 7, 8, 10, 11], 11),
+        ("no tools", [2, 6, 7, 8, 10, 11], 11),
+        ("your prompts", [2, 7, 10], 10),
+        ("labelled", [7], None),
+        ("everything", [2, 3, 4, 5, 6, 7, 8, 10, 11], 11),
+    ],
+)
+def test_a_filter_leaves_entries_out_and_marks_where_the_session_stands(
+    filter: str, entries: list[int], marked: int | None
+) -> None:
+    choices = tree_choices(BRANCHED, filter)
+    assert [one.value for one in choices] == entries
+    assert next((one.value for one in choices if one.is_present), None) == marked
+
+
+def test_what_hung_on_an_entry_that_is_left_out_hangs_on_the_one_before() -> None:
+    rows = [one.text for one in tree_choices(BRANCHED, "your prompts")]
+    assert rows == ["#2 you: one", "├─ #7 you: two  [a dead end]", "└─ #10 you: three"]
+    assert next(iter(FILTERS)) == "what was said"
+
+
+async def test_a_label_is_given_in_the_tree_and_finds_its_place_again() -> None:
+    async with shown(answers=["first", "second"], columns=100, rows=40) as face:
+        for prompt, answer in (("one", "first"), ("two", "second")):
+            face.press(prompt, "enter")
+            await face.see(answer)
+            await face.until(lambda: not face.tui.conversation.is_working)
+        face.press("/tree", "enter")
+        await face.see("tree, what was said", "← leaf")
+        face.press("up", "up", "ctrl+l")
+        await face.see("label of #")
+        face.press("good", "enter")
+        await face.see("first  [good]")
+        for name in ("no tools", "your prompts", "labelled"):
+            face.press("ctrl+o")
+            await face.see(f"tree, {name}")
+        await face.see("❯ #", "[good]")
+        face.press("enter")
+        await face.see("what you say next follows #", "first; files stay as they are")
+        state = face.tui.conversation.session.state
+        assert list(state.labels.values()) == ["good"] and state.leaf in state.labels
+        face.press("/jump two", "enter")
+        await face.see("you said nothing of that")
+        face.press("esc")
+        await face.miss("go back to before")
+        face.press("/jump one", "enter")
+        await face.see("what you say next is the beginning")
+        await face.until(lambda: face.face.editor_text() == "one")

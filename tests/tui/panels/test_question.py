@@ -1,0 +1,415 @@
+"""What a person is asked: all that would run, what an answer would allow, forms."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ostler.app.question_queue import rule_text
+from ostler.core.function_tool import tool
+from ostler.core.hooks import Hooks
+from ostler.models.scripted import Call
+from ostler.permissions.guard import permission_hook
+from ostler.schema.messages import text_of
+from ostler.schema.outcomes import NeedUser, Question
+from ostler.testkit.vendors import call, turn
+from ostler.testkit.vendors.script import Answer
+from ostler.tools import builtin_tool
+from ostler.tools.files import file_digest, remember
+from tests.support.command import Ostler
+from tests.support.fixtures import Open, Serve
+from tests.tui.in_process import Shown, shown
+
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "title": "Name", "description": "of the place", "minLength": 2},
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535, "default": 80},
+        "share": {"type": "number"},
+        "size": {"enum": ["small", "large"]},
+        "public": {"type": "boolean"},
+        "days": {"type": "array", "items": {"enum": ["mon", "tue", "wed"]}},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "more": {"type": "object"},
+        "token": {"type": "string", "format": "password"},
+    },
+    "required": ["name", "size", "public"],
+}
+
+READING = "esc closes · ←→ other messages"
+
+
+def inquiring(*questions: Question) -> Any:
+    waiting = iter(questions)
+
+    @tool(kind="ask")
+    async def inquire() -> NeedUser:
+        """Asks a person."""
+        return NeedUser(next(waiting))
+
+    return inquire
+
+
+def told(present: Shown) -> str:
+    """The answer as the model was told it."""
+    model: Any = present.tui.conversation.harness.model
+    (message,) = (one for one in model.requests[-1].transcript if one.role == "tool")
+    return str(text_of(message.content[0].content))
+
+
+async def begin(present: Shown) -> None:
+    present.press("go", "enter")
+    await present.see("╭─ ?")
+
+
+def guarded(cwd: Path, *names: str) -> dict[str, Any]:
+    """A harness that asks before everything."""
+    guard = permission_hook("ask", cwd, scopes=("session", "project", "user"))
+    assert guard is not None
+    return {"tools": {name: builtin_tool(name) for name in names}, "hooks": Hooks([guard]), "cwd": cwd}
+
+
+def rows_of(screen: str) -> set[str]:
+    return {line.strip("│ ") for line in screen.splitlines()}
+
+
+def changed(present: Shown, before: str) -> bool:
+    """What is said of the rows that are not seen, and not only the time."""
+    return any("more above" in row for row in rows_of(present.screen.text()) - rows_of(before))
+
+
+# --- permission -----------------------------------------------------------------------------------------
+
+HIDING = "echo safe \x1b[8m; rm -rf hidden\x1b[0m\r\u202e echo nothing else"
+
+
+async def test_all_of_a_command_can_be_seen_before_it_runs(tmp_path: Path) -> None:
+    lines = "\n".join(f"echo line {number}" for number in range(60))
+    right = f"echo {'a' * 300}; rm -rf far-to-the-right"
+    calls = [
+        Call("bash", {"command": f"{lines}\nrm -rf {right}", "timeout": 7}),
+        Call("bash", {"command": HIDING}),
+    ]
+    async with shown(answers=[*calls, "ok"], rows=60, **guarded(tmp_path, "bash")) as at:
+        await begin(at)
+        screen = await at.see("May it run this command?", "timeout: 7", "echo line 0", "more below, pgdn")
+        seen = rows_of(screen)
+        for _ in range(100):
+            before = at.screen.text()
+            at.press("\x1b[6~")
+            await at.until(partial(changed, at, before))
+            seen |= rows_of(screen := at.screen.text())
+            if "more below" not in screen:
+                break
+        assert seen >= {f"echo line {number}" for number in range(60)}
+        assert any("far-to-the-right" in row for row in seen)
+        assert "❯ 1. yes, this once" in screen
+        at.press("\x1b[H")
+        await at.see("echo line 0\n")
+        at.press("n")
+        await at.see("│ echo safe \ufffd[8m; rm -rf hidden\ufffd[0m\ufffd\ufffd echo nothing else")
+        at.press("esc")
+        await at.see("ok")
+
+
+async def test_a_change_is_asked_about_as_a_diff_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("".join(f"x{number} = {number}\n" for number in range(60)))
+    edits = [{"old_text": "x40 = 40", "new_text": "x40 = 41"}]
+    calls = [
+        Call("edit", {"path": "a.py", "edits": edits}),
+        Call("write", {"path": "a.py", "content": "x0 = 0\n"}),
+        Call("write", {"path": "new/b.py", "content": "y = 1\n"}),
+    ]
+    async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "edit", "write"), rows=40) as at:
+        remember(at.tui.conversation.harness.memory, file, file_digest(file))
+        await begin(at)
+        await at.see(
+            "May it change a.py?", "41 - x40 = 40", "41 + x40 = 41", "yes, and for this session: any change"
+        )
+        at.press("n")
+        await at.see("May it write a.py?", "2 - x1 = 1")
+        at.press("n")
+        await at.see("May it write new/b.py?", "1 y = 1", "yes, and for this session: any change below new/")
+        assert "all of the file" not in at.screen.text()
+        at.press("n")
+        await at.see("ok")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("bash(git push)", "git push with any arguments"),
+        ("bash(=rm -rf 'a[*]b')", "exactly: rm -rf 'a[*]b'"),
+        ("edit(src/**)", "any change below src/"),
+        ("edit(./a.py)", "any change of ./a.py"),
+        ("fetch(example.com)", "anything from example.com"),
+        ("search_the_web", "whatever search_the_web does"),
+    ],
+)
+def test_what_always_would_allow_is_said_in_words(rule: str, words: str) -> None:
+    assert rule_text(rule) == words
+
+
+async def test_each_scope_says_all_that_it_would_allow(tmp_path: Path) -> None:
+    many = " && ".join(f"git {word} x" for word in ("add", "push", "commit", "tag", "fetch"))
+    calls = [Call("bash", {"command": "git push *"}), Call("bash", {"command": many})]
+    async with shown(answers=[*calls, "ok"], **guarded(tmp_path, "bash")) as at:
+        await begin(at)
+        for place, words in enumerate(("for this session", "for this project", "always"), 3):
+            await at.see(f"{place}. yes, and {words}: git push with any arguments")
+        at.press("n")
+        await at.see("the 5 rules above")
+        at.press("\x1b[F")
+        await at.see("git tag with any arguments", "git fetch with any arguments")
+        at.press("3")
+        await at.see("ok")
+
+
+async def test_letters_that_were_being_typed_are_no_answer() -> None:
+    question = Question("Which?", kind="choice", choices=("1st", "2nd"))
+    release = asyncio.Event()
+
+    @tool(kind="ask")
+    async def inquire() -> NeedUser:
+        """Asks a person."""
+        await release.wait()
+        return NeedUser(question)
+
+    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquire}) as at:
+        at.press("go", "enter")
+        await at.see("running inquire")
+        at.press("next ")
+        await at.see("> next")
+        release.set()
+        await at.see("Which?")
+        at.press("1 and 2")
+        await at.see("> next 1 and 2")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        at.press("2")
+        await at.see("Which? → 2nd")
+
+
+async def test_a_letter_that_answers_nothing_begins_a_prompt_and_enter_sends_that() -> None:
+    question = Question("May it?", kind="choice", choices=("yes", "no"))
+    async with shown(answers=[Call("inquire"), "ok", "ok"], tools={"inquire": inquiring(question)}) as at:
+        await begin(at)
+        at.press("try any")
+        await at.see("> try any", "May it?")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        at.press(" 1", "enter")
+        await at.see("queued", "May it?")
+        at.press("enter")
+        await at.see("May it? → yes")
+
+
+async def test_keys_for_a_list_or_for_what_is_read_are_no_answer_and_it_is_there_again_afterwards() -> None:
+    release = asyncio.Event()
+    question = Question("May it?", kind="choice", choices=("yes", "no"))
+
+    @tool(kind="ask")
+    async def inquire() -> NeedUser:
+        """Asks a person."""
+        await release.wait()
+        return NeedUser(question)
+
+    answers = [Call("inquire"), Call("inquire"), "ok"]
+    async with shown(answers=answers, tools={"inquire": inquire}, rows=30) as at:
+        at.press("go", "enter")
+        await at.see("running inquire", "esc stops")
+        at.press("/theme", "enter")
+        await at.see("theme · 1 of", "esc closes")
+        at.press("d")
+        await at.see("› d▏")
+        release.set()
+        await at.see("May it?")
+        at.press("y", "n", "1", "backspace", "backspace", "backspace")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        release.clear()
+        at.press("y")
+        await at.see("May it? → yes", "› d▏")
+        at.press("esc")
+        await at.miss("› d▏")
+        at.press("ctrl+o")
+        await at.see(READING)
+        at.press("g")
+        release.set()
+        await at.until(lambda: at.tui.questions.present)
+        at.press("enter", "n")
+        await at.until(lambda: not at.tui.writing.is_typing)
+        at.press("n")
+        await at.see(READING)
+        at.press("esc")
+        await at.see("May it? → no", "ok")
+
+
+async def test_keys_that_are_not_for_a_question_mean_there_what_they_mean_elsewhere() -> None:
+    question = Question("Which?", kind="choice", choices=("1st", "2nd"))
+    answers = [Call("inquire"), "ok"]
+    async with shown(answers=answers, tools={"inquire": inquiring(question)}, rows=30) as at:
+        await begin(at)
+        at.press("\x1by", "ctrl+c")  # with Alt nothing is declined
+        await at.see("ctrl+c again leaves", "Which?")
+        at.press("ctrl+o")
+        await at.see(READING)
+        at.press("\x1b[200~q\x1b[201~", "/", "x")
+        await at.see("/x▏")
+        at.press("ctrl+c")
+        await at.see(READING)
+        at.press("esc")
+        await at.see("Which?", "esc declines")
+        at.press("ctrl+c", "ctrl+c")
+        await at.until(lambda: not at.tui.app.application.is_running)
+
+
+# --- what is typed --------------------------------------------------------------------------------------
+
+
+async def test_a_form_has_a_field_of_each_kind_and_says_what_is_wrong() -> None:
+    question = Question("Where shall it be?", kind="form", form=FORM)
+    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}, rows=40) as at:
+        at.press("a draft", "ctrl+a", "ctrl+k")
+        await begin(at)
+        await at.see("❯ Name*", "of the place", "(•) small")
+        at.press("x", "enter")
+        await at.see("✗ Name: it is shorter than 2")
+        at.press("y", "enter")
+        await at.see("❯ port", "a whole number", "80")
+        at.press("x", "enter")
+        await at.see("✗ port: it is not an integer")
+        at.press("ctrl+u", "99999", "enter")
+        await at.see("✗ port: it is")
+        at.press("ctrl+u", "8080", "enter")
+        at.press("enter")  # a share is not needed
+        await at.see("❯ size*")
+        at.press("right", "enter")
+        await at.see("(•) large")
+        at.press("right", "enter")
+        await at.see("❯ days")
+        at.press(" ", "right", "right", " ", "enter")
+        await at.see("[x] mon  [ ] tue  [x] wed")
+        at.press("one, two", "enter", '{"a": 1}', "enter")
+        await at.see("❯ token")
+        at.press("hunter2")
+        await at.see("•••••••")
+        at.press("enter")
+        await at.see("Where shall it be? →", '"token":"•••"', "completed")
+        assert msgspec.json.decode(told(at)) == {
+            "name": "xy",
+            "port": 8080,
+            "size": "large",
+            "public": False,
+            "days": ["mon", "wed"],
+            "tags": ["one", "two"],
+            "more": {"a": 1},
+            "token": "hunter2",
+        }
+
+
+async def test_a_secret_is_typed_unseen_and_pasted_whole() -> None:
+    question = Question("The password?", secret=True)
+    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}) as at:
+        await begin(at)
+        at.press("\x1b[200~hunter2\x1b[201~", "3")
+        await at.see("••••••••", "it is not shown")
+        at.press("enter")
+        screen = await at.see("The password? → answered", "ok")
+        assert "hunter" not in screen
+
+
+async def test_a_text_is_typed_beside_a_draft_and_may_be_of_several_lines() -> None:
+    question = Question("What was it?")
+    async with shown(answers=[Call("inquire"), "ok"], tools={"inquire": inquiring(question)}) as at:
+        await begin(at)
+        at.press("\x1b[200~one\ntwo\x1b[201~")
+        await at.see("› one⏎two")
+        at.press("enter")
+        await at.see("ok")
+        assert told(at) == "one\ntwo"
+
+
+# --- children, and other processes ----------------------------------------------------------------------
+
+
+def test_children_ask_here_by_name_and_what_is_answered_elsewhere_closes_and_is_said(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    def by(request: dict[str, Any]) -> Answer:
+        last = request["messages"][-1]
+        asked = str(last.get("content"))
+        if last["role"] == "tool":
+            return turn("done")
+        for task in ("first task", "second task"):
+            if task in asked:
+                return turn(call("bash", {"command": f"git push {task}"}))
+        return turn(
+            call("delegate", {"task": "the first task"}), call("delegate", {"task": "the second task"})
+        )
+
+    terminal = open_tui(serve(by=by), "--permissions", "ask", rows=40)
+    terminal.wait_for("openai/fake")
+    terminal.type("go")
+    terminal.press("enter")
+    screen = terminal.wait_for("1 more")
+    terminal.wait_for("waiting for you")
+    assert "permission · child the " in screen
+    shown_first = "first" if "git push first task" in screen.rpartition("May it")[2] else "second"
+    session = ostler("runs", "--json").lines[0]["session"]
+    listed = ostler("answer", session, "yes").err  # which one, it asks
+    question = re.search(rf"(\w+) \([^()]*git push {shown_first} task", listed)
+    assert question, listed
+    assert ostler("answer", session, "--question", question[1], "no").code == 0
+    terminal.wait_for("1 more", gone=True)
+    terminal.wait_for(f"git push {shown_first} task")
+    assert "by cli" in terminal.everything()
+    terminal.press("n")
+    terminal.wait_for("completed")
+
+
+@pytest.mark.parametrize("size", [(40, 20), (44, 14), (80, 12)])
+def test_all_answers_are_seen_where_there_is_little_room_and_the_rest_scrolls(
+    open_tui: Open, serve: Serve, ostler: Ostler, size: tuple[int, int]
+) -> None:
+    command = "".join(f"echo a rather long line of number {number} of the script\n" for number in range(9))
+    terminal = open_tui(
+        serve(turn(call("bash", {"command": command})), turn("as you wish")),
+        "go",
+        columns=size[0],
+        rows=size[1],
+    )
+    screen = terminal.wait_for("❯ 1. yes, this once")
+    assert all(f" {number}. " in screen for number in range(1, 6)), screen
+    terminal.press("\x1b[6~")
+    terminal.wait_for("more above")
+    terminal.press("2")
+    terminal.wait_for_ever("as you wish")
+
+
+def test_nobody_is_asked_about_a_change_that_cannot_be_made(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    (ostler.work / "notes").write_text("one\n")
+
+    def edit(old: str) -> Any:
+        return call("edit", {"path": "notes", "edits": [{"old_text": old, "new_text": "two"}]})
+
+    vendor = serve(
+        turn(call("write", {"path": "notes", "content": "two\n"})),
+        turn(call("read", {"path": "notes"})),
+        turn(edit("three")),
+        turn(edit("one")),
+        turn("done"),
+    )
+    terminal = open_tui(vendor, "go", rows=50)
+    screen = terminal.wait_for("❯ 1. yes, this once")
+    assert "notes exists but was not read in this session: read it first" in screen
+    assert screen.count("· failed") == 2 and screen.count("May it") == 1
+    terminal.press("y")
+    terminal.wait_for("done")
+    assert (ostler.work / "notes").read_text() == "two\n"

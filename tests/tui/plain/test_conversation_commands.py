@@ -1,0 +1,209 @@
+"""Commands, lists, steering and stopping in plain lines."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler.core.harness import Harness
+from ostler.models.scripted import Call, ScriptedModel
+from ostler.sessions.session import create_session
+from ostler.store.memory import MemoryStore
+from ostler.testkit.vendors import call, turn
+from ostler.tui.panels.panel import TextLine
+from ostler.tui.panels.picker import Choice, Picker
+from ostler.tui.plain.conversation import PlainConversation, PlainFrontEnd
+from ostler.tui.plain.panels import PlainPanels
+from tests.support.command import Ostler
+from tests.support.fixtures import Configure, Open, Serve
+from tests.tui.terminal import Terminal
+
+DRAWN = set("╭│╰─▌⠋⠙❯›•✓✗▏")
+
+
+def _say(terminal: Terminal, *lines: str) -> None:
+    for line in lines:
+        terminal.type(line)
+        terminal.press("enter")
+
+
+def test_a_choice_has_numbers_and_the_run_can_be_steered_and_stopped(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    waits = call("bash", {"command": "while [ ! -e go ]; do sleep 0.05; done"})
+    vendor = serve(turn(waits), turn("so be it"), turn("second"), turn(call("bash", {"command": "sleep 60"})))
+    terminal = open_tui(vendor, "--plain", "--yes", columns=100, rows=60)
+    terminal.wait_for(">")
+    _say(terminal, "/thinking")
+    assert "3. low" in terminal.wait_for("answer:")
+    _say(terminal, "3")
+    terminal.wait_for("thinking: low")
+    _say(terminal, "begin")
+    terminal.wait_for("calling bash")
+    _say(terminal, "/steer be brief", "and then this", "/model x/y")
+    terminal.wait_for("the model is told at its next step")
+    terminal.wait_for("it waits for its turn")
+    (ostler.work / "go").touch()
+    terminal.wait_for("You: be brief")
+    terminal.wait_for_answer("second")
+    _say(terminal, "/resume")
+    assert "1. begin" in terminal.wait_for("ctrl+d and a number: deletes")
+    _say(terminal, "/cancel", "last one")
+    terminal.wait_for("sleep 60")
+    _say(terminal, "/stop")
+    screen = terminal.wait_for("cancelled")
+    assert not DRAWN & set(terminal.everything())
+    assert "\x1b" not in screen
+    _say(terminal, "/quit")
+    assert terminal.wait_for_end() == 0
+
+
+def test_without_a_model_the_ways_in_have_numbers(configure: Configure, ostler: Ostler) -> None:
+    configure("screen_reader = true")
+    command = [Path(sys.executable).parent / "ostler"]
+    environment = ostler.environment({"LANG": "C.UTF-8"})
+    with Terminal(command, environment=environment, cwd=ostler.work, columns=100, rows=12) as terminal:
+        terminal.wait_for("choose: how shall it answer?")
+        assert "nothing can answer yet" in terminal.everything()
+        terminal.wait_for("answer:")
+        _say(terminal, "give a vendor's key")
+        terminal.wait_for_ever("choose: whose key?")
+        terminal.wait_for("11.")
+        _say(terminal, "openai")
+        terminal.wait_for("key for openai:")
+        _say(terminal, "/cancel")
+        terminal.wait_for("the demo,")
+        _say(terminal, "the demo")
+        terminal.wait_for("answers from now on")
+        assert not DRAWN & set(terminal.everything())
+
+
+# --- without a terminal -------------------------------------------------------------------------------
+
+
+class _Said(PlainFrontEnd):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self._news = asyncio.Event()
+
+    def say(self, *lines: str) -> None:
+        self.said += lines
+        self._news.set()
+
+    async def hear(self, beginning: str) -> None:
+        async with asyncio.timeout(60):
+            while not any(line.startswith(beginning) for line in self.said):
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def _conversation(*answers: Any, cwd: Path) -> AsyncIterator[tuple[PlainConversation, _Said]]:
+    face = _Said()
+    harness = Harness(model=ScriptedModel(list(answers)), asker=face.ask, cwd=cwd)
+    lines = PlainConversation(await create_session(MemoryStore(), harness), face)
+    lines.desk.conversation.begin()
+    try:
+        yield lines, face
+    finally:
+        await lines.desk.close()
+        await lines.desk.conversation.close()
+
+
+async def test_every_command_works_in_plain_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The desk stands in for the terminal: a command that wants more of it fails here."""
+    monkeypatch.setenv("OSTLER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("EDITOR", "true")
+    async with _conversation("hello", "again", "aside", "more", cwd=tmp_path) as (lines, face):
+        await lines.obey("say hello")
+        await face.hear("completed")
+        names = [one.name for one in lines.desk.commands.own if one.name != "quit"]
+        for name in names:
+            running = asyncio.ensure_future(lines.obey(f"/{name}"))
+            async with asyncio.timeout(60):
+                while not running.done():
+                    await asyncio.wait({running}, timeout=0.02)
+                    if lines.desk.panels.present is not None:
+                        await lines.obey("/cancel")
+            assert running.exception() is None, name
+        for name in ("btw what is it", "edit a.txt", "rename it", "export s.md", "cost model", "jump 99"):
+            await asyncio.wait_for(lines.obey(f"/{name}"), 60)
+    assert not [line for line in face.said if DRAWN & set(line)]
+    assert not [line for line in face.said if "\x1b" in line]
+
+
+@pytest.mark.parametrize(
+    ("typed", "chosen", "key"),
+    [
+        (["2"], "two", "enter"),
+        (["tab 3"], "three", "tab"),
+        (["tab"], "one", "tab"),
+        (["THREE"], "three", "enter"),
+        (["hre", "1"], "three", "enter"),
+        (["nothing like it", "1"], "one", "enter"),
+        (["99", "", "1"], "one", "enter"),
+        (["/cancel"], None, ""),
+    ],
+)
+async def test_a_list_is_chosen_from_by_number_or_by_words(
+    typed: list[str], chosen: str | None, key: str
+) -> None:
+    said: list[str] = []
+    panels = PlainPanels(lambda *lines: said.extend(lines))
+    choices = [
+        Choice("one", cells=("a",), about="the first"),
+        Choice("two", is_present=True),
+        Choice("three"),
+    ]
+    asking = asyncio.ensure_future(
+        Picker("number", choices, lambda: None, keys={"tab": "others"}).ask(panels)
+    )
+    await asyncio.sleep(0)
+    assert said[:4] == ["choose: number", "1. one, a, the first", "2. two, the present one", "3. three"]
+    for line in typed:
+        panels.take(line)
+    picked = await asking
+    assert (picked and (picked.choice.text, picked.key)) == (chosen and (chosen, key))
+
+
+async def test_a_long_list_is_read_out_in_pieces() -> None:
+    said: list[str] = []
+    panels = PlainPanels(lambda *lines: said.extend(lines))
+    choices = [Choice(f"number {at}", at) for at in range(1, 51)]
+    asking = asyncio.ensure_future(Picker("many", choices, lambda: None).ask(panels))
+    await asyncio.sleep(0)
+    assert "and 30 more: an empty line goes on" in said
+    assert len([line for line in said if re.match(r"\d+\. ", line)]) == 20
+    panels.take("")
+    assert "21. number 21" in said
+    panels.take("50")
+    picked = await asking
+    assert picked is not None
+    assert picked.choice.value == 50
+
+
+async def test_a_line_of_its_own_is_typed_and_what_is_secret_is_not_said() -> None:
+    said: list[str] = []
+    panels = PlainPanels(lambda *lines: said.extend(lines))
+    asking = asyncio.ensure_future(TextLine("key for it", lambda: None, is_secret=True).ask(panels))
+    await asyncio.sleep(0)
+    panels.take("s3cret")
+    assert await asking == "s3cret"
+    assert said == ["key for it:", "type it, or /cancel"]
+
+
+async def test_a_call_and_a_steer_are_said_in_words(tmp_path: Path) -> None:
+    async with _conversation(Call("nothing"), "done", cwd=tmp_path) as (lines, face):
+        await lines.obey("/steer")
+        await lines.obey("begin")
+        await face.hear("completed")
+    assert face.said[0] == "error: say what the model is to be told: /steer WORDS"
+    assert "calling nothing:" in " ".join(face.said)

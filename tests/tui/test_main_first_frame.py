@@ -1,0 +1,101 @@
+"""What has happened when the first frame is seen: as little as it takes. The rest is loaded behind it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ostler.testkit.vendors import FakeVendor, turn
+from ostler.tui.terminal_ui import LATER
+from tests.support.command import Ostler, use, wait_until
+from tests.support.fixtures import Serve
+from tests.tui.terminal import Terminal
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+
+from ostler.main import main
+from ostler.tui.inline_app import TerminalApp
+
+end_frame = TerminalApp._end_frame
+notes = Path(os.environ["NOTES"])
+
+def end_and_note(app, sender):
+    end_frame(app, sender)
+    name = "later" if (notes / "first").exists() else "first"
+    (notes / f"{name}.part").write_text("\\n".join(sys.modules))
+    (notes / f"{name}.part").rename(notes / name)
+
+TerminalApp._end_frame = end_and_note
+main()
+"""
+
+UNSEEN = {
+    "ctypes",
+    "markdown_it",
+    "pygments",
+    "httpx2",
+    "http",
+    "difflib",
+    "ostler.core.loop",
+    "ostler.models.wires.chat_stream",
+    "ostler.sessions.children",
+    "ostler.tools.read",
+    "ostler.tools.bash",
+    "ostler.cli.output",
+    "ostler.tui.commands.sessions",
+    "ostler.tui.panels.picker",
+    "ostler.app.project_files",
+    "ostler.tui.editor.paste",
+    "ostler.tui.render.code",
+    "ostler.tui.render.call_arguments",
+}
+"""Each is needed for something that a person does, or that a model answers."""
+
+
+@contextmanager
+def watched(ostler: Ostler, vendor: FakeVendor, notes: Path, *arguments: str) -> Iterator[Terminal]:
+    """A terminal whose frames note what is loaded."""
+    notes.mkdir()
+    environment = ostler.environment({"LANG": "C.UTF-8", "NOTES": str(notes)})
+    command = [sys.executable, "-c", PROGRAM, *use(vendor), *arguments]
+    with Terminal(command, environment=environment, cwd=ostler.work) as terminal:
+        yield terminal
+
+
+def loaded(note: Path) -> set[str]:
+    return set(note.read_text().splitlines()) if note.exists() else set()
+
+
+def loaded_first(notes: Path) -> set[str]:
+    wait_until(lambda: (notes / "first").exists())
+    return loaded(notes / "first")
+
+
+def test_the_first_frame_waits_for_nothing_that_is_not_seen_in_it(
+    ostler: Ostler, serve: Serve, tmp_path: Path
+) -> None:
+    vendor = serve(turn("Plain words for an answer."))
+    with watched(ostler, vendor, notes := tmp_path / "new") as terminal:
+        terminal.wait_for("openai/fake")
+        assert not (UNSEEN | {"ostler.tui.render.markdown_stream"}) & loaded_first(notes)
+        terminal.type("hello")
+        wait_until(lambda: set(LATER) <= loaded(notes / "later") or terminal.type("!"))
+        terminal.press("enter")
+        terminal.wait_for("Plain words for an answer.")
+        terminal.wait_for("completed")
+        terminal.press("ctrl+d")
+        assert terminal.wait_for_end() == 0
+
+    with watched(ostler, vendor, notes := tmp_path / "again", "--continue") as terminal:
+        terminal.wait_for("openai/fake")
+        assert "Plain words for an answer." in terminal.everything()
+        assert not UNSEEN & loaded_first(notes)
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("again")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.wait_for_end() == 0

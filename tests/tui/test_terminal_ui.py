@@ -1,0 +1,108 @@
+"""What a day of work brings: sessions that go on, questions, files that are named, a disk that is full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ostler.context.mentions import with_mentions
+from ostler.core.tool import default_summary
+from ostler.schema.errors import StoreFull
+from ostler.schema.events import RequestRefused, ToolCalled, ToolResultFact, UserMessage
+from ostler.schema.facts import Fact, encode_event
+from ostler.schema.messages import Image, Text, as_content
+from ostler.testkit.vendors import call, turn
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallItem
+from ostler.tui.render.items import ItemRenderer
+from ostler.tui.transcript import visible_facts
+from tests.support.command import Ostler, use
+from tests.support.fixtures import Open, Serve
+from tests.tui.in_process import shown
+from tests.tui.rows import plain
+
+
+def test_a_conversation_that_goes_on_is_on_the_screen(open_tui: Open, serve: Serve, ostler: Ostler) -> None:
+    lines = [f"line {number}" for number in range(60)]
+    vendor = serve(turn("\n\n".join(lines)))
+    assert ostler("-p", "count", *use(vendor)).code == 0
+    terminal = open_tui(vendor, "--continue")
+    terminal.type("and now")
+    screen = terminal.wait_for("> and now")
+    assert all(line in screen for line in lines[-6:])
+
+
+def test_in_a_terminal_somebody_is_asked_unless_another_profile_is_set(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    writes = call("write", {"path": "made", "content": "x"})
+    vendor = serve(turn(writes), turn("as you wish"), turn(writes), turn("what a pity"))
+    terminal = open_tui(vendor, "go")
+    assert "esc declines" in terminal.wait_for("❯ 1. yes, this once")
+    terminal.press("n")
+    screen = terminal.wait_for("as you wish")
+    assert "write made · refused" in screen
+    assert screen.count("The person declined this call.") == 1
+    ostler.configure("permissions = 'read-only'")
+    assert "permissions are read-only" in open_tui(vendor, "go").wait_for("what a pity")
+    assert not (ostler.work / "made").exists()
+
+
+def test_a_file_that_is_mentioned_is_named_and_not_read_out(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "long.py").write_text("value = 1\n" * 300)
+    mentions = with_mentions("see @src/long.py and @src/", tmp_path)
+    picture = Image("image/png", b"")
+    content = as_content((mentions.text, picture, *mentions.blocks, "plan.png (image/png, 3 B)", picture))
+    (block,) = Transcript().take([UserMessage(content)])
+    rows = plain(ItemRenderer().closed(block, 80))
+    assert [row for row in rows if row] == [
+        "▌ see @src/long.py and @src/",
+        "▌ [image · image/png]",
+        "▌ [src/long.py · 300 lines]",
+        "▌ [src/ · 1 line]",
+        "▌ [plan.png (image/png, 3 B)]",
+    ]
+
+
+@pytest.mark.parametrize("reason", ["The person declined.", "The file is not there. " * 12])
+def test_why_a_call_was_refused_is_said_once(reason: str) -> None:
+    summary = default_summary([Text(reason)])
+    block = CallItem("c1", "bash", "refused", {"command": "make"}, result=reason, summary=summary)
+    _, heading, *rows, _ = plain(ItemRenderer().closed(block, 80))
+    assert heading == "╭─ bash make · refused"
+    assert " ".join(row.removeprefix("│ ") for row in rows).split() == reason.split()
+
+
+def test_a_call_that_was_stopped_did_not_fail() -> None:
+    ended = ToolResultFact("c1", "bash", (Text("half of it\n\nCancelled."),), failed="tool_cancelled")
+    (block,) = Transcript().take([ToolCalled("c1", "bash", {"command": "make"}, 1), ended])
+    assert plain(ItemRenderer().closed(block, 80))[1].startswith("╭─ bash make · stopped")
+
+
+def test_what_was_refused_once_is_no_news_when_the_session_is_opened_again() -> None:
+    refused = Fact(7, "ses_1", "", 0, encode_event(RequestRefused("req_1", "no run is open")))
+    assert visible_facts([refused], 6) == []
+
+
+async def test_a_prompt_that_cannot_be_kept_is_in_the_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with shown(answers=["Now it is."]) as one:
+
+        async def full(*_: Any) -> None:
+            raise StoreFull("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one.tui.conversation.store, "submit", full)
+            one.press("keep this", "enter")
+            await one.see("the disk is full", "> keep this")
+        one.press("enter")
+        await one.see("▌ keep this", "Now it is.")
+
+
+async def test_what_is_said_to_a_session_that_cannot_go_on_is_not_lost() -> None:
+    async with shown() as one:
+        one.tui.conversation.problem = StoreFull("the disk was full")
+        one.press("hear me", "enter")
+        await one.see("the disk was full", "> hear me")

@@ -1,0 +1,320 @@
+"""Work under way: seen in its place in whatever terminal, and as it will be seen when it is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.output import ColorDepth
+
+from ostler.schema import events
+from ostler.schema.messages import Text
+from ostler.schema.outcomes import Question
+from ostler.testkit.vendors import call, say, turn
+from ostler.tui.call_items import OpenCall
+from ostler.tui.inline_app import PushedRows, breaks_rows, with_depth
+from ostler.tui.item_builder import Transcript
+from ostler.tui.items import CallItem
+from ostler.tui.render.call_arguments import EditStream, arguments_stream, text_before
+from ostler.tui.render.items import ItemRenderer
+from ostler.tui.render.spans import apart
+from ostler.tui.transcript import tail_rows
+from tests.support.command import Ostler
+from tests.support.fixtures import Open, Serve
+from tests.tui.rows import plain
+from tests.tui.screens import check
+from tests.tui.test_terminal_ui_screens import held, pieces, prompt
+
+NUMBERED = "".join(f"line {number}\n" for number in range(1, 31))
+CODE = "".join(
+    f"value_{n} = 'a row of code that is wide enough to be broken in fifty columns'\n" for n in range(6)
+)
+
+
+# --- after a change of size -----------------------------------------------------------------------------
+
+
+def test_what_grows_stays_in_its_place_while_the_terminal_gets_narrower_and_wider(
+    open_tui: Open, serve: Serve
+) -> None:
+    """The terminal breaks rows that became too wide for it: none of them is left behind."""
+    vendor = serve(held(say(*pieces(f"Some code:\n\n```python\n{CODE}"))))
+    terminal = open_tui(vendor, before="seq -f 'before %g' 3", rows=30)
+    terminal.wait_for("openai/fake")
+    prompt(terminal, "Write some.")
+    terminal.wait_for("value_5")
+    for columns, typed in ((50, "> a"), (100, "> ab"), (41, "> abc")):
+        terminal.resize(columns, 30)
+        terminal.type(typed[-1])
+        terminal.wait_for(typed)
+        shown = terminal.everything()
+        assert [shown.count(f"value_{n}") for n in range(6)] == [1] * 6, shown
+        assert shown.startswith("before 1\nbefore 2\nbefore 3\n")
+        assert shown.count("answering") == 1
+    terminal.resize(60, 30)
+    terminal.type("d")
+    terminal.wait_for("> abcd")
+    check(terminal, "resized")
+
+
+def test_what_was_pushed_above_is_left_out_only_where_it_is_the_same() -> None:
+    pushed = PushedRows()
+    pushed.push(["", "a", "b"])
+    assert pushed.below(["", "a", "b", "c"]) == ["c"]
+    assert pushed.below(["b", "c"]) == ["b", "c"]
+    assert pushed.print(["", "a"]) == []
+    assert pushed.print(["b", "c"]) == ["c"]
+    assert pushed.print(["b", "c"]) == ["b", "c"]
+    pushed.push(["", "a", "b"])
+    assert pushed.print(["", "something else"]) == ["", "something else"]
+    assert pushed.print(["", "a", "b"]) == ["", "a", "b"], "it stands elsewhere now"
+
+
+@pytest.mark.parametrize(
+    ("environment", "breaks"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "screen-256color", "TMUX": "/run/tmux,1,0"}, True),
+        ({"TERM": "screen"}, False),
+        ({"TERM": "xterm", "XTERM_VERSION": "XTerm(390)"}, False),
+        ({"TERM": "linux"}, False),
+    ],
+)
+def test_old_terminals_cut_their_rows(environment: dict[str, str], breaks: bool) -> None:
+    assert breaks_rows(environment) is breaks
+
+
+# --- colours that a terminal has ------------------------------------------------------------------------
+
+
+def test_colours_are_the_nearest_that_the_terminal_has_and_words_stay_as_they_are() -> None:
+    row = "\x1b[1;38;2;255;0;0;48;2;0;0;0mred\x1b[0m says 38;2;255;0;0m"
+    assert with_depth(row, ColorDepth.TRUE_COLOR) == row
+    assert with_depth(row, ColorDepth.DEPTH_8_BIT) == "\x1b[1;38;5;196;48;5;16mred\x1b[0m says 38;2;255;0;0m"
+    assert with_depth(row, ColorDepth.DEPTH_4_BIT) == "\x1b[1;91;40mred\x1b[0m says 38;2;255;0;0m"
+
+
+# --- files and commands while they are written ----------------------------------------------------------
+
+
+def fed(edits: list[dict[str, str]], before: str | None, *, upto: str = "") -> EditStream:
+    """An edit of a file with this in it; written as far as this, if it is said."""
+    growing = EditStream(lambda path: before if path == "a.txt" else None)
+    text = json.dumps({"path": "a.txt", "edits": edits})
+    growing.feed(text[: text.rindex(upto) + len(upto)] if upto else text)
+    return growing
+
+
+def rows_of(growing: EditStream) -> list[str]:
+    return plain(growing.tail(40, 60, None))
+
+
+def test_an_edit_has_the_numbers_of_the_lines_that_it_changes() -> None:
+    edits = [
+        {"old_text": "line 9\n", "new_text": "line nine\nand more\n"},
+        {"old_text": "ne 20", "new_text": "ne twenty"},
+    ]
+    assert rows_of(fed(edits, NUMBERED)) == [
+        " 9 - line 9",
+        " 9 + line nine",
+        "10 + and more",
+        "   ⋮ edit 2",
+        "20 - line 20",
+        "21 + line twenty",
+    ]
+
+
+def test_what_is_written_of_an_edit_does_not_jump() -> None:
+    edits = [{"old_text": "line 12\n", "new_text": "line twelve\n"}]
+    assert rows_of(fed(edits, NUMBERED, upto="line 12")) == ["12 - line 12"]
+    assert rows_of(fed(edits, NUMBERED, upto="line twe")) == ["12 - line 12", "12 + line twe"]
+
+
+@pytest.mark.parametrize("before", [None, "line 3\nline 3\n", "something else"])
+def test_an_edit_of_what_cannot_be_found_has_no_numbers(before: str | None) -> None:
+    edits = [{"old_text": "line 3\n", "new_text": "line three\n"}]
+    assert rows_of(fed(edits, before)) == ["- line 3", "+ line three"]
+
+
+def test_a_part_of_a_line_that_goes_leaves_the_rest_of_it() -> None:
+    assert rows_of(fed([{"old_text": " 7", "new_text": ""}], NUMBERED)) == ["7 - line 7", "7 + line"]
+    assert rows_of(fed([{"old_text": "line 7\n", "new_text": ""}], NUMBERED)) == ["7 - line 7"]
+
+
+def test_only_files_are_looked_at_that_can_be_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "dos.txt").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    assert text_before(tmp_path, "dos.txt") == "a\nb\n"
+    assert text_before(tmp_path, "bytes") is None
+    assert text_before(tmp_path, "none") is None
+    assert text_before(tmp_path, "a\0b") is None
+    assert text_before(tmp_path, ".") is None
+
+
+def test_how_much_was_written_is_said_while_it_grows() -> None:
+    write = arguments_stream("write")
+    write.feed('{"path": "a.py", "content": "one\\ntwo')
+    assert write.note == "2 lines"
+    write.feed("\\n")
+    assert write.note == "2 lines"
+    other = arguments_stream("ask_elsewhere")
+    other.feed('{"url": "https://x.test", "body": "')
+    assert (other.path, other.note) == ("https://x.test", "…")
+    other.feed("x" * 1000)
+    assert other.note == "1,035 characters"
+
+
+def test_a_command_of_several_lines_is_seen_while_it_is_written() -> None:
+    command = arguments_stream("bash")
+    command.feed('{"command": "cat > notes <<END\\nfirst\\nsec')
+    assert command.path == "cat > notes <<END"
+    assert plain(command.tail(5, 60, None)) == ["1 cat > notes <<END", "2 first", "3 sec"]
+    single = arguments_stream("bash")
+    single.feed('{"command": "ls -l')
+    assert (single.path, single.tail(5, 60, None)) == ("ls -l", [])
+
+
+# --- calls that wait and run ----------------------------------------------------------------------------
+
+
+def seen(transcript: Transcript, most: int = 20) -> list[str]:
+    return plain(tail_rows(transcript.tail(), ItemRenderer(), 60, most, after_blank=False))
+
+
+def test_what_was_written_is_seen_until_there_is_a_result() -> None:
+    transcript = Transcript()
+    arguments = {"path": "a.py", "content": "one = 1\ntwo = 2\n"}
+    transcript.take(
+        [
+            events.ToolInputStarted("m", 0, "c1", "write"),
+            events.ToolInputDelta("m", 0, "c1", 0, json.dumps(arguments)),
+        ]
+    )
+    grown = seen(transcript)
+    transcript.take([events.ToolCalled("c1", "write", arguments, 1, kind="edit")])
+    waiting = seen(transcript)
+    transcript.take([events.ToolStarted("c1", "it")])
+    assert grown[2:] == waiting[2:] == seen(transcript)[2:]
+    assert "│ 2 two = 2" in grown
+    transcript.take([events.QuestionAsked("q1", Question("May it?", kind="permission"), call="c1")])
+    assert not any("two = 2" in row for row in seen(transcript)), "the question shows it"
+
+
+def test_a_call_that_was_not_streamed_is_seen_as_well() -> None:
+    transcript = Transcript()
+    transcript.take(
+        [events.ToolCalled("c1", "write", {"path": "a.py", "content": "one = 1\n"}, 1, kind="edit")]
+    )
+    assert "│ 1 one = 1" in seen(transcript)
+
+
+def test_calls_that_run_share_the_room_and_those_behind_them_have_a_line() -> None:
+    transcript = Transcript()
+    for number in range(7):
+        called = events.ToolCalled(f"c{number}", "bash", {"command": f"job {number}"}, 1, kind="execute")
+        transcript.take([called])
+    for number in range(2):
+        output = "".join(f"{number}: {line}\n" for line in range(30))
+        transcript.take(
+            [events.ToolStarted(f"c{number}", "bash"), events.ToolOutput(f"c{number}", 0, output)]
+        )
+    rows = seen(transcript, 16)
+    assert len(rows) <= 16
+    assert [row.split(" ·")[0] for row in rows if "job" in row] == [
+        "╭─ bash job 0",
+        "╭─ bash job 1",
+        "╶─ bash job 2",
+        "╶─ bash job 3",
+        "╶─ bash job 4",
+    ]
+    assert "│ 0: 29" in rows and "│ 1: 29" in rows
+    assert rows[-1] == "· 2 more wait"
+
+
+def test_a_call_is_closed_in_the_place_where_it_was_open() -> None:
+    draw, transcript = ItemRenderer(), Transcript()
+    arguments = {"command": "ls"}
+    transcript.take(
+        [events.ToolCalled("c1", "bash", arguments, 1, kind="execute"), events.ToolStarted("c1", "it")]
+    )
+    transcript.take([events.ToolOutput("c1", 0, "a\nb\n")])
+    before = seen(transcript)
+    closed = transcript.take([events.ToolResultFact("c1", "bash", (Text("a\nb\n"),))])
+    after = plain(draw.closed(closed[0], 60))
+    assert before[0] == after[0] == ""
+    assert before[2:] == after[2:]
+
+
+@pytest.mark.parametrize(
+    ("block", "row"),
+    [
+        (
+            CallItem("c", "read", "done", {"path": "a.py"}, "read", summary="9 lines"),
+            "╶─ read a.py · 9 lines",
+        ),
+        (CallItem("c", "fetch", "failed", {"url": "x"}, result="no"), "╭─ fetch x · failed"),
+    ],
+)
+def test_a_call_says_how_it_went_without_colours(block: CallItem, row: str) -> None:
+    assert plain(ItemRenderer().closed(block, 60))[1].startswith(row)
+
+
+def test_a_long_result_is_seen_by_its_beginning_and_its_end() -> None:
+    lines = "".join(f"line {number}\n" for number in range(1, 3001))
+    rows = plain(ItemRenderer().closed(CallItem("c", "bash", "done", {"command": "x"}, result=lines), 60))
+    assert rows[2] == "│ line 1" and rows[-2] == "│ line 3000"
+    assert "│ … 2989 more rows · ctrl+o shows all" in rows
+
+
+def test_one_blank_row_stands_between_blocks() -> None:
+    blocks = [["", "a", ""], ["", "b"], ["c"], ["", "", "d"]]
+    assert apart(blocks, after_blank=False) == ["", "a", "", "b", "c", "", "", "d"]
+    assert apart(blocks, after_blank=True)[:2] == ["a", ""]
+
+
+def test_what_is_printed_and_what_grows_keep_their_distance(open_tui: Open, serve: Serve) -> None:
+    vendor = serve(turn("First I look.", call("bash", {"command": "echo seen"})), turn("Then I *answer*."))
+    terminal = open_tui(vendor, "--yes", "go")
+    assert [row[:12] for row in terminal.wait_for("completed").splitlines()][:11] == [
+        "",
+        "▌ go",
+        "",
+        "First I look",
+        "",
+        "╭─ bash echo",
+        "│ seen",
+        "╰─",
+        "",
+        "Then I answe",
+        "",
+    ]
+
+
+def test_a_call_that_has_printed_nothing_yet_is_a_line_with_its_time() -> None:
+    call = OpenCall(CallItem("c", "bash", "running", {"command": "make"}), 0.0)
+    rows = plain(tail_rows([call], ItemRenderer(), 60, 10, after_blank=True))
+    assert rows == ["╶─ bash make · 0 s"]
+
+
+def test_thoughts_are_seen_by_their_end_while_there_are_more() -> None:
+    transcript = Transcript()
+    transcript.take([events.ReasoningDelta("m", 0, 0, "First this.\nThen that.\nAnd so on.\n")])
+    assert seen(transcript) == ["", "✻ thinking, 7 words", "  Then that.", "  And so on."]
+
+
+# --- how a session begins -------------------------------------------------------------------------------
+
+
+def test_a_new_session_says_what_it_was_told_and_what_was_loaded(
+    open_tui: Open, serve: Serve, ostler: Ostler
+) -> None:
+    (ostler.work / "AGENTS.md").write_text("Be kind.")
+    skill = ostler.home / "skills" / "reading"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: reading\ndescription: how to read\n---\nSlowly.\n")
+    extensions = ostler.home / "extensions"
+    extensions.mkdir()
+    (extensions / "hello.py").write_text("def setup(ostler):\n    pass\n")
+    terminal = open_tui(serve(), "--system", "You are brief.")
+    terminal.wait_for("· with your own system prompt · AGENTS.md · 1 skill · 1 extension: hello")
