@@ -8,9 +8,9 @@ from bench.rows import Row, interleaved, limit_row
 
 LOOK = (
     "from time import perf_counter;"
-    "from ostler.models.local_servers import look_for_servers;"
+    "from ostler.models.local_servers import find_local_servers;"
     "from ostler.models.providers import PROVIDERS;"
-    "begin = perf_counter(); look_for_servers(PROVIDERS.values());"
+    "begin = perf_counter(); find_local_servers(PROVIDERS.values());"
     "print(perf_counter() - begin)"
 )
 

@@ -29,7 +29,7 @@ def setup(ostler: ExtensionAPI) -> None:
 
     @ostler.before_run
     def tell(run: RunPlan, context: ExtensionContext) -> RunPlan | None:
-        return replace(run, told=(*run.messages, TOLD)) if context.state.get("planning") else None
+        return replace(run, messages=(*run.messages, TOLD)) if context.state.get("planning") else None
 
     @ostler.before_step
     def only_look(step: StepPlan, context: ExtensionContext) -> StepPlan | None:

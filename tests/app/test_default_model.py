@@ -342,8 +342,8 @@ def test_everything_that_was_looked_for_is_told_with_what_to_do(closed: str) -> 
 def test_a_key_or_a_name_loads_and_asks_nothing_else() -> None:
     program = (
         "import sys; from ostler.app.default_model import *; from ostler.app.settings import Settings;"
-        "can_answer(Surroundings(Settings(model='a/b'), {}));"
-        "print(can_answer(Surroundings(Settings(), {'ANTHROPIC_API_KEY': 'k'})).why);"
+        "choose_model(ModelProbe(Settings(model='a/b'), {}));"
+        "print(choose_model(ModelProbe(Settings(), {'ANTHROPIC_API_KEY': 'k'})).why);"
         "print(sorted({'keyring', 'httptools', 'ostler.models.local_servers',"
         "'ostler.models.scripted', 'ostler.models.gguf'} & sys.modules.keys()))"
     )

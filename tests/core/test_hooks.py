@@ -98,7 +98,7 @@ async def test_the_first_refusal_wins_and_permission_judges_what_was_rewritten()
 
     rewrite = Hook("before_tool", lambda planned: Rewrite({"word": "changed"}))
     guard = Hook("before_tool", permission, guard=True, name="permission")
-    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[rewrite], permission=guard)
+    ran = await run([Call("say", {"word": "x"}), "ok"], tools=[say], hooks=[rewrite], permission_hook=guard)
     assert judged == [{"word": "changed"}]
     assert ran.results() == ["not permitted"]
 

@@ -105,7 +105,7 @@ async def at_work(
 
 
 def _observe(journal: Any, seen: list[Fact | Event]) -> None:
-    journal.observe(seen.extend)
+    journal.subscribe(seen.extend)
 
 
 def wait_until_gone(pid: int) -> bool:

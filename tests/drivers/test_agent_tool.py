@@ -353,7 +353,7 @@ async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Pa
         return "no"
 
     calls = [ask(agent="echo", prompt="hello", command="true"), "done"]
-    async with session_of(calls, tmp_path, permission=guard("ask"), asker=refuse) as ran:
+    async with session_of(calls, tmp_path, permission_hook=guard("ask"), asker=refuse) as ran:
         await go(ran)
         assert ran.results() == ["The person declined this call."]
         (question,) = asked
@@ -367,7 +367,7 @@ async def test_a_person_is_shown_the_real_command_and_may_refuse_it(tmp_path: Pa
 
 async def test_nothing_is_started_where_commands_are_refused(tmp_path: Path) -> None:
     async with session_of(
-        [ask(agent="echo", prompt="hello"), "done"], tmp_path, permission=guard("read-only")
+        [ask(agent="echo", prompt="hello"), "done"], tmp_path, permission_hook=guard("read-only")
     ) as ran:
         await go(ran)
         (result,) = ran.all(events.ToolResultFact)
@@ -384,7 +384,7 @@ async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -
         lambda request: ask(session=child_of(ran), keys=["y"]),
         "done",
     ]
-    async with session_of(script, tmp_path, permission=allowed) as ran:
+    async with session_of(script, tmp_path, permission_hook=allowed) as ran:
         await go(ran)
         begun, pressed = ran.all(events.ToolResultFact)
         assert begun.failed is None
@@ -395,7 +395,7 @@ async def test_whoever_may_ask_an_agent_may_not_press_its_keys(tmp_path: Path) -
 async def test_a_command_of_the_models_own_is_judged_as_it_will_run(tmp_path: Path) -> None:
     plain = shlex.join(PROGRAM)
     calls = [ask(command=f"{plain} # more", prompt="hello"), ask(command=plain, prompt="hello"), "done"]
-    async with session_of(calls, tmp_path, permission=guard("ask", f"agent(={plain})")) as ran:
+    async with session_of(calls, tmp_path, permission_hook=guard("ask", f"agent(={plain})")) as ran:
         await go(ran)
         refused, begun = ran.all(events.ToolResultFact)
         assert refused.failed == "call_refused"
@@ -548,7 +548,7 @@ async def main():
     def look(batch):
         if "turn " in repr(batch):
             print(ran.session.id, child_of(ran), flush=True)
-    ran.session.observe(look)
+    ran.session.subscribe(look)
     await ran.session.prompt(as_content("go"))
 
 asyncio.run(main())

@@ -382,12 +382,12 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from ostler.store.memory import MemoryStore
 from ostler.sessions.run_tree import list_runs
-from ostler.drivers.driver import StructuredAgent
-from ostler.drivers.lifecycle import start_structured_session
+from ostler.drivers.driver import ProtocolAgentSpec
+from ostler.drivers.lifecycle import start_protocol_session
 
 async def main():
-    agent = StructuredAgent(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
-    session = await start_structured_session(MemoryStore(), agent)
+    agent = ProtocolAgentSpec(command=sys.argv[1:], cwd=Path("."), transport="stream-json")
+    session = await start_protocol_session(MemoryStore(), agent)
     print(session.driver.process.id.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 

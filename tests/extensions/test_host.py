@@ -200,7 +200,7 @@ async def test_extensions_are_asked_in_their_order_and_each_gets_what_the_one_be
 
             @ostler.before_run
             def tell(plan: RunPlan) -> RunPlan:
-                return replace(plan, told=(*plan.messages, word))
+                return replace(plan, messages=(*plan.messages, word))
 
         return setup
 
@@ -224,7 +224,7 @@ async def test_what_one_call_is_told_can_be_changed_and_nothing_of_it_is_stored(
 
         @ostler.before_run
         def tell(plan: RunPlan) -> RunPlan:
-            return replace(plan, system="Be brief.", told=("It is Monday.",))
+            return replace(plan, system="Be brief.", messages=("It is Monday.",))
 
     model = ScriptedModel(["one", "two"])
     session, _ = await session_with(model, extension("mine", setup))

@@ -110,7 +110,7 @@ async def test_a_fence_that_fails_is_reported_with_its_extension_and_left_out(
     expected = {"raises": "ValueError: no memory (", "nonsense": "it returned 42, not a text ("}
     assert warned.text.startswith("the extension elephant failed in the fence memory: ")
     assert expected.get(how, "took longer than 0.05 s (") in warned.text
-    assert "test_fences.py:" in warned.text
+    assert "test_host_context_providers.py:" in warned.text
     assert "memory" not in str(list(model.requests[0].transcript))
     await session.close()
 
@@ -139,7 +139,7 @@ async def test_a_run_is_cancelled_while_a_fence_hangs() -> None:
 
 SAYS = """
     def setup(ostler):
-        @ostler.fence("memory", placement={placement!r})
+        @ostler.context_provider("memory", placement={placement!r})
         def memory(request):
             return {what!r}
 """
@@ -174,7 +174,8 @@ async def test_a_reload_changes_what_a_fence_says_and_takes_it_away(placement: s
 
 async def test_the_first_who_brings_a_kind_has_it_and_the_host_before_all() -> None:
     def bringing(what: str) -> Any:
-        return lambda ostler: ostler.fence(ContextProvider("memory", lambda request: what, "system"))
+        provider = ContextProvider("memory", lambda request: what, "system")
+        return lambda ostler: ostler.context_provider(provider)
 
     said: list[str] = []
     for own, told in (((), "first"), ((ContextProvider("memory", lambda request: "own", "system"),), "own")):
@@ -197,6 +198,6 @@ def test_a_fence_that_makes_no_sense_is_an_error_of_its_extension() -> None:
 
 def test_what_an_extension_brings_is_listed_with_its_fences(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text('def setup(ostler):\n    ostler.fence("memory")(lambda request: "tea")\n')
+    file.write_text('def setup(ostler):\n    ostler.context_provider("memory")(lambda request: "tea")\n')
     (tried,) = try_loading([DiscoveredExtension("mine", "option", file, "file")], tmp_path)
     assert (tried.standing, tried.fences) == ("loaded", ("memory",))

@@ -169,7 +169,7 @@ async def test_a_model_that_fails_for_good_and_one_that_refuses() -> None:
 async def test_a_refused_call_says_who_refused_it(tmp_path: Path) -> None:
     guard = permission_hook("read-only", tmp_path, [parse_rule("bash(rm)", "deny")])
     calls = [PUSH, Call("bash", {"command": "rm x"}), Call("look", {"path": "a"})]
-    ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
+    ran = await run([calls, "done"], tools=[pretend_bash, look], permission_hook=guard)
     denied = [entry for entry in audit(ran) if entry.action == "tool.deny"]
     assert [(entry.tool, entry.what, entry.actor, entry.outcome) for entry in denied] == [
         ("bash", "git push origin", "system", "denied"),
@@ -201,9 +201,9 @@ async def test_a_call_that_cannot_be_understood_is_a_protocol_error() -> None:
 
 
 async def test_without_a_guard_the_profile_says_it_all() -> None:
-    ran = await run([PUSH, "done"], tools=[pretend_bash], permissions="full")
+    ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="full")
     assert said(ran, "tool.allow") == ["profile full"]
-    ran = await run([PUSH, "done"], tools=[pretend_bash], permissions="")
+    ran = await run([PUSH, "done"], tools=[pretend_bash], permission_profile="")
     assert said(ran, "tool.allow") == ["nothing stood in its way"]
 
 
@@ -248,7 +248,7 @@ async def asked(*answers: Any, times: int = 1) -> Ran:
     return await run(
         [*script, "done"],
         tools=[pretend_bash],
-        permission=permission_hook("ask", Path("/")),
+        permission_hook=permission_hook("ask", Path("/")),
         remember=remember_answer,
         asker=ask,
     )
@@ -318,13 +318,15 @@ async def test_an_audit_that_begins_in_the_middle_knows_what_came_before() -> No
     store = MemoryStore()
     options: dict[str, Any] = {
         "tools": [pretend_bash],
-        "permission": permission_hook("ask", Path("/")),
+        "permission_hook": permission_hook("ask", Path("/")),
         "waits_for_answers": True,
     }
     ran = await run([PUSH], store=store, **options)
     assert said(ran, "run.wait")[0].startswith("it waits for an answer: Allow bash: git push origin")
     await ran.session.close()
-    harness = Harness(ScriptedModel(["done"]), permission_hook=options["permission"], waits_for_answers=True)
+    harness = Harness(
+        ScriptedModel(["done"]), permission_hook=options["permission_hook"], waits_for_answers=True
+    )
     harness.set_tools(options["tools"])
     session = await open_session(store, ran.session.id, harness)
     trail, live = Trail(session.state), list[AuditEntry | None]()
@@ -510,7 +512,7 @@ async def test_a_message_of_another_run_is_no_decision() -> None:
 async def test_a_call_says_which_profile_or_rule_allowed_it(tmp_path: Path) -> None:
     guard = permission_hook("edit", tmp_path, [parse_rule("bash(git push)", "allow", origin="of the test")])
     calls = [PUSH, Call("look", {"path": "a"}), Call("bash", {"command": "ls | head"})]
-    ran = await run([calls, "done"], tools=[pretend_bash, look], permission=guard)
+    ran = await run([calls, "done"], tools=[pretend_bash, look], permission_hook=guard)
     assert said(ran, "tool.allow") == [
         "rule bash(git push) of the test",
         "profile edit",

@@ -67,7 +67,7 @@ async def asked(project: Path, *answers: Any, times: int = 1, **options: Any) ->
         push(times),
         tools=[pretend_bash],
         cwd=project,
-        permission=user_guard("ask", project, ()),
+        permission_hook=user_guard("ask", project, ()),
         remember=remember_answer,
         asker=answering(*answers),
         **options,
@@ -139,7 +139,7 @@ async def test_an_answer_that_was_not_offered_is_a_no(project: Path) -> None:
         push(),
         tools=[pretend_bash],
         cwd=project,
-        permission=permission_hook("ask", project),
+        permission_hook=permission_hook("ask", project),
         remember=remember_answer,
         asker=answering("user"),
     )
@@ -173,7 +173,8 @@ async def test_what_is_revoked_counts_no_more_at_the_next_call(project: Path) ->
 
 async def test_a_remembered_deny_holds_under_full_permission(project: Path) -> None:
     remember("bash(git push)", "deny", None)
-    ran = await run(push(), tools=[pretend_bash], cwd=project, permission=user_guard("full", project, ()))
+    hook = user_guard("full", project, ())
+    ran = await run(push(), tools=[pretend_bash], cwd=project, permission_hook=hook)
     assert ran.results() == [
         "the rule deny bash(git push) (remembered for you) forbids this: git push origin; work without it"
     ]
@@ -185,7 +186,7 @@ async def waiting(store: MemoryStore, project: Path) -> tuple[Session, QuestionA
         store=store,
         tools=[pretend_bash],
         cwd=project,
-        permission=user_guard("ask", project, ()),
+        permission_hook=user_guard("ask", project, ()),
         remember=remember_answer,
         waits_for_answers=True,
     )
@@ -241,7 +242,7 @@ async def test_a_memory_that_cannot_be_written_is_told_and_the_call_runs(
         push(),
         tools=[pretend_bash],
         cwd=project,
-        permission=guard,
+        permission_hook=guard,
         remember=remember_answer,
         asker=answering("user"),
     )

@@ -134,7 +134,7 @@ async def test_what_a_parents_session_remembers_is_known_to_the_guard_in_a_child
         return "done"
 
     model = by_task(go=[Call("delegate", {"task": "do"}), "ok"], do=[Call("touch"), "ok"])
-    ran = await started(model, tools=[DELEGATE, touch], permission=Hook("before_tool", look, guard=True))
+    ran = await started(model, tools=[DELEGATE, touch], permission_hook=Hook("before_tool", look, guard=True))
     rule = events.PermissionRemembered("touch", "allow", "session", ran.session.id)
     ran.session.journal.record(rule)
     await ran.session.prompt(as_content("go"))

@@ -46,10 +46,10 @@ class Forgetful:
         messages = [user(f"{self._asked}"), *told.transcript]
         return BuiltContext(told.system, Transcript(messages), trace=self._trace)
 
-    def anew(self) -> Forgetful:
+    def for_child(self) -> Forgetful:
         return self
 
-    async def is_full(self, journal: Journal, told: ContextInput) -> bool:
+    async def needs_compaction(self, journal: Journal, told: ContextInput) -> bool:
         return False
 
     async def compact(

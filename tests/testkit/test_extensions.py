@@ -33,11 +33,11 @@ from ostler.testkit.extensions import ExtensionTest
 from ostler.testkit.front_end import FakeFrontEnd
 
 GATE = """
-from ostler.extensions import Ostler, PlannedCall, Refuse
+from ostler.extensions import ExtensionAPI, PlannedCall, Refuse
 from words import DANGEROUS
 
 
-def setup(ostler: Ostler) -> None:
+def setup(ostler: ExtensionAPI) -> None:
     @ostler.before_tool
     def gate(call: PlannedCall) -> Refuse | None:
         command = call.arguments.get("command", "")
@@ -130,7 +130,7 @@ async def test_an_extension_that_cannot_be_loaded_says_why(tmp_path: Path) -> No
     def fails(ostler: ExtensionAPI) -> None:
         raise ValueError("no")
 
-    with pytest.raises(AssertionError, match=r"cannot be loaded: ValueError: no \(test_testkit.py:"):
+    with pytest.raises(AssertionError, match=r"cannot be loaded: ValueError: no \(test_extensions.py:"):
         await ExtensionTest(fails).__aenter__()
 
 

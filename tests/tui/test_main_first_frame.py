@@ -19,9 +19,9 @@ import os, sys
 from pathlib import Path
 
 from ostler.main import main
-from ostler.tui.inline_app import TerminalApp
+from ostler.tui.inline_app import InlineApp
 
-end_frame = TerminalApp._end_frame
+end_frame = InlineApp._end_frame
 notes = Path(os.environ["NOTES"])
 
 def end_and_note(app, sender):
@@ -30,7 +30,7 @@ def end_and_note(app, sender):
     (notes / f"{name}.part").write_text("\\n".join(sys.modules))
     (notes / f"{name}.part").rename(notes / name)
 
-TerminalApp._end_frame = end_and_note
+InlineApp._end_frame = end_and_note
 main()
 """
 

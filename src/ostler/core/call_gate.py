@@ -64,8 +64,8 @@ class CallGate:
         validated, problem = _validated(tool, arguments)
         if problem:
             return failed(problem, kind="invalid_arguments")
-        if (spell_out := getattr(tool, "spelled_out", None)) is not None:
-            arguments = spell_out(arguments, _Before(self._journal, self._harness))
+        if (expand := getattr(tool, "expand_arguments", None)) is not None:
+            arguments = expand(arguments, _Before(self._journal, self._harness))
             validated, problem = _validated(tool, arguments)
             if problem:
                 return failed(problem, kind="invalid_arguments")

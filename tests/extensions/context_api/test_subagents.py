@@ -332,7 +332,7 @@ async def test_a_callback_that_fails_is_reported_once_and_the_child_goes_on() ->
     await prompt(session)
     assert (await spawner.done[0].wait()).text == "three"
     (warned,) = await facts_of(session, "warned")
-    assert "the extension spawner failed in on_event: ValueError: no (test_spawning.py:" in warned.text
+    assert "the extension spawner failed in on_event: ValueError: no (test_subagents.py:" in warned.text
     await session.close()
 
 
@@ -674,7 +674,7 @@ async def test_a_child_of_a_resting_session_whose_process_died_is_ended_when_tha
 PROCESS = """
 import asyncio, sys
 from pathlib import Path
-from ostler.extensions.api import Ostler
+from ostler.extensions.api import ExtensionAPI
 from ostler.store.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel, Turn
 from ostler.schema import events

@@ -434,9 +434,9 @@ def test_an_extension_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     owner.write_text(
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from ostler.extensions.protocol.process_extension import load_foreign\n"
+        "from ostler.extensions.protocol.process_extension import load_process_extension\n"
         "async def main():\n"
-        "    found = await load_foreign(Path(sys.argv[1]), 'user')\n"
+        "    found = await load_process_extension(Path(sys.argv[1]), 'user')\n"
         "    print(found.problem, flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"

@@ -63,7 +63,7 @@ class FakeAgent:
         for observer in self.observers:
             observer.changed()
 
-    def observe(self, observer: Observer) -> Callable[[], None]:
+    def subscribe(self, observer: Observer) -> Callable[[], None]:
         self.observers.append(observer)
         return lambda: self.observers.remove(observer)
 

@@ -134,7 +134,7 @@ class Talk:
     def __init__(self) -> None:
         self.saved = SavedState((AgentMessage(0, "agent", "one", 1.0),))
 
-    def observe(self, observer: Any) -> Callable[[], None]:
+    def subscribe(self, observer: Any) -> Callable[[], None]:
         self.observer = observer
         return lambda: None
 

@@ -26,9 +26,9 @@ from starlette.routing import Mount
 
 from ostler.server import create_app
 from ostler.server.http_server import HttpServer
-from ostler.server.state import Server
+from ostler.server.state import ServerState
 from ostler.server.main import listen
-from ostler.server.tokens import TokenBook
+from ostler.server.tokens import TokenStore
 from ostler.core.harness import Harness
 from ostler.store.sqlite import SqliteStore
 from ostler.models.scripted import ScriptedModel
@@ -40,9 +40,9 @@ async def equip(cwd):
 
 async def main():
     here = Path.cwd()
-    tokens = TokenBook(here / "tokens.json")
+    tokens = TokenStore(here / "tokens.json")
     store = SqliteStore(here / "ostler.db")
-    server = Server(store, equip, here, tokens)
+    server = ServerState(store, equip, here, tokens)
     app = Starlette(routes=[Mount("/agents", create_app(server))])
     listening = listen("127.0.0.1", 0)
     print(listening.getsockname()[1], tokens.new("tests", "all"), flush=True)

@@ -126,13 +126,13 @@ def test_two_processes_write_whole_lines_and_lose_none(path: Path) -> None:
     code = """if True:
         import sys
         from pathlib import Path
-        from ostler.tui.editor.chips import Kept
+        from ostler.tui.editor.chips import SavedChips
         from ostler.tui.editor.prompt_history import PromptHistory
         history = PromptHistory(Path(sys.argv[1]))
         print("ready", flush=True)
         sys.stdin.readline()
         for number in range(100):
-            history.add(Kept(f"{sys.argv[2]} {number} " + "x" * 3000))
+            history.add(SavedChips(f"{sys.argv[2]} {number} " + "x" * 3000))
     """
     writers = [
         subprocess.Popen(
