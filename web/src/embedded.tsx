@@ -2,18 +2,18 @@
 
 import { render } from "preact";
 import type { JSX } from "preact";
-import { AgentComposer, nameFiles } from "./parts/agent-composer";
-import { AgentBadge, AgentPanes, ViewSwitch } from "./parts/agent-panes";
-import { droppedFiles } from "./parts/dropping";
-import { Icon } from "./parts/icons";
-import { Mark, ThemeButton } from "./parts/sidebar";
-import { Toasts } from "./parts/toasts";
-import { Transcript } from "./parts/transcript";
+import { AgentComposer, nameFiles } from "./components/agent-composer";
+import { AgentBadge, AgentPanes, ViewSwitch } from "./components/agent-panes";
+import { droppedFiles } from "./components/file-drop";
+import { Icon } from "./components/icons";
+import { Mark, ThemeButton } from "./components/sidebar";
+import { Toasts } from "./components/toasts";
+import { Transcript } from "./components/item-list";
 import { announcement } from "./state/app";
 import { AgentapiAgent } from "./state/agentapi-agent";
-import { agentName } from "./state/driven-agent";
-import { Agentapi, agentBase } from "./wire/agentapi";
-import { ROOT } from "./wire/root";
+import { agentName } from "./state/agent-session";
+import { Agentapi, agentBase } from "./api/agentapi";
+import { ROOT } from "./api/root";
 
 const CONNECTIONS: Record<string, string> = {
   offline: "Not connected. It is tried again.",

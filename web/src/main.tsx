@@ -1,8 +1,8 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { App, followAddress } from "./parts/app";
+import { App, followAddress } from "./components/app";
 import { access, enter } from "./state/app";
-import { listenToKeys } from "./state/keys";
+import { listenToKeys } from "./state/shortcuts";
 import { keepListFresh } from "./state/session-list";
 import { followTheme } from "./state/theme";
 import "./style.css";

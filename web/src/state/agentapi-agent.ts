@@ -1,15 +1,15 @@
 /** The one agent of a server that speaks the agentapi wire. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { type AgentView, NOTHING_SEEN, foldAgent, retold, spoken } from "../model/agentapi-view";
-import type { Block, UserBlock } from "../model/view";
-import { Agentapi } from "../wire/agentapi";
-import { type Connection, Follower } from "../wire/following";
-import { KeyPresses } from "../wire/key-presses";
-import type { Frame } from "../wire/types";
+import { type AgentView, NOTHING_SEEN, foldAgent, retold, spoken } from "../transcript/agent-view";
+import type { Block, UserBlock } from "../transcript/session-view";
+import { Agentapi } from "../api/agentapi";
+import { type Connection, Follower } from "../api/event-stream";
+import { KeyPresses } from "../api/key-queue";
+import type { Frame } from "../api/types";
 import { toast } from "./app";
-import type { AgentState, DrivenAgent } from "./driven-agent";
-import { followWhileSeen } from "./following-while-seen";
+import type { AgentState, DrivenAgent } from "./agent-session";
+import { followWhileSeen } from "./visible-stream";
 
 const PATIENCE = { first: 5000, silence: 50_000, backoff: 5000, polling: 120_000 };
 const INTERRUPT = "\x1b";

@@ -1,8 +1,8 @@
 /** What the page as a whole knows: who is here, where it is, what is open beside the conversation. */
 
 import { effect, signal } from "@preact/signals";
-import { Problem, api } from "../wire/api";
-import type { Me } from "../wire/types";
+import { Problem, api } from "../api/client";
+import type { Me } from "../api/types";
 
 export type Overlay = "" | "help" | "new" | "palette" | "model" | "rescue" | "rename" | "delete" | "usage";
 export type Panel = "" | "todo" | "tree" | "context" | "rules";

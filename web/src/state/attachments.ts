@@ -1,8 +1,8 @@
 /** Files on their way into a message, for each session; those that have arrived outlive the page, as its text does. */
 
 import { computed, effect, signal } from "@preact/signals";
-import { api } from "../wire/api";
-import type { PlainBlock, Upload } from "../wire/types";
+import { api } from "../api/client";
+import type { PlainBlock, Upload } from "../api/types";
 import { store, stored, toast } from "./app";
 import { sessionId } from "./route";
 

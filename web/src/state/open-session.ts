@@ -1,18 +1,18 @@
 /** The session that is looked at: its view, kept live, and what can be asked of it. */
 
 import { computed, signal } from "@preact/signals";
-import { withDrawing } from "../model/drawing";
-import { fold } from "../model/fold";
-import type { AskedView, SessionView } from "../model/view";
-import { Wishes, type Wish } from "../model/wishes";
-import { TAKEN_BACK, asPrompt, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../model/view";
-import { Problem, api } from "../wire/api";
-import { type Connection, Follower } from "../wire/following";
-import { sessionSource } from "../wire/session-source";
-import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../wire/types";
+import { withDrawing } from "../transcript/drawing";
+import { fold } from "../transcript/item-builder";
+import type { AskedView, SessionView } from "../transcript/session-view";
+import { Wishes, type Wish } from "./ui-requests";
+import { TAKEN_BACK, asPrompt, childIn, childrenToRead, emptyView, openQuestions, visibleBlocks, withChild } from "../transcript/session-view";
+import { Problem, api } from "../api/client";
+import { type Connection, Follower } from "../api/event-stream";
+import { sessionSource } from "../api/session-source";
+import type { Command, ContentBlock, Frame, PlainBlock, SessionShown, ToolDress, WaitingRequest } from "../api/types";
 import { access, announcement, attempt, mayAct, toast } from "./app";
-import { composerText, focusComposer } from "./composer";
-import { followWhileSeen } from "./following-while-seen";
+import { composerText, focusComposer } from "./prompt-draft";
+import { followWhileSeen } from "./visible-stream";
 import { goTo } from "./route";
 import { refreshList } from "./session-list";
 

@@ -1,7 +1,7 @@
 /** Where the page is: at a session, or at none. */
 
 import { signal } from "@preact/signals";
-import { ROOT } from "../wire/root";
+import { ROOT } from "../api/root";
 
 const BASE = ROOT.pathname;
 

@@ -1,11 +1,11 @@
 /** Another vendor's agent as a session of this server. */
 
 import { computed } from "@preact/signals";
-import { api, terminalSource } from "../wire/api";
-import { KeyPresses } from "../wire/key-presses";
-import type { Source } from "../wire/following";
+import { api, terminalSource } from "../api/client";
+import { KeyPresses } from "../api/key-queue";
+import type { Source } from "../api/event-stream";
 import { toast } from "./app";
-import type { AgentState, DrivenAgent } from "./driven-agent";
+import type { AgentState, DrivenAgent } from "./agent-session";
 import type { OpenSession } from "./open-session";
 
 interface LiveStatus {

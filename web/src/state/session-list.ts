@@ -1,10 +1,10 @@
 /** The list of sessions: kept live while the page is seen, found by title and by what was said. */
 
 import { effect, signal } from "@preact/signals";
-import { withoutUploads } from "../model/parts-of-prompt";
-import { api, apiUrl } from "../wire/api";
-import { EventReader } from "../wire/sse";
-import type { Frame, OpenQuestion, SearchHit, SessionSummary } from "../wire/types";
+import { withoutUploads } from "../text/parts-of-prompt";
+import { api, apiUrl } from "../api/client";
+import { EventReader } from "../api/sse";
+import type { Frame, OpenQuestion, SearchHit, SessionSummary } from "../api/types";
 import { access } from "./app";
 
 export const sessions = signal<SessionSummary[]>([]);

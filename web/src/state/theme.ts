@@ -1,7 +1,7 @@
 /** The colours that an extension has chosen for its session. */
 
 import { computed, effect } from "@preact/signals";
-import { themeProperties } from "../model/theme-colors";
+import { themeProperties } from "../text/theme-colors";
 import { current } from "./open-session";
 
 export function followTheme(): void {

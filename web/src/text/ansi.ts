@@ -1,0 +1,109 @@
+/** What a program printed for a terminal, as pieces with classes or colours of their own. */
+
+import { plainText } from "./format";
+
+export interface Printed {
+  text: string;
+  classes: string;
+  /** Colours that have no name here. */
+  style?: { color?: string; backgroundColor?: string };
+}
+
+const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+const LEVELS = [0, 95, 135, 175, 215, 255];
+const FLAGS = new Map([
+  [1, "bold"],
+  [2, "dim"],
+  [3, "italic"],
+  [4, "underlined"],
+  [7, "turned"],
+  [9, "struck"],
+]);
+const ENDS = new Map([
+  [22, ["bold", "dim"]],
+  [23, ["italic"]],
+  [24, ["underlined"]],
+  [27, ["turned"]],
+  [29, ["struck"]],
+]);
+
+/** A name, or `#rrggbb`; empty for the colour of the page. */
+interface Pen {
+  color: string;
+  background: string;
+  flags: ReadonlySet<string>;
+}
+
+const PLAIN: Pen = { color: "", background: "", flags: new Set() };
+
+function hex(...parts: number[]): string {
+  return `#${parts.map((part) => Math.max(0, Math.min(255, part || 0)).toString(16).padStart(2, "0")).join("")}`;
+}
+
+function indexed(index: number): string {
+  if (index < 16) return NAMES[index % 8] ?? "";
+  if (index > 231) return hex(...[0, 0, 0].map(() => 8 + 10 * (index - 232)));
+  const cube = index - 16;
+  return hex(...[Math.floor(cube / 36), Math.floor(cube / 6) % 6, cube % 6].map((part) => LEVELS[part] ?? 0));
+}
+
+/** The colour behind 38 or 48, and how many numbers it took. */
+function extended(numbers: readonly number[], at: number): [string, number] {
+  if (numbers[at + 1] === 5) return [indexed(numbers[at + 2] ?? 0), 2];
+  return [hex(numbers[at + 2] ?? 0, numbers[at + 3] ?? 0, numbers[at + 4] ?? 0), 4];
+}
+
+function moved(pen: Pen, codes: string): Pen {
+  let { color, background } = pen;
+  const flags = new Set(pen.flags);
+  const numbers = codes.split(/[;:]/).map(Number);
+  for (let at = 0; at < numbers.length; at += 1) {
+    const code = numbers[at] ?? 0;
+    const tens = Math.floor(code / 10);
+    const flag = FLAGS.get(code);
+    if (code === 0) {
+      [color, background] = ["", ""];
+      flags.clear();
+    } else if (flag) flags.add(flag);
+    else if (ENDS.has(code)) for (const one of ENDS.get(code) ?? []) flags.delete(one);
+    else if (code === 39) color = "";
+    else if (code === 49) background = "";
+    else if (code === 38 || code === 48) {
+      const [found, taken] = extended(numbers, at);
+      if (code === 38) color = found;
+      else background = found;
+      at += taken;
+    } else if ((tens === 3 || tens === 9) && code % 10 < 8) color = NAMES[code % 10] ?? "";
+    else if ((tens === 4 || tens === 10) && code % 10 < 8) background = NAMES[code % 10] ?? "";
+  }
+  return { color, background, flags };
+}
+
+function piece(text: string, { color, background, flags }: Pen): Printed {
+  const classes: string[] = [];
+  const style: Printed["style"] = {};
+  if (color.startsWith("#")) style.color = color;
+  else if (color) classes.push(`ansi-${color}`);
+  if (background.startsWith("#")) style.backgroundColor = background;
+  else if (background) classes.push(`ansi-on-${background}`);
+  for (const flag of flags) classes.push(`ansi-${flag}`);
+  return { text, classes: classes.join(" "), ...(Object.keys(style).length ? { style } : {}) };
+}
+
+export function terminalPieces(text: string): Printed[] {
+  if (!text.includes("\x1b")) return [{ text: plainText(text), classes: "" }];
+  const pieces: Printed[] = [];
+  let pen = PLAIN;
+  let at = 0;
+  const add = (part: string): void => {
+    const shown = plainText(part);
+    if (shown) pieces.push(piece(shown, pen));
+  };
+  for (const found of text.matchAll(/\x1b\[([\d;:]*)m/g)) {
+    add(text.slice(at, found.index));
+    pen = moved(pen, found[1] ?? "");
+    at = found.index + found[0].length;
+  }
+  add(text.slice(at));
+  return pieces;
+}

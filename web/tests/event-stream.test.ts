@@ -1,0 +1,151 @@
+import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, it } from "vitest";
+import { type Connection, Follower, type Page, type Source, checked } from "../src/api/event-stream";
+import { EventReader } from "../src/api/sse";
+import type { Frame } from "../src/api/types";
+
+const PATIENCE = { first: 5000, silence: 5000, backoff: 40, polling: 60_000 };
+const IMPATIENT = { ...PATIENCE, first: 150 };
+
+type Handler = (after: number, isStream: boolean, response: ServerResponse, turn: number) => void;
+
+let server: Server | null = null;
+let follower: Follower | null = null;
+
+afterEach(() => {
+  follower?.close();
+  server?.closeAllConnections();
+  server?.close();
+});
+
+const fact = (seq: number): string => `id: ${seq}\ndata: ${JSON.stringify({ type: "fact", seq, text: `ü🐴${seq}` })}\n\n`;
+
+/** Follows a server of ours until as many frames have come as are wanted. */
+async function followed(handler: Handler, wanted: (frames: Frame[], states: Connection[], refused: number) => boolean, patience = PATIENCE): Promise<{ frames: Frame[]; states: Connection[]; refused: number; asked: string[] }> {
+  const asked: string[] = [];
+  const frames: Frame[] = [];
+  const states: Connection[] = [];
+  let refused = 0;
+  let turn = 0;
+  server = createServer((request: IncomingMessage, response) => {
+    const isStream = request.headers.accept === "text/event-stream";
+    const after = Number(new URL(request.url ?? "", "http://x").searchParams.get("after"));
+    asked.push(`${isStream ? "stream" : "poll"} ${after}`);
+    if (isStream) response.setHeader("Content-Type", "text/event-stream");
+    handler(after, isStream, response, (turn += 1));
+  });
+  await new Promise<void>((resolve) => server?.listen(0, "127.0.0.1", resolve));
+  const root = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const source: Source = {
+    stream: (after, signal) => fetch(`${root}?after=${after}`, { signal, headers: { Accept: "text/event-stream" } }),
+    poll: async (after, signal) => {
+      const answer = checked(await fetch(`${root}?after=${after}`, { signal, headers: { Accept: "application/json" } }));
+      return (await answer.json()) as Page;
+    },
+  };
+  await new Promise<void>((resolve, reject) => {
+    const bound = setTimeout(() => reject(new Error(`only ${JSON.stringify({ frames, states, asked })}`)), 10_000);
+    const look = (): void => {
+      if (!wanted(frames, states, refused)) return;
+      clearTimeout(bound);
+      resolve();
+    };
+    follower = new Follower(
+      source,
+      {
+        frames: (some) => { frames.push(...some); look(); },
+        connection: (state) => { states.push(state); look(); },
+        refused: (status) => { refused = status; look(); },
+        anew: () => { frames.splice(0); },
+      },
+      0,
+      patience,
+    );
+    follower.start();
+  });
+  follower?.close();
+  return { frames, states, refused, asked };
+}
+
+const numbers = (frames: Frame[]): number[] => frames.flatMap((frame) => (frame.seq ? [frame.seq] : []));
+
+describe("a follower", () => {
+  it("begins anew where the session was brought back with fewer facts", async () => {
+    const found = await followed(
+      (after, _, response, turn) => {
+        if (turn === 1) response.end(fact(1) + fact(2) + fact(3));
+        else if (after > 1) response.writeHead(400).end("{}");
+        else response.end(fact(1));
+      },
+      (frames, states) => numbers(frames).join() === "1" && states.filter((state) => state === "live").length > 1,
+    );
+    expect(found.asked.filter((one) => one.startsWith("stream")).slice(0, 3)).toEqual(["stream 0", "stream 3", "stream 0"]);
+  });
+
+  it("goes on after the last fact when the stream is cut in the middle of one", async () => {
+    const found = await followed(
+      (after, _, response) => {
+        if (after === 0) {
+          response.write(fact(1) + fact(2) + fact(3).slice(0, 20));
+          setTimeout(() => response.destroy(), 20);
+        } else response.end(fact(after + 1) + fact(after + 2));
+      },
+      (frames) => numbers(frames).length >= 6,
+    );
+    expect(numbers(found.frames)).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(found.asked.slice(0, 2)).toEqual(["stream 0", "stream 2"]);
+  });
+
+  it("does not go on beyond a fact that is missing", async () => {
+    const found = await followed(
+      (after, _, response, turn) => response.end(turn === 1 ? fact(1) + ": \n\n" + fact(3) : fact(after + 1)),
+      (frames) => numbers(frames).length >= 3,
+    );
+    expect(numbers(found.frames)).toEqual([1, 2, 3]);
+  });
+
+  it("asks again and again on the same cursor where streams are held back", async () => {
+    const found = await followed(
+      (after, isStream, response) => {
+        if (isStream) return;
+        const facts = [{ type: "fact", seq: after + 1 }];
+        response.end(JSON.stringify({ facts, last_seq: after + 1, has_more: false }));
+      },
+      (frames) => numbers(frames).length >= 3,
+      IMPATIENT,
+    );
+    expect(numbers(found.frames).slice(0, 3)).toEqual([1, 2, 3]);
+    expect(found.asked.slice(0, 4)).toEqual(["stream 0", "stream 0", "poll 0", "poll 1"]);
+    expect(found.states).toContain("polling");
+  });
+
+  it("says that it is offline when the server fails more than once, and comes back", async () => {
+    const found = await followed(
+      (after, _, response, turn) => {
+        if (turn < 4) response.writeHead(503).end();
+        else response.end(fact(after + 1));
+      },
+      (frames) => numbers(frames).length >= 1,
+    );
+    expect(found.states).toContain("offline");
+    expect(found.states.at(-1)).toBe("live");
+  });
+
+  it("stops where it is not let in", async () => {
+    const found = await followed((_, __, response) => response.writeHead(401).end(), (_, __, refused) => refused === 401);
+    expect(found.asked).toHaveLength(1);
+  });
+});
+
+describe("server-sent events", () => {
+  it("are read however they were cut", () => {
+    const whole = ": hello\n\nid: 7\ndata: {\"a\":\ndata: 1}\n\nretry: 100\nevent: named\ndata: x\r\n\r\ndata: y\n\n";
+    for (let size = 1; size < whole.length; size += 1) {
+      const reader = new EventReader();
+      const found = [];
+      for (let at = 0; at < whole.length; at += size) found.push(...reader.feed(whole.slice(at, at + size)));
+      expect(found).toEqual([{ id: "7", name: "", data: '{"a":\n1}' }, { id: "", name: "named", data: "x" }, { id: "", name: "", data: "y" }]);
+    }
+  });
+});
